@@ -1,0 +1,5 @@
+import sys
+
+from kernloom.cli import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""Artifacts named by what went into them; SCons makes the missing ones."""

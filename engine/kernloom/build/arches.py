@@ -1,0 +1,161 @@
+"""What this machine's processor is and can do, as data that fits `schema.Arch`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import cache as remember_forever
+from pathlib import Path
+from typing import Any
+
+from kernloom.build.toolchains import Detected, accepts, read_cache, write_cache
+from kernloom.config.schema import Arch
+from kernloom.expressions import parse_size
+from kernloom.files import sha256_json
+
+NATIVE = "native"
+CPUINFO = Path("/proc/cpuinfo")
+SYSFS_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+_ISAS = {"amd64": "x86_64", "arm64": "aarch64"}
+_ALIASES = {"pni": "sse3", "lzcnt": "abm"}
+_VECTORS = {"avx512f": (64, 32), "avx2": (32, 16), "asimd": (16, 32)}
+"""Feature -> bytes of a vector and number of vector registers, best first."""
+_PLAIN_VECTORS = (16, 16)
+_LEVELS = {
+    "x86_64": ("-march=x86-64-v4", "-march=x86-64-v3", "-march=x86-64-v2", "-march=x86-64"),
+    "aarch64": ("-march=armv8-a",),
+}
+_LEVEL_FEATURES = {
+    "-march=x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+    "-march=x86-64-v3": {"avx2", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm"},
+    "-march=x86-64-v2": {"cx16", "lahf_lm", "popcnt", "sse4_2", "ssse3"},
+}
+_WIDE = {"clang": ("-mprefer-vector-width=512",)}
+"""Families that keep to half of an AVX-512 register unless told otherwise."""
+
+
+def host_isa() -> str:
+    machine = os.uname().machine.lower()
+    return _ISAS.get(machine, machine)
+
+
+@remember_forever
+def host_features() -> frozenset[str]:
+    """The processor's features under Linux's names, plus the usual name where they differ."""
+    return features_in(_cpuinfo())
+
+
+def features_in(cpuinfo: str) -> frozenset[str]:
+    """Features named in the text of /proc/cpuinfo: x86 calls them flags, aarch64 Features."""
+    match = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
+    named = set(match[1].split()) if match else set()
+    return frozenset(named | {alias for name, alias in _ALIASES.items() if name in named})
+
+
+def missing_features(arch: Arch) -> list[str]:
+    """What this machine lacks to run code for `arch`; empty if it can."""
+    if arch.isa != host_isa():
+        return [arch.isa]
+    return [feature for feature in arch.features if feature not in host_features()]
+
+
+def resolve_native(
+    given: Mapping[str, Any], compilers: Mapping[str, Detected], cache: Path
+) -> dict[str, Any]:
+    """Arch `native` as plain data with a concrete name and concrete flags for each compiler family.
+
+    What `given` says (other than its name) is kept: a user may override any part of it.
+    """
+    facts = _facts(compilers, cache)
+    wide = next((_VECTORS[name] for name in _VECTORS if name in facts["features"]), _PLAIN_VECTORS)
+    resolved = {
+        **facts,
+        "vector_bytes": wide[0],
+        "registers": wide[1],
+        "caches": host_caches(),
+        "cores": len(os.sched_getaffinity(0)),
+    }
+    for key, value in given.items():
+        if key in ("flags", "caches"):
+            resolved[key] = {**resolved[key], **{k: v for k, v in (value or {}).items() if v}}
+        elif key != "name" and value not in (None, (), []):
+            resolved[key] = value
+    return resolved
+
+
+def host_caches(folder: Path = SYSFS_CACHES) -> dict[str, int]:
+    """Bytes of each level that holds data; usual sizes where the system does not say."""
+    sizes = {"l1": 32 * 1024, "l2": 512 * 1024, "l3": 0}
+    for index in sorted(folder.glob("index*")):
+        try:
+            level, kind, size = (
+                (index / name).read_text(encoding="ascii").strip()
+                for name in ("level", "type", "size")
+            )
+        except OSError:
+            continue
+        if kind != "Instruction" and f"l{level}" in sizes:
+            sizes[f"l{level}"] = parse_size(f"{size}iB" if size[-1:].isalpha() else size)
+    return sizes
+
+
+def _cpuinfo() -> str:
+    """The part of /proc/cpuinfo about the first core."""
+    try:
+        return CPUINFO.read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
+    except OSError:
+        return ""
+
+
+def _facts(compilers: Mapping[str, Detected], cache: Path) -> dict[str, Any]:
+    """Name, isa, features and flags: what takes archspec and the compilers to find out."""
+    cpu = _cpuinfo()
+    model = re.findall(r"^(?:vendor_id|cpu family|model|model name|CPU part)\s*:.*$", cpu, re.M)
+    versions = {family: found.digest for family, found in compilers.items()}
+    entry = sha256_json([model, sorted(features_in(cpu)), versions])
+    file = cache / "arch.json"
+    facts = read_cache(file).get(entry)
+    if not isinstance(facts, dict):
+        facts = _examine(compilers)
+        write_cache(file, entry, facts)
+    return facts
+
+
+def _examine(compilers: Mapping[str, Detected]) -> dict[str, Any]:
+    import archspec.cpu
+
+    host = archspec.cpu.host()
+    isa = host_isa()
+    features = host_features()
+    flags = {}
+    for family, found in compilers.items():
+        candidates = [_tuned(host, family, found.version), *_levels(isa, features)]
+        wide = _WIDE.get(family, ()) if "avx512f" in features else ()
+        chosen = next((c for c in candidates if c and accepts(found, c)), ())
+        flags[family] = [*chosen, *wide]
+    return {
+        "name": str(host.name),
+        "isa": isa,
+        "flags": flags,
+        "features": sorted(str(name) for name in host.features if name in features),
+    }
+
+
+def _tuned(host: Any, family: str, version: str) -> tuple[str, ...]:
+    """archspec's flags for this very processor; none if the compiler is too old to know it."""
+    import archspec.cpu
+
+    try:
+        flags = tuple(host.optimization_flags(family, version).split())
+    except archspec.cpu.UnsupportedMicroarchitecture:
+        return ()
+    return () if any(flag.endswith("=native") for flag in flags) else flags
+
+
+def _levels(isa: str, features: frozenset[str]) -> list[tuple[str, ...]]:
+    """Flags of the general levels the processor has, best first."""
+    return [
+        (level,) for level in _LEVELS.get(isa, ()) if _LEVEL_FEATURES.get(level, set()) <= features
+    ]

@@ -1,0 +1,248 @@
+"""Builds artifacts: finds out which are missing and why, and has SCons make just those.
+
+When nothing is missing, SCons is not started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from kernloom.build.artifact import Artifact
+from kernloom.build.explain import Explanation, Index, explain, to_plain
+from kernloom.build.manifest import Verifier, read_manifest
+from kernloom.build.workspace import broken, workspace
+from kernloom.errors import BuildError
+from kernloom.files import link_atomically
+from kernloom.places import Places
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from kernloom.build.make import Job, Result
+
+Progress = Callable[[int, int], None]
+_GRACE_S = 3.0
+
+
+@dataclass(frozen=True)
+class State:
+    """Whether an artifact is there, and why it is not."""
+
+    status: Literal["cached", "missing"]
+    explanation: Explanation
+
+    @property
+    def cached(self) -> bool:
+        return self.status == "cached"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How building one artifact ended."""
+
+    artifact: Artifact
+    path: Path
+    """The built file."""
+    cached: bool
+    seconds: float
+    ok: bool
+    message: str
+    """What the compiler said."""
+    source: Path
+    """The source it was given; of a failed build, too."""
+    explanation: Explanation
+
+
+class Builder:
+    """Builds artifacts below one build folder."""
+
+    def __init__(self, places: Places, jobs: int = 0, keep: bool = False) -> None:
+        self.places = places
+        self.build_folder = places.build
+        self.jobs = jobs or len(os.sched_getaffinity(0))
+        self.keep = keep
+        self._verifier = Verifier()
+        self._index = Index(places.build)
+
+    def path(self, artifact: Artifact) -> Path:
+        return artifact.path(self.build_folder)
+
+    def state(self, artifact: Artifact) -> State:
+        """Whether the artifact is there and whole; if not, why it has to be built."""
+        try:
+            problem = self._verifier.problem(artifact, self.build_folder)
+            if problem is not None:
+                reason = explain(artifact, self.build_folder, self._index, problem)
+                return State("missing", reason)
+        except OSError as error:
+            raise BuildError(
+                f"cannot read {error.filename or self.build_folder}: {error.strerror}"
+            ) from None
+        return State("cached", self._kept(artifact))
+
+    def _kept(self, artifact: Artifact) -> Explanation:
+        manifest = read_manifest(artifact.folder(self.build_folder)) or {}
+        because: Mapping[str, Any] = manifest.get("because") or {}
+        text = "nothing that goes into it has changed"
+        if because.get("text"):
+            text += f"; built {manifest.get('created')} because: {because['text']}"
+        return Explanation("kept", text, (dict(because),) if because else ())
+
+    def build(
+        self, artifacts: Iterable[Artifact], progress: Progress | None = None
+    ) -> dict[str, Outcome]:
+        """Build what is missing; by key, how each artifact fared. A failed compile is an outcome,
+        not an exception: BuildError means that nothing can be built here."""
+        wanted = list(artifacts)
+        unique = {artifact.key: artifact for artifact in wanted}
+        states = {key: self.state(artifact) for key, artifact in unique.items()}
+        jobs = self._jobs(unique, states)
+        try:
+            results = self._run(jobs, progress or (lambda done, total: None)) if jobs else {}
+            outcomes = {
+                key: self._outcome(artifact, states[key], results.get(key))
+                for key, artifact in unique.items()
+            }
+            self.link(artifact for artifact in wanted if outcomes[artifact.key].ok)
+            self._note(jobs, unique.values(), outcomes)
+        except OSError as error:
+            raise broken(self.build_folder, error.strerror or str(error)) from None
+        return outcomes
+
+    def needed(self, artifacts: Iterable[Artifact]) -> list[Job]:
+        """What has to be made so that all of `artifacts` are there."""
+        unique = {artifact.key: artifact for artifact in artifacts}
+        return self._jobs(unique, {key: self.state(item) for key, item in unique.items()})
+
+    def _jobs(self, artifacts: Mapping[str, Artifact], states: Mapping[str, State]) -> list[Job]:
+        from kernloom.build.make import INTERMEDIATES, Job
+
+        jobs = []
+        for key, artifact in artifacts.items():
+            folder = artifact.folder(self.build_folder)
+            keep = self.keep and artifact.kind == "kernel"
+            bare = keep and not all((folder / name).is_file() for name in INTERMEDIATES)
+            if not states[key].cached or bare:
+                because = to_plain(states[key].explanation)
+                jobs.append(Job(artifact, because, keep, states[key].cached))
+        return jobs
+
+    def _outcome(self, artifact: Artifact, state: State, result: Result | None) -> Outcome:
+        ok = result is None or result.ok
+        folder = artifact.folder(self.build_folder)
+        failed = self.build_folder / "failed" / artifact.key
+        return Outcome(
+            artifact=artifact,
+            path=self.path(artifact),
+            cached=state.cached or (result is not None and result.cached),
+            seconds=result.seconds if result else 0.0,
+            ok=ok,
+            message=result.message if result else "",
+            source=(folder if ok or state.cached else failed) / artifact.main,
+            explanation=state.explanation,
+        )
+
+    def link(self, artifacts: Iterable[Artifact]) -> None:
+        """Make the stable paths of these built runtimes lead to them."""
+        for artifact in artifacts:
+            link = artifact.link(self.build_folder)
+            if link and not (link.exists() and link.samefile(self.path(artifact))):
+                link_atomically(link, self.path(artifact))
+
+    def _note(
+        self, jobs: Sequence[Job], artifacts: Iterable[Artifact], outcomes: Mapping[str, Outcome]
+    ) -> None:
+        """Keep what editors read up to date."""
+        from kernloom.build.compile_commands import FILE, write_compile_commands
+
+        if jobs or not (self.build_folder / FILE).exists():
+            good = [artifact for artifact in artifacts if outcomes[artifact.key].ok]
+            write_compile_commands(self.places, good)
+
+    @contextlib.contextmanager
+    def planned(self, jobs: Sequence[Job]) -> Iterator[Path]:
+        """A plan file, in a workspace that is gone afterwards."""
+        from kernloom.build.graph import write_plan
+
+        with workspace(self.build_folder) as folder:
+            plan = folder / "plan.json"
+            write_plan(plan, self.build_folder, folder, jobs)
+            yield plan
+
+    def _run(self, jobs: Sequence[Job], progress: Progress) -> dict[str, Result]:
+        """Have SCons make all jobs at once."""
+        from kernloom.build.graph import read_result
+
+        results: dict[str, Result] = {}
+        progress(0, len(jobs))
+        with self.planned(jobs) as plan, (plan.parent / "scons.log").open("w+b") as log:
+            with self._scons(plan, log.fileno()) as process:
+                for line in process.stdout or ():
+                    result = read_result(line.decode(errors="replace"))
+                    if result is None:
+                        continue
+                    if result.broken:
+                        raise broken(self.build_folder, result.broken)
+                    results[result.key] = result
+                    progress(len(results), len(jobs))
+            if len(results) < len(jobs):
+                log.seek(0)
+                said = log.read().decode(errors="replace").strip().splitlines()[-12:]
+                raise BuildError(
+                    f"SCons ended with exit code {process.returncode} before all was built",
+                    hint="\n  ".join(said),
+                )
+        return results
+
+    @contextlib.contextmanager
+    def _scons(self, plan: Path, log: int) -> Iterator[subprocess.Popen[bytes]]:
+        """SCons with its compilers in a process group, ended whatever happens here."""
+        import subprocess
+
+        # The group notices by this pipe when this process is killed outright.
+        listen, hold = os.pipe()
+        options = [f"--plan={plan}", f"--lifeline={listen}", "-Q", "-s", "-k", f"-j{self.jobs}"]
+        environment = {k: v for k, v in os.environ.items() if k not in ("SCONSFLAGS", "PWD")}
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "SCons", "-f", self.places.share / "SConstruct", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=plan.parent,
+                env=environment,
+                pass_fds=[listen],
+                process_group=0,
+            )
+        finally:
+            os.close(listen)
+        try:
+            yield process
+            process.wait()
+        finally:
+            _end(process)
+            os.close(hold)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of a process group: first asked, then forced."""
+    for how, patience in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
+        try:
+            if process.returncode is None or how == signal.SIGKILL:
+                os.killpg(process.pid, how)
+        except (ProcessLookupError, PermissionError):
+            break
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.005)
+    if process.stdout:
+        process.stdout.close()
+    process.wait()

@@ -1,0 +1,134 @@
+"""From sources, a toolchain and an arch to artifacts: which files, and which command."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from kernloom.build.artifact import Artifact
+from kernloom.build.headers import system_headers
+from kernloom.build.toolchains import DRIVER, Detected
+from kernloom.config.schema import Arch, Toolchain
+from kernloom.errors import ConfigError, UnavailableError, nearest
+from kernloom.plan.source import Source
+
+KERNEL = "kernel.so"
+RUNNER = "runner"
+
+_DETERMINISTIC = ("-Wl,--build-id=none",)
+_LIBRARY = ("-shared", "-fPIC")
+# kl_parallel stays undefined: the process that loads the library has it.
+_KERNEL_LIBRARIES = ("-Wl,--as-needed", "-lm")
+_RUNNER_LIBRARIES = ("-rdynamic", "-ldl", "-lpthread", "-lm")
+_BASELINES = {"x86_64": ("-march=x86-64",), "aarch64": ("-march=armv8-a",)}
+"""The least a processor of an isa can do: a runner runs on all of them."""
+
+
+def kernel_artifact(
+    source: Source, toolchain: Toolchain, arch: Arch, variant: str, detected: Detected
+) -> Artifact:
+    """The library of one kernel, compiled and linked in one step."""
+    argv = (
+        DRIVER,
+        *toolchain.flags,
+        *_arch_flags(arch, toolchain),
+        *toolchain.kernel_flags,
+        *_variant_flags(toolchain, variant),
+        *toolchain.extra_flags,
+        *_LIBRARY,
+        *_DETERMINISTIC,
+        "-o",
+        KERNEL,
+        source.main,
+        *_KERNEL_LIBRARIES,
+    )
+    return _with_headers(
+        Artifact(
+            name=source.name,
+            kind="kernel",
+            output=KERNEL,
+            main=source.main,
+            files=source.files,
+            argv=argv,
+            tools={role: str(path) for role, path in detected.tools.items()},
+            identity=detected.identity,
+            arch=arch.name,
+            variant=variant,
+            params=source.params,
+            origins=source.origins,
+        ),
+        detected,
+    )
+
+
+def runner_artifact(
+    toolchain: Toolchain, arch: Arch, variant: str, detected: Detected, share: Path
+) -> Artifact:
+    """The process that runs kernels; one for all arches of an isa, for it only differs by that."""
+    native = share / "native"
+    paths = sorted(
+        path
+        for folder in (native / "runner", native / "include")
+        for path in folder.rglob("*")
+        if path.suffix in (".c", ".h")
+    )
+    files = {str(path.relative_to(share)): path.read_text(encoding="utf-8") for path in paths}
+    sources = [path for path in files if path.endswith(".c")]
+    if not sources:
+        raise UnavailableError(
+            f"the runner's source is not in {native / 'runner'}", hint="Reinstall Kernloom."
+        )
+    argv = (
+        DRIVER,
+        *toolchain.flags,
+        *_BASELINES.get(arch.isa, ()),
+        *_variant_flags(toolchain, variant),
+        "-Inative/include",
+        *_DETERMINISTIC,
+        "-o",
+        RUNNER,
+        *sources,
+        *_RUNNER_LIBRARIES,
+    )
+    return _with_headers(
+        Artifact(
+            name=RUNNER,
+            kind="runner",
+            output=RUNNER,
+            main=next((path for path in sources if path.endswith("/main.c")), sources[0]),
+            files=files,
+            argv=argv,
+            tools={role: str(path) for role, path in detected.tools.items()},
+            identity=detected.identity,
+            arch=arch.name,
+            variant=variant,
+        ),
+        detected,
+    )
+
+
+def _with_headers(artifact: Artifact, detected: Detected) -> Artifact:
+    headers = system_headers(artifact.files, artifact.argv, detected)
+    return replace(artifact, headers=headers) if headers else artifact
+
+
+def _arch_flags(arch: Arch, toolchain: Toolchain) -> tuple[str, ...]:
+    try:
+        return arch.flags[toolchain.family]
+    except KeyError:
+        raise ConfigError(
+            f"arch '{arch.name}' has no flags for compilers of the family '{toolchain.family}'",
+            key="arch.flags",
+            hint=nearest(toolchain.family, arch.flags),
+        ) from None
+
+
+def _variant_flags(toolchain: Toolchain, variant: str) -> tuple[str, ...]:
+    try:
+        return toolchain.variants[variant]
+    except KeyError:
+        raise ConfigError(
+            f"toolchain '{toolchain.name}' cannot build the variant '{variant}'",
+            key="target.variant",
+            hint=nearest(variant, toolchain.variants),
+        ) from None

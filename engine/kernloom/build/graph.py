@@ -1,0 +1,119 @@
+"""What SConstruct does with a plan file: which targets there are, and how one is made."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from kernloom.build.artifact import MANIFEST, Artifact, from_plain, to_plain
+from kernloom.build.make import Job, Result, carry_out
+from kernloom.build.manifest import Verifier
+from kernloom.files import write_json
+
+
+def write_plan(path: Path, build: Path, workspace: Path, jobs: Iterable[Job]) -> None:
+    write_json(
+        path,
+        {
+            "build": str(build),
+            "workspace": str(workspace),
+            "jobs": [
+                {
+                    "artifact": to_plain(job.artifact),
+                    "because": job.because,
+                    "keep": job.keep,
+                    "whole": job.whole,
+                }
+                for job in jobs
+            ],
+        },
+    )
+
+
+class Graph:
+    """A plan that is being carried out; alone in its build folder for as long as it lives."""
+
+    def __init__(self, plan: Path, tell: Callable[[Job, Result], str]) -> None:
+        data = json.loads(plan.read_text(encoding="utf-8"))
+        self.build = Path(data["build"])
+        self.workspace = Path(data["workspace"])
+        self._tell = tell
+        self._speak = threading.Lock()
+        self._lock = os.open(self.build / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.jobs: dict[str, Job] = {}
+        for job in self._still_needed(map(_job, data["jobs"])):
+            self.jobs[str(self.target(job.artifact))] = job
+
+    def _still_needed(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Look again now that nobody else builds: another process may have done the same."""
+        verifier = Verifier()
+        for job in jobs:
+            whole = verifier.problem(job.artifact, self.build) is None
+            if whole and not job.keep:
+                self.report(job, Result(job.artifact.key, ok=True, cached=True))
+            else:
+                yield replace(job, whole=whole)
+
+    def target(self, artifact: Artifact) -> Path:
+        return artifact.folder(self.build) / MANIFEST
+
+    def make(self, target: list[Any], source: list[Any], env: Any) -> int:
+        """The action of SCons' builder."""
+        path = Path(target[0].get_abspath())
+        job = self.jobs[str(path)]
+        result = carry_out(job, self.build, self.workspace)
+        if not result.ok and path.parent.is_dir() and not any(path.parent.iterdir()):
+            path.parent.rmdir()  # SCons makes a target's folder beforehand.
+        self.report(job, result)
+        return 0 if result.ok else 1
+
+    def report(self, job: Job, result: Result) -> None:
+        with self._speak:
+            sys.stdout.write(self._tell(job, result) + "\n")
+            sys.stdout.flush()
+
+
+def for_machines(job: Job, result: Result) -> str:
+    return json.dumps(asdict(result))
+
+
+def for_people(job: Job, result: Result) -> str:
+    artifact = job.artifact
+    what = f"{artifact.name} ({artifact.identity.toolchain}, {artifact.variant})"
+    if result.broken:
+        return f"{what}: {result.broken}"
+    if not result.ok:
+        return f"{what} failed:\n{result.message}"
+    return f"{what}: {'up to date' if result.cached else f'built in {result.seconds:.1f} s'}"
+
+
+def read_result(line: str) -> Result | None:
+    """A line of what a graph reports; None if it is something else."""
+    try:
+        return Result(**json.loads(line))
+    except (ValueError, TypeError):
+        return None
+
+
+def die_with_parent(lifeline: int) -> None:
+    """End this process and its compilers when the other end of the pipe closes."""
+
+    def watch() -> None:
+        os.read(lifeline, 1)
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _job(item: Mapping[str, Any]) -> Job:
+    return Job(from_plain(item["artifact"]), item["because"], item["keep"], item["whole"])

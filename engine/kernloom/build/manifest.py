@@ -1,0 +1,88 @@
+"""The manifest beside each artifact: what went in, what came out, and whether that is still so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kernloom.build.artifact import ENVIRONMENT, MANIFEST, Artifact
+from kernloom.files import sha256_file, sha256_text
+
+
+def describe(
+    artifact: Artifact,
+    *,
+    digest: str,
+    seconds: float,
+    warnings: str,
+    because: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The manifest of an artifact that has just been built."""
+    return {
+        "name": artifact.name,
+        "kind": artifact.kind,
+        "key": artifact.key,
+        "output": artifact.output,
+        "output_sha256": digest,
+        "main": artifact.main,
+        "inputs": artifact.inputs,
+        "headers": dict(artifact.headers),
+        "argv": list(artifact.argv),
+        "environment": dict(ENVIRONMENT),
+        "toolchain": asdict(artifact.identity),
+        "arch": artifact.arch,
+        "variant": artifact.variant,
+        "params": artifact.params,
+        "origins": {path: sha256_text(text) for path, text in artifact.origins.items()},
+        "seconds": round(seconds, 4),
+        "warnings": warnings,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "because": dict(because),
+    }
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest in a folder, or None if there is none that can be read."""
+    try:
+        data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+class Verifier:
+    """Whether artifacts on disk are what their manifests say; files are hashed once per process."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[tuple[str, int, int, int], str] = {}
+
+    def problem(self, artifact: Artifact, build: Path) -> str | None:
+        """None if the artifact is whole; else what is wrong with it, "" if there is nothing."""
+        folder = artifact.folder(build)
+        if not folder.is_dir() or not any(folder.iterdir()):
+            return ""
+        if not (folder / MANIFEST).exists():
+            return f"{MANIFEST} is missing"
+        manifest = read_manifest(folder)
+        if manifest is None or manifest.get("key") != artifact.key:
+            return f"{MANIFEST} is damaged"
+        try:
+            digest = self._hash(folder / artifact.output)
+        except FileNotFoundError:
+            return f"{artifact.output} is missing"
+        except OSError as error:
+            return f"{artifact.output} cannot be read: {error.strerror}"
+        if digest != manifest.get("output_sha256"):
+            return f"{artifact.output} is not the file that was built"
+        return None
+
+    def _hash(self, path: Path) -> str:
+        status = path.stat()
+        stamp = (str(path), status.st_mtime_ns, status.st_size, status.st_ino)
+        if stamp not in self._hashes:
+            self._hashes[stamp] = sha256_file(path)
+        return self._hashes[stamp]

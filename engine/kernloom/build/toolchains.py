@@ -1,0 +1,247 @@
+"""Which compilers are on this machine, and exactly which ones they are.
+
+A compiler's identity is the hash of its own files, never its path. Hashing a compiler proper takes
+a tenth of a second, so what was found is remembered for as long as none of the files changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernloom.build.artifact import ENVIRONMENT, Identity
+from kernloom.config.schema import Toolchain
+from kernloom.errors import ConfigError, UnavailableError
+from kernloom.files import canonical_json, sha256_file, sha256_json, write_json
+
+DRIVER = "cc"
+"""The role of the tool that compiles and links, and that knows all the others."""
+_PROGRAMS = ("cc1", "as", "ld")
+_START_FILES = ("Scrt1.o", "crti.o", "crtbeginS.o", "crtendS.o", "crtn.o", "libgcc.a", "libc.so")
+"""Files of the system that the linker copies from."""
+_LIBRARIES = (
+    "libclang",
+    "libLLVM",
+    "libbfd",
+    "libopcodes",
+    "libisl",
+    "libmpfr",
+    "libmpc",
+    "libgmp",
+)
+"""Shared libraries that are the better part of a compiler, by the start of their names."""
+_PATIENCE_S = 60
+
+
+@dataclass(frozen=True)
+class Detected:
+    """A toolchain found on this machine."""
+
+    toolchain: str
+    family: str
+    tools: Mapping[str, Path]
+    """Role -> absolute path."""
+    version: str
+    triple: str
+    digest: str
+    parts: Mapping[str, str] = field(repr=False, default_factory=dict)
+    cache: Path = field(compare=False, default=Path())
+    """Where facts about this compiler may be remembered."""
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.toolchain, self.version, self.triple, self.digest, self.parts)
+
+
+def tool_environment(temporary: Path | str) -> dict[str, str]:
+    """All that a compiler is told about this machine."""
+    return {
+        **ENVIRONMENT,
+        "PATH": os.environ.get("PATH", os.defpath),
+        "TMPDIR": str(temporary),
+    }
+
+
+def ask(argv: Sequence[str | Path], *, cwd: Path | None = None, **environment: str) -> str:
+    """What a tool prints; UnavailableError if it does not run."""
+    import subprocess
+    import tempfile
+
+    try:
+        done = subprocess.run(
+            [str(part) for part in argv],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=tool_environment(tempfile.gettempdir()) | environment,
+            cwd=cwd,
+            timeout=_PATIENCE_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnavailableError(f"{argv[0]} does not run: {error}") from None
+    if done.returncode != 0:
+        said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[0]
+        raise UnavailableError(f"{argv[0]} does not work: {said}")
+    return done.stdout.strip()
+
+
+def detect(toolchain: Toolchain, cache: Path) -> Detected:
+    """The toolchain's tools and identity, or UnavailableError with what to install."""
+    if DRIVER not in toolchain.tools:
+        raise ConfigError(f"no tool has the role '{DRIVER}'", key="toolchain.tools")
+    tools = {role: _find(toolchain, role, name) for role, name in toolchain.tools.items()}
+    entry = canonical_json({role: str(path) for role, path in tools.items()})
+    remembered = read_cache(cache / "toolchains.json")
+    record = remembered.get(entry)
+    if not (isinstance(record, dict) and _still_true(record)):
+        try:
+            record = _examine(tools)
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"toolchain '{toolchain.name}': {error.message}", hint=install_hint(toolchain)
+            ) from None
+        write_cache(cache / "toolchains.json", entry, record)
+    found = Detected(
+        toolchain.name,
+        toolchain.family,
+        tools,
+        record["version"],
+        record["triple"],
+        record["digest"],
+        record["parts"],
+        cache,
+    )
+    if _number(found.version) < _number(toolchain.minimum_version):
+        raise UnavailableError(
+            f"toolchain '{toolchain.name}': {tools[DRIVER]} is version {found.version}, "
+            f"but {toolchain.minimum_version} or newer is needed",
+            hint=install_hint(toolchain),
+        )
+    return found
+
+
+def accepts(detected: Detected, flags: Sequence[str]) -> bool:
+    """Whether the installed compiler understands these flags."""
+    try:
+        ask([detected.tools[DRIVER], *flags, "-fsyntax-only", "-x", "c", os.devnull])
+    except UnavailableError:
+        return False
+    return True
+
+
+def install_hint(toolchain: Toolchain) -> str:
+    """The command that installs the toolchain on this system, or all that are known."""
+    for system in _systems():
+        if system in toolchain.install:
+            return f"Install it: {toolchain.install[system]}"
+    known = "; ".join(f"{system}: {how}" for system, how in toolchain.install.items())
+    return f"Install it, e.g. {known}" if known else f"Install {toolchain.name}."
+
+
+def _systems() -> list[str]:
+    """This system's name and those it is like, nearest first."""
+    try:
+        text = Path("/etc/os-release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    said = dict(re.findall(r'^(ID|ID_LIKE)="?([^"\n]*)"?$', text, re.MULTILINE))
+    return f"{said.get('ID', '')} {said.get('ID_LIKE', '')}".split()
+
+
+def _find(toolchain: Toolchain, role: str, name: str) -> Path:
+    found = shutil.which(name)
+    if not found:
+        where = "there" if os.sep in name else "on the PATH"
+        raise UnavailableError(
+            f"toolchain '{toolchain.name}': no program '{name}' {where} "
+            f"(toolchain.tools.{role}={name})",
+            hint=install_hint(toolchain),
+        )
+    return Path(found).absolute()
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _examine(tools: Mapping[str, Path]) -> dict[str, Any]:
+    driver = tools[DRIVER]
+    lookups: dict[str, str] = {}
+    files = dict(tools)
+    for program in _PROGRAMS:
+        said = ask([driver, f"-print-prog-name={program}"])
+        path = shutil.which(said)
+        if path:
+            files[program] = Path(path)
+            lookups[said] = path
+    for tool in list(files.values()):
+        files.update(_libraries(tool))
+    for name in _START_FILES:
+        path = ask([driver, f"-print-file-name={name}"])
+        if Path(path).is_absolute():
+            files[name] = Path(path)
+    try:
+        version = ask([driver, "-dumpfullversion"])
+    except UnavailableError:
+        version = ask([driver, "-dumpversion"])
+    try:
+        parts = {part: sha256_file(path) for part, path in sorted(files.items())}
+        stamps = {str(path): _stamp(path) for path in files.values()}
+    except OSError as error:
+        raise UnavailableError(f"{error.filename} cannot be read: {error.strerror}") from None
+    triple = ask([driver, "-dumpmachine"])
+    return {
+        "version": version,
+        "triple": triple,
+        "digest": sha256_json({"version": version, "triple": triple, "parts": parts}),
+        "parts": parts,
+        "stamps": stamps,
+        "lookups": lookups,
+    }
+
+
+def _libraries(tool: Path) -> dict[str, Path]:
+    """The compiler's own shared libraries: clang's driver, for one, is but a small part of it."""
+    try:
+        # --version, for a static tool does not heed the loader's variable and really starts.
+        listing = ask([tool, "--version"], LD_TRACE_LOADED_OBJECTS="1")
+    except UnavailableError:
+        return {}
+    pairs = re.findall(r"^\s*(\S+) => (/.*) \(0x[0-9a-f]+\)$", listing, re.MULTILINE)
+    return {name: Path(path) for name, path in pairs if name.startswith(_LIBRARIES)}
+
+
+def _stamp(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_mtime_ns, status.st_size]
+
+
+def _still_true(record: Mapping[str, Any]) -> bool:
+    try:
+        return all(_stamp(Path(path)) == stamp for path, stamp in record["stamps"].items()) and all(
+            shutil.which(said) == path for said, path in record["lookups"].items()
+        )
+    except (OSError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def read_cache(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def write_cache(path: Path, entry: str, record: Mapping[str, Any]) -> None:
+    # Only speed is lost where the cache cannot be written.
+    with contextlib.suppress(OSError):
+        write_json(path, read_cache(path) | {entry: record})

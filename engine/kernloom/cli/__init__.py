@@ -1,0 +1,5 @@
+"""The command line: the only place that knows the whole line."""
+
+from kernloom.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,234 @@
+"""Carries out planned trials: reuse what is stored, build the union once, run, store each at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kernloom.build.builder import Outcome
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.planning import Planned
+from kernloom.cli.progress import Progress
+from kernloom.device.contract import Device
+from kernloom.device.devices import DEVICES
+from kernloom.errors import ConfigError, DeviceError, KernloomError, UnavailableError
+from kernloom.machine import machine_class
+from kernloom.measure.bench import Bench
+from kernloom.measure.data import DataSets
+from kernloom.measure.trial import Trial
+from kernloom.pipeline.stage import Context
+from kernloom.store.store import Store
+
+REUSABLE = ("ok", "wrong", "crashed", "timeout", "out_of_bounds", "build_failed", "unconverged")
+"""Statuses that say something about the trial itself; the others depend on the day."""
+
+
+@dataclass(frozen=True)
+class BuildSummary:
+    """What building took."""
+
+    built: int = 0
+    cached: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    scons: int = 0
+    """How often SCons was started."""
+
+
+@dataclass
+class Results:
+    """The trials of a run in the order of their points, and what was built for them."""
+
+    trials: list[Trial] = field(default_factory=list)
+    build: BuildSummary = field(default_factory=BuildSummary)
+    interrupted: bool = False
+
+
+class Workshop:
+    """Builds and runs planned trials, one after the other."""
+
+    def __init__(self, assembly: Assembly, store: Store | None, progress: Progress) -> None:
+        self._assembly = assembly
+        self._store = store
+        self._progress = progress
+        self._data = DataSets(assembly.places.roots)
+        self._devices: dict[tuple[Any, ...], Device] = {}
+
+    def carry_out(self, plans: Sequence[Planned]) -> Results:
+        """All trials. Ctrl-C ends it early; what is finished is kept and returned."""
+        results = Results()
+        try:
+            known = self._stored(plans)
+            waiting = [plan for plan in plans if plan.id not in known]
+            outcomes = self._build(waiting, results)
+            best = ""
+            for number, plan in enumerate(plans):
+                if plan.id in known:
+                    trial = replace(known[plan.id], point=plan.point.swept, reused=True)
+                else:
+                    self._progress.update("running", number, len(plans), best)
+                    trial = self._trial(plan, outcomes)
+                    if self._store:
+                        self._store.add(trial)
+                    known[plan.id] = trial
+                results.trials.append(trial)
+        except KeyboardInterrupt:
+            results.interrupted = True
+        finally:
+            self._progress.clear()
+        return results
+
+    def _stored(self, plans: Sequence[Planned]) -> dict[str, Trial]:
+        """Trials that need not be carried out again."""
+        if not self._store or not plans:
+            return {}
+        wanted = [
+            plan.id
+            for plan in plans
+            if plan.experiment.rerun != "all" and plan.refusal is None
+        ]
+        found = self._store.latest(wanted)
+        rerun = {plan.id: plan.experiment.rerun for plan in plans}
+        return {
+            key: trial
+            for key, trial in found.items()
+            if trial.status in REUSABLE and (rerun[key] == "none" or trial.good)
+        }
+
+    def _build(self, plans: Sequence[Planned], results: Results) -> dict[str, Outcome]:
+        """Everything that any of the trials needs, in one go."""
+        artifacts = {item.key: item for plan in plans for item in plan.artifacts}
+        if not artifacts:
+            return {}
+        builder = self._assembly.builder(plans[0].experiment)
+        start = time.monotonic()
+        outcomes = builder.build(
+            artifacts.values(),
+            lambda done, total: self._progress.update("building", done, total),
+        )
+        self._progress.clear()
+        built = sum(not outcome.cached and outcome.ok for outcome in outcomes.values())
+        failed = sum(not outcome.ok for outcome in outcomes.values())
+        results.build = BuildSummary(
+            built=built,
+            cached=sum(outcome.cached for outcome in outcomes.values()),
+            failed=failed,
+            seconds=round(time.monotonic() - start, 3),
+            scons=int(built + failed > 0),
+        )
+        return outcomes
+
+    def _trial(self, plan: Planned, outcomes: Mapping[str, Outcome]) -> Trial:
+        start = time.monotonic()
+        trial = _blank(plan, outcomes)
+        failed = next((o for a in plan.artifacts if not (o := outcomes[a.key]).ok), None)
+        if plan.refusal:
+            refusal = plan.refusal
+            trial = replace(
+                trial, status=refusal.status, stage=refusal.stage, message=str(refusal.error)
+            )
+        elif failed:
+            message = f"{failed.message.strip()}\nsource: {failed.source}"
+            trial = replace(
+                trial, status="build_failed", stage=_compile_stage(plan), message=message
+            )
+        else:
+            trial = self._run(plan, trial, outcomes)
+        return replace(trial, seconds=round(time.monotonic() - start, 6))
+
+    def _run(self, plan: Planned, trial: Trial, outcomes: Mapping[str, Outcome]) -> Trial:
+        """The run phase; whatever goes wrong there is the trial's status."""
+        experiment = plan.experiment
+        paths = {key: outcome.path for key, outcome in outcomes.items()}
+        outputs: dict[str, Any] = dict(plan.outputs)
+        problem: KernloomError | None = None
+        try:
+            device = self._device(plan, paths)
+            with Bench(experiment, device, self._data, paths) as bench:
+                context = Context(
+                    experiment, {**self._assembly.planning_services, Bench: bench}
+                )
+                plan.graph.run("run", context, outputs)
+        except KernloomError as error:
+            problem = error
+        except MemoryError:
+            problem = DeviceError("the engine ran out of memory", status="out_of_memory")
+        found = {name: value for out in outputs.values() for name, value in out.items()}
+        trial = replace(
+            trial,
+            verified=bool(found.get("verified")),
+            metrics=found.get("metrics", {}),
+            samples=found.get("samples", ()),
+        )
+        if problem:
+            return replace(
+                trial,
+                status=_status(problem),
+                stage=str(getattr(problem, "stage", "run")),
+                message=str(problem),
+                stderr=getattr(problem, "stderr", ""),
+            )
+        converged = found.get("converged", True)
+        return replace(trial, status="ok" if converged else "unconverged")
+
+    def _device(self, plan: Planned, paths: Mapping[str, Path]) -> Device:
+        """The device of a trial; trials that need the same one share it."""
+        target, arch = plan.experiment.target, plan.experiment.arch
+        make = DEVICES.get(target.device, key="target.device")
+        runner = paths[plan.runner.key] if plan.runner else Path()
+        # The last core: the first ones are where the system's own work tends to be.
+        pin = max(os.sched_getaffinity(0)) if plan.experiment.measure.pin else None
+        key = (target.device, runner, arch.name, pin)
+        if key not in self._devices:
+            self._devices[key] = make(runner, arch=arch.name, pin=pin)
+        return self._devices[key]
+
+
+def _status(error: KernloomError) -> str:
+    if isinstance(error, DeviceError):
+        return error.status
+    if isinstance(error, UnavailableError):
+        return "unavailable"
+    return "refused" if isinstance(error, ConfigError) else "crashed"
+
+
+def _compile_stage(plan: Planned) -> str:
+    return next((n for n, node in plan.graph.nodes.items() if node.stage.phase == "build"), "build")
+
+
+def _blank(plan: Planned, outcomes: Mapping[str, Outcome]) -> Trial:
+    """The trial before it has been carried out."""
+    experiment = plan.experiment
+    return Trial(
+        id=plan.id,
+        workload=experiment.workload.name,
+        case=experiment.case,
+        target=experiment.target.name,
+        status="ok",
+        verified=False,
+        point=plan.point.swept,
+        params=plan.params,
+        provider=plan.provider,
+        artifacts=tuple(
+            {"name": artifact.name, "key": artifact.key, "cached": outcomes[artifact.key].cached}
+            for artifact in plan.artifacts
+        ),
+        config=plan.point.data,
+        machine=machine_class(),
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )
+
+
+def exit_code(trials: Sequence[Trial], *, interrupted: bool = False) -> int:
+    """0 only if everything verified; 3 if all that failed was not available here."""
+    if interrupted:
+        return 130
+    bad = [trial for trial in trials if not trial.good]
+    if not bad:
+        return 0
+    return 3 if all(trial.status == "unavailable" for trial in bad) else 1

@@ -1,0 +1,71 @@
+"""Build, verify and measure one experiment, or with -m every point of a sweep.
+
+Trials that are stored already are not carried out again (rerun=all does), and only what is missing
+is built. Exit code 0 only if everything verified.
+
+  kernloom run
+  kernloom run workload=softmax workload.sizes.N=1000 toolchain=clang measure=standard
+  kernloom run -m workload=softmax workload.sizes.N=64,128,256 toolchain=gcc,clang
+  kernloom run workload=mlp recipe=mlp.yaml     # also writes a recipe that replays this run
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.carry_out import Results, Workshop, exit_code
+from kernloom.cli.invocation import Invocation
+from kernloom.cli.planning import Planned, plan_points
+from kernloom.cli.progress import Progress
+from kernloom.config.schema import Experiment
+from kernloom.report.documents import run_document
+from kernloom.store.store import Store, open_store
+
+SWEEPS = True
+
+
+def run(invocation: Invocation) -> int:
+    assembly = Assembly()
+    plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    return carry_out_and_report(assembly, plans, invocation)
+
+
+def carry_out_and_report(
+    assembly: Assembly, plans: list[Planned], invocation: Invocation
+) -> int:
+    experiment = plans[0].experiment
+    progress = Progress(invocation.stderr, quiet=not invocation.for_people)
+    with store_of(assembly, experiment) as store:
+        results = Workshop(assembly, store, progress).carry_out(plans)
+    report(results, invocation)
+    if experiment.recipe and not results.interrupted:
+        from kernloom.recipe.recipe import write_recipe
+
+        write_recipe(Path(experiment.recipe), results.trials)
+        print(f"recipe written: {experiment.recipe}", file=invocation.stderr)
+    return exit_code(results.trials, interrupted=results.interrupted)
+
+
+def store_of(assembly: Assembly, experiment: Experiment) -> Store:
+    chosen = experiment.store.path
+    return open_store(Path(chosen) if chosen else assembly.places.store)
+
+
+def report(results: Results, invocation: Invocation) -> None:
+    """The trials on stdout, in the form that was asked for."""
+    import json
+
+    build = vars(results.build)
+    document = run_document(results.trials, build)
+    if invocation.output == "json":
+        print(json.dumps(document), file=invocation.stdout)
+    elif invocation.output == "jsonl":
+        for trial in document["trials"]:
+            print(json.dumps(trial), file=invocation.stdout)
+    else:
+        from kernloom.report.tables import print_run
+
+        print_run(results.trials, build, invocation.stdout)
+    if results.interrupted:
+        print("kernloom: interrupted; the trials above are kept", file=invocation.stderr)

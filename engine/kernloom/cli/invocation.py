@@ -1,0 +1,95 @@
+"""What was typed, taken apart: the command, its flags, and the overrides that Hydra will read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TextIO
+
+from kernloom.errors import UsageError, nearest
+
+Output = Literal["table", "json", "jsonl", "csv"]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A `--flag` of a command."""
+
+    about: str
+    value: str = ""
+    """What its value is called in the help text; '' for a plain switch."""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """One command with its arguments."""
+
+    command: str
+    words: tuple[str, ...] = ()
+    """key=value overrides and other plain words, in order."""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    multirun: bool = False
+    output: Output = "table"
+    stdout: TextIO = field(default_factory=lambda: sys.stdout)
+    stderr: TextIO = field(default_factory=lambda: sys.stderr)
+
+    @property
+    def for_people(self) -> bool:
+        return self.output == "table"
+
+
+MULTIRUN = ("-m", "--multirun")
+
+
+def parse(
+    command: str, arguments: Sequence[str], known: Mapping[str, Flag], *, sweeps: bool
+) -> Invocation:
+    """Split flags from words; unknown flags are refused with the nearest one."""
+    words: list[str] = []
+    flags: dict[str, str] = {}
+    multirun = False
+    waiting = list(arguments)
+    while waiting:
+        word = waiting.pop(0)
+        if word in MULTIRUN and sweeps:
+            multirun = True
+        elif word.startswith("-") and word != "-":
+            name, equals, value = word.lstrip("-").partition("=")
+            flag = known.get(name)
+            if flag is None:
+                allowed = [f"--{flag}" for flag in known] + (["-m"] if sweeps else []) + ["--help"]
+                raise UsageError(
+                    f"'{command}' has no flag '{word}'", hint=nearest(word, allowed)
+                )
+            if flag.value and not equals:
+                if not waiting:
+                    raise UsageError(f"--{name} needs a value: --{name} {flag.value}")
+                value = waiting.pop(0)
+            elif equals and not flag.value:
+                raise UsageError(f"--{name} takes no value")
+            flags[name] = value
+        else:
+            words.append(word)
+    return Invocation(command, tuple(words), flags, multirun, output_of(words))
+
+
+def output_of(words: Sequence[str]) -> Output:
+    """The last `output=` among the words; wrong ones are reported later, by the schema."""
+    output: Output = "table"
+    for word in words:
+        key, _, value = word.partition("=")
+        if key == "output" and value in ("table", "json", "jsonl", "csv"):
+            output = value  # type: ignore[assignment]
+    return output
+
+
+def without_output(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command that reads no experiment, less `output=`."""
+    for word in words:
+        if word.startswith("output=") and output_of([word]) != word.partition("=")[2]:
+            value = word.partition("=")[2]
+            raise UsageError(
+                f"output={value} is not known", hint=nearest(value, ("table", "json", "csv"))
+            )
+    return tuple(word for word in words if not word.startswith("output="))

@@ -1,0 +1,130 @@
+"""Dispatches a command and turns every failure into one clear message and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, NoReturn
+
+from kernloom import __version__
+from kernloom.cli.invocation import Flag, Invocation, output_of, parse
+from kernloom.errors import KernloomError, UsageError, nearest
+
+COMMANDS = {
+    "run": "one experiment, or with -m a sweep: build, verify, measure, store",
+    "plan": "what would be built and run, what is cached, and why the rest is not",
+    "build": "build the experiment's artifacts (--all: every runtime whose toolchain is present)",
+    "explain": "why an artifact is or was rebuilt",
+    "check": "correctness only: every case of the workloads on the target",
+    "results": "query the store: table, csv, json",
+    "recipe": "run a recipe file: recipe run FILE",
+    "targets": "every target: available, or why not and what to install",
+    "doctor": "this machine: compilers, clocks, noise, places",
+}
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        # A second Ctrl-C must not cut the farewell short.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("kernloom: interrupted; everything finished so far is kept", file=sys.stderr)
+        return INTERRUPTED
+    except KernloomError as error:
+        return _failed(error, words)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): nothing is wrong on our side.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT):
+            raise
+        where = f" {error.filename}" if error.filename else ""
+        return _failed(
+            KernloomError(
+                f"cannot write{where}: {error.strerror}",
+                hint="Free some space, or make the folder writable.",
+            ),
+            words,
+        )
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(help_text())
+        return 0 if words else 2
+    if words[0] in ("-V", "--version", "version"):
+        print(f"kernloom {__version__}")
+        return 0
+    name, *rest = words
+    if name not in COMMANDS:
+        raise UsageError(f"unknown command '{name}'", hint=nearest(name, COMMANDS))
+    command: Any = importlib.import_module(f"kernloom.cli.commands.{name}")
+    flags: dict[str, Flag] = getattr(command, "FLAGS", {})
+    sweeps: bool = getattr(command, "SWEEPS", False)
+    if any(word in ("-h", "--help") for word in rest):
+        print(_command_help(name, command, flags, sweeps=sweeps))
+        return 0
+    invocation: Invocation = parse(name, rest, flags, sweeps=sweeps)
+    code: int = command.run(invocation)
+    return code
+
+
+def help_text() -> str:
+    lines = [f"  {name:9} {about}" for name, about in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: kernloom COMMAND [key=value ...]",
+            "",
+            *lines,
+            "",
+            "Any key of configs/ can be overridden: workload=softmax workload.sizes.N=1000",
+            "toolchain=clang arch=x86_64_v3 select.fixed.tile.mr=8. With -m, lists are swept:",
+            "kernloom run -m workload=softmax workload.sizes.N=64,128 toolchain=gcc,clang",
+            "output=json prints one JSON document on stdout. kernloom COMMAND --help says more.",
+        ]
+    )
+
+
+def _command_help(name: str, command: Any, flags: dict[str, Flag], *, sweeps: bool) -> str:
+    usage = getattr(command, "USAGE", "[key=value ...]")
+    lines = [f"usage: kernloom {name} {'[-m] ' if sweeps else ''}{usage}", ""]
+    lines += [(command.__doc__ or COMMANDS[name]).strip(), ""]
+    shown = {f"--{flag} {item.value}".strip(): item.about for flag, item in flags.items()}
+    if sweeps:
+        shown["-m, --multirun"] = "sweep over every key that is given several values"
+    lines += [f"  {flag:22} {about}" for flag, about in shown.items()]
+    return "\n".join(lines).rstrip()
+
+
+def _failed(error: KernloomError, words: Sequence[str]) -> int:
+    if output_of(words) in ("json", "jsonl"):
+        document = {
+            "error": {
+                "kind": type(error).__name__,
+                "message": error.message,
+                "hint": error.hint,
+                "exit_code": error.exit_code,
+            }
+        }
+        print(json.dumps(document))
+    print(f"kernloom: error: {error}", file=sys.stderr)
+    return error.exit_code
+
+
+def _terminated(number: int, frame: FrameType | None) -> NoReturn:
+    """End by unwinding, so that children and temporary files go too."""
+    raise SystemExit(TERMINATED)

@@ -1,0 +1,155 @@
+"""From words to planned trials: every point composed, validated, rendered and keyed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernloom import __version__
+from kernloom.build.artifact import Artifact
+from kernloom.build.stage import StepArtifact
+from kernloom.cli.assembly import Assembly
+from kernloom.config.compose import Point
+from kernloom.config.schema import NOT_IDENTITY, Experiment
+from kernloom.config.validate import experiment as validated
+from kernloom.errors import ConfigError, KernloomError, UnavailableError
+from kernloom.files import canonical_json, sha256_file, sha256_text
+from kernloom.machine import available_memory, machine_class
+from kernloom.measure.data import check_goldens
+from kernloom.pipeline.graph import Graph, read_graph
+from kernloom.pipeline.stage import Context
+from kernloom.places import confined
+from kernloom.plan.inspect import check_memory
+
+ID_LENGTH = 16
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a point cannot be carried out."""
+
+    status: str
+    stage: str
+    error: KernloomError
+
+
+@dataclass
+class Planned:
+    """One point, planned: what it is, what it needs built, and what its stages have found out."""
+
+    point: Point
+    experiment: Experiment
+    graph: Graph
+    id: str = ""
+    outputs: dict[str, Any] = field(default_factory=dict)
+    """Stage -> its outputs so far."""
+    steps: tuple[StepArtifact, ...] = ()
+    runner: Artifact | None = None
+    refusal: Refusal | None = None
+
+    @property
+    def artifacts(self) -> list[Artifact]:
+        """What must be built, each once."""
+        needed = [step.artifact for step in self.steps]
+        if self.runner:
+            needed.append(self.runner)
+        return list({artifact.key: artifact for artifact in needed}.values())
+
+    @property
+    def params(self) -> dict[str, Any]:
+        chosen = self._output("params") or {}
+        return {transform: steps for transform, steps in chosen.items() if steps}
+
+    @property
+    def provider(self) -> str:
+        return str(self._output("provider") or "")
+
+    def _output(self, name: str) -> Any:
+        for outputs in self.outputs.values():
+            if name in outputs:
+                return outputs[name]
+        return None
+
+
+def plan_points(
+    assembly: Assembly, words: Sequence[str], *, multirun: bool, without: Iterable[str] = ()
+) -> list[Planned]:
+    """Every point of the words. In a sweep a point that cannot be is refused; the others go on."""
+    planned = []
+    for point in assembly.composer.points(words, multirun=multirun):
+        planned.append(_planned(assembly, point, frozenset(without), alone=not multirun))
+    refusals = [item.refusal for item in planned]
+    if multirun and all(refusals):
+        first = refusals[0]
+        if first and len({str(refusal and refusal.error) for refusal in refusals}) == 1:
+            raise first.error
+    return planned
+
+
+def _planned(
+    assembly: Assembly, point: Point, without: frozenset[str], *, alone: bool
+) -> Planned:
+    experiment = validated(point.data)
+    stages = {
+        name: stage
+        for name, stage in experiment.pipeline.stages.items()
+        if not isinstance(stage, dict) or stage.get("use") not in without
+    }
+    graph = read_graph(stages, assembly.stages)
+    plan = Planned(point, experiment, graph)
+    try:
+        _fill_in(assembly, plan)
+    except (ConfigError, UnavailableError) as error:
+        if alone:
+            raise
+        status = "unavailable" if isinstance(error, UnavailableError) else "refused"
+        plan.refusal = Refusal(status, str(getattr(error, "stage", "plan")), error)
+        plan.steps, plan.runner = (), None
+    plan.id = _identity(assembly, plan)
+    return plan
+
+
+def _fill_in(assembly: Assembly, plan: Planned) -> None:
+    assembly.check_available(plan.experiment)
+    context = Context(plan.experiment, assembly.planning_services)
+    plan.graph.run("plan", context, plan.outputs)
+    tensors = plan._output("tensors")
+    if tensors:
+        check_memory(tensors, available_memory())
+    check_goldens(plan.experiment.workload)
+    plan.graph.run("build", context, plan.outputs)
+    plan.steps = plan._output("artifacts") or ()
+    plan.runner = assembly.runner(plan.experiment)
+
+
+def _identity(assembly: Assembly, plan: Planned) -> str:
+    """Hash of all that makes two trials the same: config, artifacts, runner, machine, data files."""
+    data = plan.point.data
+    config = {key: value for key, value in data.items() if key not in NOT_IDENTITY}
+    return sha256_text(
+        canonical_json(
+            {
+                "kernloom": __version__,
+                "config": config,
+                "stages": list(plan.graph.nodes),
+                "artifacts": [step.artifact.key for step in plan.steps],
+                "runner": plan.runner.key if plan.runner else None,
+                "machine": machine_class(),
+                "files": _data_files(assembly, plan.experiment),
+            }
+        )
+    )[:ID_LENGTH]
+
+
+def _data_files(assembly: Assembly, experiment: Experiment) -> dict[str, str]:
+    """Hashes of the files that tensors are filled from."""
+    found = {}
+    for name, tensor in experiment.workload.tensors.items():
+        if tensor.fill.kind == "file":
+            key = f"workload.tensors.{name}.fill.path"
+            path = confined(
+                str(tensor.fill.path), list(assembly.places.roots), key=key, what="data file"
+            )
+            found[name] = sha256_file(path)
+    return found

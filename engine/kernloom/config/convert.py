@@ -1,0 +1,105 @@
+"""Plain data into frozen dataclasses, with errors for people."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from kernloom.errors import ConfigError, nearest
+
+T = TypeVar("T")
+
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+@cache
+def _fields_of(cls: type) -> dict[str, tuple[Any, Any]]:
+    """Field name -> (type, field) of a dataclass."""
+    hints = get_type_hints(cls)
+    return {item.name: (hints[item.name], item) for item in fields(cls)}
+
+
+def convert(cls: type[T], data: Any, key: str) -> T:
+    """An instance of the dataclass `cls` from a mapping; `key` is where the mapping stands."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"expected keys and values, not {_shown(data)}", key=key)
+    known = _fields_of(cls)
+    values = {}
+    for name, value in data.items():
+        if name not in known:
+            raise ConfigError(f"unknown key '{name}'", key=key, hint=nearest(str(name), known))
+        wanted, item = known[name]
+        where = f"{key}.{name}" if key else str(name)
+        values[name] = _value(wanted, value, where)
+        _check_range(values[name], item.metadata, where)
+    for name, (_, item) in known.items():
+        if name not in values and item.default is MISSING and item.default_factory is MISSING:
+            raise ConfigError("is missing", key=f"{key}.{name}" if key else name)
+    return cls(**values)
+
+
+def _value(wanted: Any, value: Any, key: str) -> Any:
+    if wanted is Any:
+        return value
+    if value == "???":
+        raise ConfigError("must be given: it has no default", key=key)
+    origin = get_origin(wanted)
+    if origin is Literal:
+        allowed = get_args(wanted)
+        if value not in allowed:
+            raise ConfigError(f"{_shown(value)} is not allowed", key=key, hint=nearest(value, allowed))
+        return value
+    if origin in (Union, types.UnionType):
+        return _one_of(get_args(wanted), value, key)
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise ConfigError(f"expected a list, not {_shown(value)}", key=key)
+        element = get_args(wanted)[0]
+        return tuple(_value(element, item, f"{key}[{i}]") for i, item in enumerate(value))
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"expected keys and values, not {_shown(value)}", key=key)
+        element = get_args(wanted)[1]
+        return {str(name): _value(element, item, f"{key}.{name}") for name, item in value.items()}
+    if is_dataclass(wanted):
+        if isinstance(value, wanted):  # type: ignore[arg-type]
+            return value
+        return convert(wanted, value, key)  # type: ignore[arg-type]
+    return _scalar(wanted, value, key)
+
+
+def _one_of(options: tuple[Any, ...], value: Any, key: str) -> Any:
+    if value is None and type(None) in options:
+        return None
+    for option in options:
+        if option in _NAMES and type(value) is option:
+            return value
+    others = [option for option in options if option is not type(None)]
+    if float in others and type(value) is int:
+        return float(value)
+    if len(others) == 1:
+        return _value(others[0], value, key)
+    allowed = " or ".join(_NAMES.get(option, str(option)) for option in others)
+    raise ConfigError(f"expected {allowed}, not {_shown(value)}", key=key)
+
+
+def _scalar(wanted: Any, value: Any, key: str) -> Any:
+    if type(value) is wanted:
+        return value
+    if wanted is float and type(value) is int:
+        return float(value)
+    raise ConfigError(f"expected {_NAMES.get(wanted, wanted)}, not {_shown(value)}", key=key)
+
+
+def _check_range(value: Any, metadata: Mapping[str, Any], key: str) -> None:
+    minimum = metadata.get("minimum")
+    if minimum is not None and value < minimum:
+        raise ConfigError(f"{value} is too small", key=key, hint=f"Allowed: {minimum} or more.")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,51 @@
+"""Reads YAML: fast, with true and false as the only booleans, and errors with file and line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from kernloom.errors import ConfigError
+
+_BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FLOAT = re.compile(
+    r"^(?:[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)|[-+]?(?:\d+\.\d*|\.\d+)|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
+_BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
+_REPLACED = {f"tag:yaml.org,2002:{name}" for name in ("bool", "float", "timestamp")}
+
+
+class _Loader(_BASE):  # type: ignore[misc]
+    """YAML 1.1 less its surprises: `off` is text, `1e-6` a number, a repeated key an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key.value}' stands here twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _REPLACED]
+    for first, resolvers in _BASE.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, list("tTfF"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+
+
+def load_yaml(text: str, *, where: str) -> Any:
+    """The plain data in `text`; a mistake is named with file, line and column."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise ConfigError(f"{error.problem}", key=f"{where}{line}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not YAML: {error}", key=where) from None

@@ -1,0 +1,322 @@
+"""The shape of an experiment: one frozen dataclass per config group, with the allowed values.
+
+`convert` turns the composed, resolved plain data into these, and names the key, the value and what
+is allowed when it does not fit. Checks that need several values together live in `validate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Scalar = bool | int | float | str
+"""What a tunable, a macro or a size can be."""
+Number = int | float
+
+DTYPES = ("float32", "float64", "int32", "int64", "uint8")
+"""Element types that tensors can have."""
+
+STATUSES = (
+    "ok",
+    "wrong",
+    "crashed",
+    "timeout",
+    "out_of_bounds",
+    "out_of_memory",
+    "build_failed",
+    "refused",
+    "unavailable",
+    "unconverged",
+    "interrupted",
+)
+
+
+def at_least(minimum: Number) -> dict[str, Number]:
+    """Field metadata: the smallest allowed number."""
+    return {"minimum": minimum}
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """One parameter of a kernel that a transform takes."""
+
+    values: tuple[Scalar, ...]
+    """What it can be; where the model is indifferent, the earlier value wins."""
+    off: Scalar
+    """What it is when no stage of the pipeline applies its transform."""
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a kernel's C function."""
+
+    kind: Literal["tensor", "size", "scalar"]
+    access: Literal["read", "write", "update"] = "read"
+    shape: tuple[int | str, ...] = ()
+    dtype: str | None = None
+    """Fixed element type; by default the workload's."""
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """Where a kernel's source comes from for one family of targets: a template or a plain C file."""
+
+    template: str | None = None
+    file: str | None = None
+    function: str | None = None
+    """The function's name in a plain C file."""
+    macros: Mapping[str, Scalar] = field(default_factory=dict)
+    """Macros of a plain C file: an expression over sizes and tunables for each."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One operation with a C ABI, its sources, tunables and constraints."""
+
+    name: str
+    arguments: Mapping[str, Argument]
+    sources: Mapping[str, KernelSource]
+    about: str = ""
+    dtypes: tuple[str, ...] = ("float32", "float64")
+    tunables: Mapping[str, Mapping[str, Tunable]] = field(default_factory=dict)
+    """Transform -> name -> tunable."""
+    constraints: tuple[str, ...] = ()
+    model: str = "0"
+    """Estimated cost of a point, from arch data, sizes and tunables; the smallest is chosen."""
+    epilogues: tuple[str, ...] = ()
+    """Kernels that can be fused into the end of this one."""
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How a tensor is filled before a launch."""
+
+    kind: Literal["uniform", "normal", "integers", "constant", "pattern", "file", "generator"] = (
+        "uniform"
+    )
+    low: float = -1.0
+    high: float = 1.0
+    mean: float = 0.0
+    std: float = field(default=1.0, metadata=at_least(0))
+    value: float = 0.0
+    pattern: Literal["ramp", "alternating", "checkerboard", "identity"] = "ramp"
+    path: str | None = None
+    generator: str | None = None
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named array of a workload."""
+
+    shape: tuple[int | str, ...]
+    dtype: str | None = None
+    fill: Fill = field(default_factory=Fill)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel call: each argument is bound to a tensor, a scalar or a size expression."""
+
+    kernel: str
+    args: Mapping[str, int | float | str] = field(default_factory=dict)
+    """Arguments bound to something of another name than their own."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """|result - golden| <= atol + rtol * |golden|; both may be expressions over the sizes."""
+
+    rtol: float | str
+    atol: float | str = 0.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run of the workload does, as expressions over the sizes."""
+
+    flops: int | str = 0
+    bytes: int | str = 0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Named tensors, sizes, and the kernel calls that connect them."""
+
+    name: str
+    sizes: Mapping[str, int | str]
+    tensors: Mapping[str, Tensor]
+    kernels: Mapping[str, Kernel]
+    steps: Mapping[str, Step]
+    golden: Mapping[str, str]
+    """Output tensor -> expression over the inputs, or the name of a registered reference."""
+    about: str = ""
+    dtype: str = "float32"
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
+    cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Named changes to sizes, scalars and fills; `default` changes nothing."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a workload runs."""
+
+    name: str
+    family: Literal["host", "accelerator", "embedded"]
+    device: str
+    """The device class, by its registered name."""
+    sources: tuple[str, ...]
+    """Which of a kernel's sources to take, first one found."""
+    variant: str = "release"
+    variants: tuple[str, ...] = ("release",)
+    systems: tuple[str, ...] = ("linux",)
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Cache sizes in bytes; size strings are allowed in YAML."""
+
+    l1: int | str
+    l2: int | str
+    l3: int | str = 0
+
+
+@dataclass(frozen=True)
+class Arch:
+    """Hardware as data."""
+
+    name: str
+    isa: str
+    flags: Mapping[str, tuple[str, ...]]
+    """Compiler flags for each toolchain family."""
+    vector_bytes: int = field(metadata=at_least(4))
+    registers: int = field(metadata=at_least(4))
+    caches: Caches
+    features: tuple[str, ...] = ()
+    """CPU features a host must have to run it."""
+    cores: int = field(default=1, metadata=at_least(1))
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """How sources are compiled."""
+
+    name: str
+    family: str
+    tools: Mapping[str, str]
+    flags: tuple[str, ...]
+    """For everything that is compiled."""
+    kernel_flags: tuple[str, ...] = ()
+    extra_flags: tuple[str, ...] = ()
+    """Empty here: yours to set."""
+    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    minimum_version: str = ""
+    install: Mapping[str, str] = field(default_factory=dict)
+    """System -> the command that installs it."""
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """An accelerator's task runtime; every other target has `none`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A graph of named stages; `kernloom.pipeline` reads and checks it."""
+
+    name: str
+    stages: Mapping[str, Mapping[str, Any]]
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Select:
+    """Where parameters come from."""
+
+    providers: tuple[str, ...] = ("fixed", "model")
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Transform -> tunable -> value, or transform -> step -> tunable -> value."""
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measuring policy."""
+
+    name: str
+    samples: int = field(metadata=at_least(1))
+    warmup: int = field(metadata=at_least(0))
+    min_rounds: int = field(metadata=at_least(1))
+    max_rounds: int = field(metadata=at_least(1))
+    min_sample_us: float = field(metadata=at_least(0))
+    """A sample's inner loop is repeated until it lasts this long."""
+    bound: float = field(default=0.0, metadata=at_least(0))
+    """Wanted relative half-width of the 95% confidence interval; 0: take what one pass gives."""
+    budget_s: float = field(default=60.0, metadata=at_least(0))
+    clock: Literal["auto", "cpu", "wall"] = "auto"
+    pin: bool = True
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where trials are kept."""
+
+    name: str
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Where trials are carried out."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Build:
+    """How artifacts are built."""
+
+    keep: bool = False
+    """Keep intermediates (preprocessed source, assembly, object) beside each artifact."""
+    jobs: int = field(default=0, metadata=at_least(0))
+    """Parallel jobs; 0: one per core."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One composed, validated config: one point."""
+
+    workload: Workload
+    target: Target
+    arch: Arch
+    toolchain: Toolchain
+    runtime: Runtime
+    pipeline: Pipeline
+    select: Select
+    measure: Measure
+    store: Store
+    fleet: Fleet
+    sweep: Mapping[str, Any]
+    build: Build
+    case: str = "default"
+    seed: int = field(default=0, metadata=at_least(0))
+    output: Literal["table", "json", "jsonl", "csv"] = "table"
+    rerun: Literal["none", "failed", "all"] = "none"
+    recipe: str | None = None
+    trace: str | None = None
+    timeout: float = field(default=60.0, metadata=at_least(0.001))
+    show: str | None = None
+
+
+ROOT_KEYS = tuple(Experiment.__dataclass_fields__)
+NOT_IDENTITY = ("output", "rerun", "recipe", "trace", "store", "fleet", "sweep", "build", "show")
+"""Root keys that do not change what a trial is."""

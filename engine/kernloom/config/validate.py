@@ -1,0 +1,202 @@
+"""Plain resolved data into an Experiment: types by the schema, then what needs several keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, get_type_hints
+
+from kernloom.config.convert import convert
+from kernloom.config.schema import DTYPES, ROOT_KEYS, Experiment, Kernel, Workload
+from kernloom.errors import ConfigError, nearest
+from kernloom.expressions import names_in
+
+_SECTIONS = {
+    name: hint for name, hint in get_type_hints(Experiment).items() if isinstance(hint, type)
+}
+ARCH_NAMES = (
+    "registers",
+    "vector_bytes",
+    "element",
+    "lanes_max",
+    "l1",
+    "l2",
+    "l3",
+    "cores",
+    "fusable",
+)
+"""Names beside sizes and tunables that a kernel's constraints and model may use."""
+
+
+def experiment(data: Mapping[str, Any]) -> Experiment:
+    """The validated experiment. Sections met before in this process are not checked again."""
+    for name in data:
+        if name not in ROOT_KEYS:
+            raise ConfigError(f"unknown key '{name}'", hint=nearest(name, ROOT_KEYS))
+    checked = {
+        name: _section(name, json.dumps(value)) if isinstance(value, dict) else value
+        for name, value in data.items()
+    }
+    result = convert(Experiment, checked, "")
+    _check_target(result)
+    return result
+
+
+@lru_cache(maxsize=4096)
+def _section(name: str, text: str) -> Any:
+    """One section from its JSON (keys in their order, which matters), so that equal ones are one."""
+    data = json.loads(text)
+    cls = _SECTIONS.get(name)
+    if cls is None or cls in (int, str, float, bool):
+        return data
+    section: Any = convert(cls, data, name)
+    if isinstance(section, Workload):
+        _check_workload(section)
+    return section
+
+
+def _check_target(experiment: Experiment) -> None:
+    target = experiment.target
+    if target.variant not in target.variants:
+        raise ConfigError(
+            f"target '{target.name}' has no variant '{target.variant}'",
+            key="target.variant",
+            hint=nearest(target.variant, target.variants),
+        )
+    if target.variant not in experiment.toolchain.variants:
+        raise ConfigError(
+            f"toolchain '{experiment.toolchain.name}' cannot build variant '{target.variant}'",
+            key="target.variant",
+            hint=nearest(target.variant, experiment.toolchain.variants),
+        )
+    if experiment.runtime.name != "none" and target.family != "accelerator":
+        raise ConfigError(
+            f"target '{target.name}' has no task runtimes, so not '{experiment.runtime.name}'",
+            key="runtime",
+            hint="Allowed: none.",
+        )
+    policy = experiment.measure
+    if policy.max_rounds < policy.min_rounds:
+        raise ConfigError(
+            f"{policy.max_rounds} is less than min_rounds, {policy.min_rounds}",
+            key="measure.max_rounds",
+        )
+
+
+def _check_workload(workload: Workload) -> None:
+    _check_dtype(workload.dtype, "workload.dtype")
+    symbols = {*workload.sizes, "element"}
+    for name, size in workload.sizes.items():
+        _check_names([size], symbols, f"workload.sizes.{name}")
+    for name, tensor in workload.tensors.items():
+        key = f"workload.tensors.{name}"
+        _check_names(tensor.shape, symbols, f"{key}.shape")
+        if tensor.dtype is not None:
+            _check_dtype(tensor.dtype, f"{key}.dtype")
+        if tensor.fill.kind in ("file", "generator"):
+            wanted = "path" if tensor.fill.kind == "file" else "generator"
+            if not getattr(tensor.fill, wanted):
+                raise ConfigError(
+                    f"fill kind '{tensor.fill.kind}' needs '{wanted}'", key=f"{key}.fill"
+                )
+        if tensor.fill.low > tensor.fill.high:
+            raise ConfigError("low is above high", key=f"{key}.fill")
+    _check_names([workload.cost.flops], symbols, "workload.cost.flops")
+    _check_names([workload.cost.bytes], symbols, "workload.cost.bytes")
+    for dtype, tolerance in workload.tolerance.items():
+        _check_dtype(dtype, "workload.tolerance")
+        for value, part in ((tolerance.rtol, "rtol"), (tolerance.atol, "atol")):
+            _check_names([value], symbols, f"workload.tolerance.{dtype}.{part}")
+    for name, kernel in workload.kernels.items():
+        _check_kernel(kernel, f"workload.kernels.{name}")
+    _check_steps(workload)
+
+
+def _check_steps(workload: Workload) -> None:
+    if not workload.steps:
+        raise ConfigError("a workload needs at least one step", key="workload.steps")
+    written: set[str] = set()
+    for name, step in workload.steps.items():
+        key = f"workload.steps.{name}"
+        if step.kernel not in workload.kernels:
+            raise ConfigError(
+                f"unknown kernel '{step.kernel}'",
+                key=f"{key}.kernel",
+                hint=nearest(step.kernel, workload.kernels),
+            )
+        kernel = workload.kernels[step.kernel]
+        for argument in step.args:
+            if argument not in kernel.arguments:
+                raise ConfigError(
+                    f"kernel '{step.kernel}' has no argument '{argument}'",
+                    key=f"{key}.args",
+                    hint=nearest(argument, kernel.arguments),
+                )
+        for argument, declared in kernel.arguments.items():
+            bound = step.args.get(argument, argument)
+            if declared.kind == "tensor":
+                if bound not in workload.tensors:
+                    raise ConfigError(
+                        f"unknown tensor '{bound}'",
+                        key=f"{key}.args.{argument}",
+                        hint=nearest(str(bound), workload.tensors),
+                    )
+                if declared.access != "read":
+                    written.add(str(bound))
+    if not workload.golden:
+        raise ConfigError("no output has a golden reference", key="workload.golden")
+    for name in workload.golden:
+        if name not in written:
+            raise ConfigError(
+                f"'{name}' is not a tensor that a step writes",
+                key="workload.golden",
+                hint=nearest(name, written),
+            )
+
+
+def _check_kernel(kernel: Kernel, key: str) -> None:
+    for dtype in kernel.dtypes:
+        _check_dtype(dtype, f"{key}.dtypes")
+    tunables: dict[str, str] = {}
+    for transform, group in kernel.tunables.items():
+        for name, tunable in group.items():
+            where = f"{key}.tunables.{transform}.{name}"
+            if not tunable.values:
+                raise ConfigError("has no values", key=f"{where}.values")
+            if name in tunables:
+                raise ConfigError(f"is also a tunable of '{tunables[name]}'", key=where)
+            tunables[name] = transform
+    sizes = [name for name, argument in kernel.arguments.items() if argument.kind == "size"]
+    known = {*tunables, *sizes, *ARCH_NAMES}
+    for index, constraint in enumerate(kernel.constraints):
+        _check_names([constraint], known, f"{key}.constraints[{index}]")
+    _check_names([kernel.model], known, f"{key}.model")
+    for name, argument in kernel.arguments.items():
+        _check_names(argument.shape, set(sizes), f"{key}.arguments.{name}.shape")
+    for family, source in kernel.sources.items():
+        where = f"{key}.sources.{family}"
+        if bool(source.template) == bool(source.file):
+            raise ConfigError("name either a template or a file", key=where)
+        if source.file and not source.function:
+            raise ConfigError("a plain C file needs its function's name", key=f"{where}.function")
+        for macro, value in source.macros.items():
+            if isinstance(value, str):
+                _check_names([value], known | {*sizes}, f"{where}.macros.{macro}")
+
+
+def _check_dtype(dtype: str, key: str) -> None:
+    if dtype not in DTYPES:
+        raise ConfigError(f"unknown dtype '{dtype}'", key=key, hint=nearest(dtype, DTYPES))
+
+
+def _check_names(texts: Any, known: set[str], key: str) -> None:
+    try:
+        used = names_in(texts)
+    except ConfigError as error:
+        raise ConfigError(error.message, key=key, hint=error.hint) from None
+    for name in sorted(used):
+        if name not in known:
+            raise ConfigError(f"unknown name '{name}'", key=key, hint=nearest(name, known))
+
+

@@ -1,0 +1,34 @@
+"""Hydra's config source for folders, with our YAML reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
+from omegaconf import OmegaConf
+
+from kernloom.config.reader import load_yaml
+from kernloom.errors import ConfigError
+
+
+class YamlSource(FileConfigSource):
+    """One configs/ folder."""
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        path = Path(self.path) / self._normalize_file_name(config_path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise ConfigLoadError(f"Config not found : {path}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot be read: {error}", key=str(path)) from None
+        data = load_yaml(text, where=str(path))
+        if data is not None and not isinstance(data, dict):
+            raise ConfigError("expected keys and values at the top", key=str(path))
+        return ConfigResult(
+            config=OmegaConf.create(data or {}),
+            path=f"{self.scheme()}://{self.path}",
+            provider=self.provider,
+            header=ConfigSource._get_header_dict(text[:512]),
+        )

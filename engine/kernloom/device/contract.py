@@ -1,0 +1,204 @@
+"""What every device promises: a device opens sessions; a session holds memory and runs kernels.
+
+A device that lacks something does not list it in its capabilities, and `require` refuses it by name
+before anything starts. Every failure of an operation is a DeviceError with the status of the trial.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kernloom.errors import DeviceError, nearest
+
+if TYPE_CHECKING:
+    import numpy
+
+    Data: TypeAlias = bytes | bytearray | memoryview | numpy.ndarray[Any, Any]
+
+CAPABILITIES = {
+    "memory": "buffers that can be written, read and filled",
+    "launch": "kernels that can be loaded and launched",
+    "calibrate": "finding the inner count of a sample by itself",
+    "wall_clock": "wall time of every sample",
+    "cpu_clock": "CPU time of the launching thread for every sample",
+    "context_switches": "context switches during every sample",
+    "threads": "kernels on several threads (kl_parallel)",
+    "guards": "naming the buffer that a kernel overran",
+    "instructions": "exact instruction counts",
+    "virtual_time": "deterministic virtual time",
+    "mmu": "virtual addresses per processing element",
+    "dma": "copies by a processing element's own engine",
+    "flash": "programs in flash memory",
+}
+"""Everything a device can be asked for."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of a device."""
+
+    address: int
+    nbytes: int
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class LoadedKernel:
+    """A kernel library that a session has loaded."""
+
+    handle: int
+    path: Path
+    arguments: int
+
+
+_SCALARS = {
+    "float32": "<f",
+    "float64": "<d",
+    "int8": "<b",
+    "uint8": "<B",
+    "int32": "<i",
+    "int64": "<q",
+    "uint64": "<Q",
+}
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number as a kernel's argument; the kernel sees it in the low bytes of eight."""
+
+    value: int | float
+    dtype: str = "int64"
+
+    @property
+    def bits(self) -> int:
+        code = _SCALARS.get(self.dtype)
+        if code is None:
+            raise DeviceError(
+                f"a kernel cannot take a scalar of type '{self.dtype}'. "
+                + nearest(self.dtype, _SCALARS),
+                status="refused",
+            )
+        try:
+            value = float(self.value) if code in ("<f", "<d") else self.value
+            return int.from_bytes(struct.pack(code, value), "little")
+        except (struct.error, OverflowError):
+            raise DeviceError(
+                f"{self.value!r} does not fit a scalar of type {self.dtype}", status="refused"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel call of a launch."""
+
+    kernel: LoadedKernel
+    args: tuple[Buffer | Scalar, ...]
+
+
+@dataclass(frozen=True)
+class LaunchSettings:
+    """How often the calls of a launch are carried out; all calls in order are one iteration."""
+
+    warmup: int = 0
+    """Untimed iterations first."""
+    inner: int = 1
+    """Iterations per sample; 0: as many as make a sample last `min_sample_ns`."""
+    samples: int = 1
+    min_sample_ns: int = 0
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """What a launch measured: one entry per sample, each the total of `inner` iterations."""
+
+    inner: int
+    wall_ns: tuple[int, ...]
+    cpu_ns: tuple[int, ...]
+    involuntary: tuple[int, ...]
+    voluntary: tuple[int, ...]
+
+
+class Session(ABC):
+    """An open device. Leaving the `with` block closes it, whatever state it is in."""
+
+    @abstractmethod
+    def allocate(self, nbytes: int, label: str = "") -> Buffer:
+        """Memory of exactly `nbytes`; the label names it in messages."""
+
+    @abstractmethod
+    def free(self, buffer: Buffer) -> None: ...
+
+    @abstractmethod
+    def write(self, buffer: Buffer, data: Data, offset: int = 0) -> None:
+        """Copy the bytes of `data`, in C order, to `offset` of the buffer."""
+
+    @abstractmethod
+    def read(self, buffer: Buffer, nbytes: int | None = None, offset: int = 0) -> bytearray:
+        """`nbytes` (default: the rest) from `offset`; `numpy.frombuffer` makes it an array."""
+
+    @abstractmethod
+    def fill(self, buffer: Buffer, value: int) -> None:
+        """Set every byte of the buffer."""
+
+    @abstractmethod
+    def load(self, path: Path, arguments: int, entry: str = "kl_entry") -> LoadedKernel:
+        """Load a kernel library whose function takes that many arguments."""
+
+    @abstractmethod
+    def launch(
+        self, calls: Sequence[Call], settings: LaunchSettings | None = None
+    ) -> LaunchResult: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session and all it holds; safe at any time and more than once."""
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Device(ABC):
+    """Something that runs kernels."""
+
+    name: str
+    """The name it is registered under."""
+    arch: str
+    index: int
+    """Which of several devices of its class."""
+    capabilities: frozenset[str]
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name}:{self.arch}:{self.index}"
+
+    @abstractmethod
+    def open(self, *, timeout: float = 60.0) -> Session:
+        """Start a session; an operation that takes longer than `timeout` seconds ends it."""
+
+
+def require(device: Device, *capabilities: str) -> None:
+    """Refuse, by name, what the device cannot do."""
+    for capability in capabilities:
+        if capability not in device.capabilities:
+            about = CAPABILITIES.get(capability)
+            raise DeviceError(
+                f"device '{device.name}' has no '{capability}'"
+                + (f" ({about})" if about else "")
+                + f". It has: {', '.join(sorted(device.capabilities))}.",
+                status="refused",
+                code="unsupported",
+            )

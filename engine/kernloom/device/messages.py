@@ -1,0 +1,437 @@
+"""The messages between the engine and a runner or simulator: this file is their definition.
+
+Every message is a header, a packed little-endian struct and a tail. The name of a field's
+annotation is its wire type: `U16`, `U32` and `U64` stand in the struct; `Text` and
+`tuple[Record, ...]` put their length there and their content into the tail, in field order.
+`native/include/kernloom/messages.h` is generated from these classes (`generate_header`).
+
+Bulk data never travels in a message: MemoryWrite and MemoryRead refer to bytes of a window of
+shared memory. A launch refers to loaded kernels by handle and never carries code. Every request
+gets exactly one Response per addressee.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, fields
+from enum import IntEnum, IntFlag
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+U16: TypeAlias = int
+U32: TypeAlias = int
+U64: TypeAlias = int
+Text: TypeAlias = str
+
+MAGIC = 0x4D4F4F4C
+"""`LOOM`, in the order of the bytes."""
+VERSION = 1
+MAX_MESSAGE_BYTES = 64 << 20
+EVERY = 0xFFFF
+"""As part of an addressee: all of them."""
+
+FORMATS = {"U16": "H", "U32": "I", "U64": "Q"}
+
+
+class Kind(IntEnum):
+    """What a message is."""
+
+    HELLO = 1
+    ALLOCATE = 2
+    FREE = 3
+    MEMORY_WRITE = 4
+    MEMORY_READ = 5
+    MEMORY_FILL = 6
+    LOAD = 7
+    KERNEL_LAUNCH = 8
+    MMU_MAP = 9
+    MMU_UNMAP = 10
+    PE_DMA = 11
+    CLOSE = 12
+    RESPONSE = 13
+
+
+class Status(IntEnum):
+    """How a request ended."""
+
+    OK = 0
+    INVALID = 1
+    UNSUPPORTED = 2
+    WRONG_VERSION = 3
+    OUT_OF_MEMORY = 4
+    OUT_OF_BOUNDS = 5
+    USE_AFTER_FREE = 6
+    DOUBLE_FREE = 7
+    UNKNOWN_ADDRESS = 8
+    UNKNOWN_KERNEL = 9
+    WRONG_ARGUMENT_COUNT = 10
+    LOAD_FAILED = 11
+
+
+class ArgumentKind(IntEnum):
+    """What the bits of a launch argument are."""
+
+    BUFFER = 1
+    SCALAR = 2
+
+
+class Clock(IntFlag):
+    """What is read before and after every sample."""
+
+    WALL = 1
+    THREAD_CPU = 2
+    CONTEXT_SWITCHES = 4
+    ALL = 7
+
+
+@dataclass(frozen=True)
+class Addressee:
+    """Which part of a device a message is for; a host has only (0, 0, 0)."""
+
+    sip: U16 = 0
+    cube: U16 = 0
+    pe: U16 = 0
+
+
+@dataclass(frozen=True)
+class Header:
+    """Opens every message; `correlation` is the operation, `request` the message."""
+
+    magic: U32
+    version: U16
+    kind: U16
+    size: U32
+    """Of the whole message, header included."""
+    sip: U16
+    cube: U16
+    pe: U16
+    reserved: U16
+    correlation: U64
+    request: U64
+
+
+@dataclass(frozen=True)
+class Hello:
+    """First message of a session; the response's value is the version the other side speaks."""
+
+    KIND: ClassVar[Kind] = Kind.HELLO
+    version: U32
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """The response's value is the buffer's address; the label names it in messages."""
+
+    KIND: ClassVar[Kind] = Kind.ALLOCATE
+    bytes: U64
+    label: Text
+
+
+@dataclass(frozen=True)
+class Free:
+    KIND: ClassVar[Kind] = Kind.FREE
+    address: U64
+
+
+@dataclass(frozen=True)
+class MemoryWrite:
+    """From the window at `offset` to the device's memory at `address`."""
+
+    KIND: ClassVar[Kind] = Kind.MEMORY_WRITE
+    address: U64
+    offset: U64
+    bytes: U64
+
+
+@dataclass(frozen=True)
+class MemoryRead:
+    """From the device's memory at `address` to the window at `offset`."""
+
+    KIND: ClassVar[Kind] = Kind.MEMORY_READ
+    address: U64
+    offset: U64
+    bytes: U64
+
+
+@dataclass(frozen=True)
+class MemoryFill:
+    KIND: ClassVar[Kind] = Kind.MEMORY_FILL
+    address: U64
+    bytes: U64
+    value: U32
+
+
+@dataclass(frozen=True)
+class Load:
+    """The response's value is the kernel's handle."""
+
+    KIND: ClassVar[Kind] = Kind.LOAD
+    arguments: U32
+    """How many the kernel takes; a launch with another number is refused."""
+    path: Text
+    entry: Text
+
+
+@dataclass(frozen=True)
+class LaunchCall:
+    """One kernel call; it takes the next `arguments` entries of the launch's arguments."""
+
+    kernel: U64
+    arguments: U32
+
+
+@dataclass(frozen=True)
+class LaunchArgument:
+    kind: U32
+    bits: U64
+    """A buffer's address, or the bit pattern of a scalar."""
+
+
+@dataclass(frozen=True)
+class KernelLaunch:
+    """All calls in order are one iteration; a sample is `inner` iterations.
+
+    `inner` 0 means: after the warm-up, find the count with which a sample lasts at least
+    `min_sample_ns`, keep it for all samples and report it as the response's value.
+    """
+
+    KIND: ClassVar[Kind] = Kind.KERNEL_LAUNCH
+    warmup: U32
+    samples: U32
+    inner: U64
+    min_sample_ns: U64
+    clock: U32
+    calls: tuple[LaunchCall, ...]
+    arguments: tuple[LaunchArgument, ...]
+
+
+@dataclass(frozen=True)
+class Mapping:
+    virtual_address: U64
+    physical_address: U64
+    bytes: U64
+
+
+@dataclass(frozen=True)
+class MmuMap:
+    KIND: ClassVar[Kind] = Kind.MMU_MAP
+    mappings: tuple[Mapping, ...]
+
+
+@dataclass(frozen=True)
+class MmuUnmap:
+    KIND: ClassVar[Kind] = Kind.MMU_UNMAP
+    virtual_address: U64
+    bytes: U64
+
+
+@dataclass(frozen=True)
+class PeDma:
+    """Device memory to device memory, by the addressee's own engine."""
+
+    KIND: ClassVar[Kind] = Kind.PE_DMA
+    source: U64
+    destination: U64
+    bytes: U64
+
+
+@dataclass(frozen=True)
+class Close:
+    """Last message of a session; the other side answers and ends."""
+
+    KIND: ClassVar[Kind] = Kind.CLOSE
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample of a launch: the total of its `inner` iterations."""
+
+    wall_ns: U64
+    cpu_ns: U64
+    involuntary: U32
+    voluntary: U32
+
+
+@dataclass(frozen=True)
+class Response:
+    """Answers the request whose ids its header repeats."""
+
+    KIND: ClassVar[Kind] = Kind.RESPONSE
+    answers: U32
+    """The kind of the request."""
+    status: U32
+    value: U64
+    """An address, a handle, a version or an inner count."""
+    detail: Text
+    samples: tuple[Sample, ...]
+
+
+Message: TypeAlias = (
+    Hello
+    | Allocate
+    | Free
+    | MemoryWrite
+    | MemoryRead
+    | MemoryFill
+    | Load
+    | KernelLaunch
+    | MmuMap
+    | MmuUnmap
+    | PeDma
+    | Close
+    | Response
+)
+
+RECORDS: dict[str, type] = {
+    cls.__name__: cls for cls in (LaunchCall, LaunchArgument, Mapping, Sample)
+}
+MESSAGES: dict[Kind, type[Message]] = {
+    cls.KIND: cls
+    for cls in (
+        Hello,
+        Allocate,
+        Free,
+        MemoryWrite,
+        MemoryRead,
+        MemoryFill,
+        Load,
+        KernelLaunch,
+        MmuMap,
+        MmuUnmap,
+        PeDma,
+        Close,
+        Response,
+    )
+}
+
+
+class MessageError(Exception):
+    """Bytes that are not a message of this version."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One field of a struct as it travels."""
+
+    name: str
+    wire: str
+    """`U16`, `U32`, `U64`, `Text` or the name of a record."""
+
+    @property
+    def in_tail(self) -> bool:
+        return self.wire not in FORMATS
+
+    @property
+    def record(self) -> type | None:
+        return RECORDS.get(self.wire)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A dataclass as a packed struct."""
+
+    members: tuple[Member, ...]
+    fixed: struct.Struct
+
+
+_layouts: dict[type, Layout] = {}
+
+
+def layout(cls: type) -> Layout:
+    known = _layouts.get(cls)
+    if known is None:
+        members = []
+        for item in fields(cls):
+            annotation = str(item.type)
+            members.append(
+                Member(item.name, annotation.removeprefix("tuple[").removesuffix(", ...]"))
+            )
+        code = "".join(FORMATS.get(member.wire, "I") for member in members)
+        known = _layouts[cls] = Layout(tuple(members), struct.Struct("<" + code))
+    return known
+
+
+HEADER = layout(Header).fixed
+T = TypeVar("T")
+
+
+def _pack_struct(value: Any) -> bytes:
+    shape = layout(type(value))
+    fixed: list[int] = []
+    tail: list[bytes] = []
+    for member in shape.members:
+        content = getattr(value, member.name)
+        if not member.in_tail:
+            fixed.append(content)
+        elif member.record is None:
+            encoded = content.encode()
+            fixed.append(len(encoded))
+            tail.append(encoded)
+        else:
+            fixed.append(len(content))
+            tail.extend(_pack_struct(record) for record in content)
+    return b"".join((shape.fixed.pack(*fixed), *tail))
+
+
+def pack(
+    message: Message, *, correlation: int, request: int, addressee: Addressee | None = None
+) -> bytes:
+    """The whole message, ready to be sent."""
+    body = _pack_struct(message)
+    to = addressee or Addressee()
+    size = HEADER.size + len(body)
+    if size > MAX_MESSAGE_BYTES:
+        raise MessageError(f"a message of {size} bytes is larger than {MAX_MESSAGE_BYTES}")
+    header = HEADER.pack(
+        MAGIC, VERSION, message.KIND, size, to.sip, to.cube, to.pe, 0, correlation, request
+    )
+    return header + body
+
+
+def unpack_header(data: bytes | bytearray | memoryview) -> Header:
+    """The header at the start of `data`, checked."""
+    if len(data) < HEADER.size:
+        raise MessageError(f"{len(data)} bytes are too few for a header")
+    header = Header(*HEADER.unpack_from(data))
+    if header.magic != MAGIC:
+        raise MessageError(f"no message starts with {header.magic:#010x}")
+    if header.version != VERSION:
+        raise MessageError(f"version {header.version} of the messages, not {VERSION}")
+    if not HEADER.size <= header.size <= MAX_MESSAGE_BYTES:
+        raise MessageError(f"a message cannot have {header.size} bytes")
+    return header
+
+
+def unpack(data: bytes | bytearray | memoryview) -> tuple[Header, Message]:
+    """Exactly one whole message."""
+    header = unpack_header(data)
+    if len(data) != header.size:
+        raise MessageError(f"{len(data)} bytes where the header says {header.size}")
+    cls = MESSAGES.get(header.kind)  # type: ignore[call-overload]
+    if cls is None:
+        raise MessageError(f"unknown kind of message {header.kind}")
+    shape = layout(cls)
+    view = memoryview(data)
+    at = HEADER.size + shape.fixed.size
+    if at > header.size:
+        raise MessageError(f"{cls.__name__} is cut short")
+    values: list[Any] = []
+    for member, number in zip(
+        shape.members, shape.fixed.unpack_from(data, HEADER.size), strict=True
+    ):
+        if not member.in_tail:
+            values.append(number)
+            continue
+        record = member.record
+        stride = layout(record).fixed.size if record else 1
+        end = at + number * stride
+        if end > header.size:
+            raise MessageError(f"{cls.__name__}.{member.name} is cut short")
+        if record is None:
+            values.append(str(view[at:end], "utf-8", "replace"))
+        else:
+            unpacked = layout(record).fixed.iter_unpack(view[at:end])
+            values.append(tuple(record(*parts) for parts in unpacked))
+        at = end
+    if at != header.size:
+        raise MessageError(f"{cls.__name__} has {header.size - at} bytes too many")
+    return header, cls(*values)

@@ -1,0 +1,85 @@
+"""Every error a person may see, with the exit code it leads to.
+
+A message says what is wrong, where, what is allowed and what to do. The command line prints it
+without a traceback; anything that is not a KernloomError is a bug of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class KernloomError(Exception):
+    """A failure that is explained to the user in one screen."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class UsageError(KernloomError):
+    """The command line itself is wrong."""
+
+    exit_code = 2
+
+
+class ConfigError(KernloomError):
+    """A key or value of the configuration is wrong."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, key: str = "", hint: str = "") -> None:
+        super().__init__(f"{key}: {message}" if key else message, hint=hint)
+        self.key = key
+
+
+class PipelineError(ConfigError):
+    """The stages of a pipeline do not fit together."""
+
+
+class TemplateError(ConfigError):
+    """A template cannot be found, read or rendered."""
+
+
+class UnavailableError(KernloomError):
+    """A target, tool or device is not on this machine."""
+
+    exit_code = 3
+
+
+class BuildError(KernloomError):
+    """The build itself broke down (not one artifact: those are recorded as failed)."""
+
+
+class StoreError(KernloomError):
+    """The store of results cannot be read or written."""
+
+
+class DeviceError(KernloomError):
+    """A device refused or failed an operation; `status` is the trial status it leads to."""
+
+    def __init__(
+        self, message: str, *, status: str = "crashed", stderr: str = "", code: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.stderr = stderr
+        self.code = code or status
+        """What the device itself calls it, where that says more: `use_after_free`."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint that lists what is allowed and, where one is close, the name that was meant."""
+    import difflib
+
+    options = sorted(str(option) for option in known)
+    close = difflib.get_close_matches(str(name), options, n=1, cutoff=0.5)
+    meant = f"Did you mean '{close[0]}'? " if close else ""
+    shown = ", ".join(options[:40]) + (", ..." if len(options) > 40 else "")
+    return f"{meant}Allowed: {shown or '(none)'}."

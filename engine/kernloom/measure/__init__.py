@@ -1,0 +1,1 @@
+"""Verifying and measuring: from artifacts to a trial."""

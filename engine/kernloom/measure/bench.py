@@ -1,0 +1,124 @@
+"""A bench: one trial's tensors placed on a device, ready to be launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from kernloom.build.stage import StepArtifact
+from kernloom.config.schema import Experiment
+from kernloom.device.contract import (
+    Buffer,
+    Call,
+    Device,
+    LaunchResult,
+    LaunchSettings,
+    Scalar,
+    Session,
+)
+from kernloom.measure.data import Array, DataSets
+from kernloom.plan.inspect import sizes_of, tensors_of
+from kernloom.plan.schedule import BoundArgument, TensorSpec
+
+POISON = 0xFF
+"""Fills outputs before a launch: NaN in every float type."""
+
+
+class Bench:
+    """Opens sessions for one trial; the last one stays open for the next stage to use."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        device: Device,
+        data: DataSets,
+        paths: Mapping[str, Path],
+    ) -> None:
+        self.experiment = experiment
+        self.device = device
+        self.data = data
+        self._paths = paths
+        self._stack = ExitStack()
+        self._setup: Setup | None = None
+
+    def setup(self, steps: Sequence[StepArtifact], *, fresh: bool) -> Setup:
+        """Tensors and kernels on the device: in a new session, or in the one already open."""
+        if self._setup is not None and not fresh:
+            return self._setup
+        self.close()
+        session = self._stack.enter_context(
+            self.device.open(timeout=self.experiment.timeout)
+        )
+        self._setup = Setup(self, session, steps)
+        return self._setup
+
+    def path(self, key: str) -> Path:
+        return self._paths[key]
+
+    def close(self) -> None:
+        self._setup = None
+        self._stack.close()
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Setup:
+    """One session with every tensor written, every output poisoned, every kernel loaded."""
+
+    def __init__(self, bench: Bench, session: Session, steps: Sequence[StepArtifact]) -> None:
+        experiment = bench.experiment
+        workload = experiment.workload
+        self._session = session
+        self.tensors: dict[str, TensorSpec] = tensors_of(workload, sizes_of(workload))
+        used = {str(a.binding) for s in steps for a in s.step.arguments if a.kind == "tensor"}
+        inputs = bench.data.inputs(workload, experiment.seed)
+        self._buffers: dict[str, Buffer] = {}
+        for name, spec in self.tensors.items():
+            if name not in used:
+                continue
+            buffer = session.allocate(spec.nbytes, label=name)
+            self._buffers[name] = buffer
+            if name in inputs:
+                session.write(buffer, inputs[name])
+            else:
+                session.fill(buffer, POISON)
+        loaded: dict[str, Any] = {}
+        for item in steps:
+            key = item.artifact.key
+            if key not in loaded:
+                loaded[key] = session.load(bench.path(key), len(item.step.arguments))
+        self._calls = [
+            Call(
+                loaded[item.artifact.key],
+                tuple(self._argument(argument) for argument in item.step.arguments),
+            )
+            for item in steps
+        ]
+
+    def _argument(self, argument: BoundArgument) -> Buffer | Scalar:
+        if argument.kind == "tensor":
+            return self._buffers[str(argument.binding)]
+        value = argument.binding
+        return Scalar(value if isinstance(value, int) else float(value), argument.dtype)
+
+    def launch(self, settings: LaunchSettings) -> LaunchResult:
+        return self._session.launch(self._calls, settings)
+
+    def read(self, name: str) -> Array:
+        spec = self.tensors[name]
+        data = self._session.read(self._buffers[name], spec.nbytes)
+        return np.frombuffer(data, dtype=spec.dtype).reshape(spec.shape)

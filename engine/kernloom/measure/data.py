@@ -1,0 +1,241 @@
+"""What goes into a workload's tensors, and what must come out: seeded inputs and goldens."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernloom.config.schema import Fill, Workload
+from kernloom.errors import ConfigError
+from kernloom.expressions import parse
+from kernloom.files import canonical_json
+from kernloom.measure.references import REFERENCES
+from kernloom.places import confined
+from kernloom.plan.inspect import sizes_of, tensors_of
+from kernloom.plan.schedule import TensorSpec
+from kernloom.registry import Registry
+
+Array = npt.NDArray[Any]
+Generator = Callable[[TensorSpec, np.random.Generator], Array]
+"""A registered way to fill a tensor (entry-point group kernloom.generators)."""
+
+KEPT_BYTES = 512 * 2**20
+"""How much input and golden data a sweep keeps for its next points."""
+
+
+def _arange(spec: TensorSpec, random: np.random.Generator) -> Array:
+    return np.arange(spec.elements).reshape(spec.shape)
+
+
+GENERATORS: Registry[Generator] = Registry(
+    "generator", {"arange": _arange}, group="kernloom.generators"
+)
+REFERENCE_FUNCTIONS = Registry("reference", REFERENCES, group="kernloom.references")
+
+
+class DataSets:
+    """Inputs and goldens of workloads; equal ones of a sweep are made once."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = list(folders)
+        self._kept: OrderedDict[str, dict[str, Array]] = OrderedDict()
+
+    def inputs(self, workload: Workload, seed: int) -> dict[str, Array]:
+        """Every tensor that some step reads before it is written, filled."""
+        tensors = tensors_of(workload, sizes_of(workload))
+        names = _inputs_of(workload)
+        fills = {name: vars(workload.tensors[name].fill) for name in names}
+        shapes = {name: [tensors[name].shape, tensors[name].dtype] for name in names}
+        key = canonical_json(["inputs", fills, shapes, seed])
+        return self._remember(
+            key, lambda: {name: self._filled(tensors[name], workload, seed) for name in names}
+        )
+
+    def goldens(self, workload: Workload, seed: int) -> dict[str, Array]:
+        """What each output must be, in float64."""
+        given = {name: vars(workload.tensors[name].fill) for name in workload.tensors}
+        shapes = {name: tensor.shape for name, tensor in workload.tensors.items()}
+        sizes = sizes_of(workload)
+        key = canonical_json(
+            ["golden", workload.golden, workload.dtype, workload.scalars, sizes, given, shapes, seed]
+        )
+        return self._remember(
+            key,
+            lambda: goldens_of(workload, sizes, self.inputs(workload, seed)),
+        )
+
+    def _remember(self, key: str, make: Callable[[], dict[str, Array]]) -> dict[str, Array]:
+        if key not in self._kept:
+            made = make()
+            self._kept[key] = made
+            while len(self._kept) > 1 and self._total() > KEPT_BYTES:
+                self._kept.popitem(last=False)
+            return made
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def _total(self) -> int:
+        return sum(array.nbytes for arrays in self._kept.values() for array in arrays.values())
+
+    def _filled(self, spec: TensorSpec, workload: Workload, seed: int) -> Array:
+        fill = workload.tensors[spec.name].fill
+        # A stream of its own per tensor, so that adding one does not change the others.
+        random = np.random.default_rng([seed, *spec.name.encode()])
+        key = f"workload.tensors.{spec.name}.fill"
+        values = _FILLS[fill.kind](_Filling(spec, fill, random, self._folders, key))
+        if values.shape != spec.shape:
+            raise ConfigError(
+                f"gives shape {list(values.shape)}, but the tensor is {list(spec.shape)}", key=key
+            )
+        return np.ascontiguousarray(values.astype(spec.dtype))
+
+
+def _inputs_of(workload: Workload) -> list[str]:
+    """Tensors that are read, or updated, before any step has written them."""
+    written: set[str] = set()
+    names: list[str] = []
+    for step in workload.steps.values():
+        bound = [
+            (str(step.args.get(name, name)), argument)
+            for name, argument in workload.kernels[step.kernel].arguments.items()
+            if argument.kind == "tensor"
+        ]
+        for name, argument in bound:
+            if argument.access != "write" and name not in written and name not in names:
+                names.append(name)
+        written |= {name for name, argument in bound if argument.access != "read"}
+    return names
+
+
+def goldens_of(
+    workload: Workload, sizes: Mapping[str, int], inputs: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Every golden, computed in float64 and checked against its tensor's shape."""
+    exact = {
+        name: array.astype(np.float64) if array.dtype.kind == "f" else array
+        for name, array in inputs.items()
+    }
+    scalars = {
+        name: float(np.dtype(workload.dtype).type(value))
+        for name, value in workload.scalars.items()
+    }
+    tensors = tensors_of(workload, sizes)
+    goldens: dict[str, Array] = {}
+    for name, text in workload.golden.items():
+        key = f"workload.golden.{name}"
+        result = np.asarray(_golden(text, exact, scalars, sizes, key))
+        if result.shape != tensors[name].shape:
+            raise ConfigError(
+                f"'{text}' has shape {list(result.shape)}, but tensor '{name}' is "
+                f"{list(tensors[name].shape)}",
+                key=key,
+            )
+        goldens[name] = result
+    return goldens
+
+
+def _golden(
+    text: str,
+    inputs: Mapping[str, Array],
+    scalars: Mapping[str, float],
+    sizes: Mapping[str, int],
+    key: str,
+) -> Any:
+    if text.isidentifier() and text not in inputs:
+        reference = REFERENCE_FUNCTIONS.get(text, key=key)
+        return reference(dict(inputs), dict(scalars), dict(sizes))
+    try:
+        return parse(text)({**sizes, **scalars, **inputs})
+    except ConfigError as error:
+        raise ConfigError(error.message, key=key, hint=error.hint) from None
+
+
+_fitting: set[str] = set()
+
+
+def check_goldens(workload: Workload) -> None:
+    """Find a golden that does not fit its tensor early, by trying it on tiny tensors.
+
+    Each size shrinks to a small number of its own; sizes that cannot shrink so are left to the
+    check on the real data.
+    """
+    shrunk = {
+        name: min(size, 3 + index) if isinstance(size, int) else size
+        for index, (name, size) in enumerate(workload.sizes.items())
+    }
+    small = replace(workload, sizes=shrunk)
+    shapes = {name: tensor.shape for name, tensor in workload.tensors.items()}
+    memo = canonical_json([shrunk, workload.golden, shapes, workload.dtype])
+    if memo in _fitting:
+        return
+    try:
+        sizes = sizes_of(small)
+        tensors = tensors_of(small, sizes)
+    except ConfigError:
+        return
+    inputs = {name: np.ones(tensors[name].shape, tensors[name].dtype) for name in _inputs_of(small)}
+    with np.errstate(all="ignore"):
+        goldens_of(small, sizes, inputs)
+    _fitting.add(memo)
+
+
+@dataclass(frozen=True)
+class _Filling:
+    """One tensor about to be filled."""
+
+    spec: TensorSpec
+    fill: Fill
+    random: np.random.Generator
+    folders: list[Path]
+    key: str
+
+
+def _integers(filling: _Filling) -> Array:
+    low, high = int(filling.fill.low), int(filling.fill.high)
+    return filling.random.integers(low, high, filling.spec.shape, endpoint=True)
+
+
+def _pattern(filling: _Filling) -> Array:
+    spec, fill = filling.spec, filling.fill
+    if fill.pattern == "ramp":
+        return np.linspace(fill.low, fill.high, spec.elements).reshape(spec.shape)
+    index = np.indices(spec.shape)
+    if fill.pattern == "identity":
+        same = np.ones(spec.shape, dtype=bool)
+        for axis in index[1:]:
+            same &= axis == index[0]
+        return same.astype(float)
+    even = (index[-1] if fill.pattern == "alternating" else index.sum(axis=0)) % 2 == 0
+    return np.where(even, fill.high, fill.low)
+
+
+def _file(filling: _Filling) -> Array:
+    key = f"{filling.key}.path"
+    path = confined(str(filling.fill.path), filling.folders, key=key, what="data file")
+    try:
+        values: Array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"'{path}' is not a .npy file: {error}", key=key) from None
+    return values
+
+
+def _generated(filling: _Filling) -> Array:
+    name = str(filling.fill.generator)
+    return GENERATORS.get(name, key=f"{filling.key}.generator")(filling.spec, filling.random)
+
+
+_FILLS: dict[str, Callable[[_Filling], Array]] = {
+    "uniform": lambda f: f.random.uniform(f.fill.low, f.fill.high, f.spec.shape),
+    "normal": lambda f: f.random.normal(f.fill.mean, f.fill.std, f.spec.shape),
+    "integers": _integers,
+    "constant": lambda f: np.full(f.spec.shape, f.fill.value),
+    "pattern": _pattern,
+    "file": _file,
+    "generator": _generated,
+}

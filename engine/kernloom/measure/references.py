@@ -1,0 +1,39 @@
+"""Golden results that are too long for an expression, by the name a workload's `golden` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[np.float64]
+Reference: TypeAlias = Callable[[Mapping[str, Array], Mapping[str, float], Mapping[str, int]], Array]
+"""Inputs in float64, scalars and sizes, all by name -> the expected output."""
+
+
+def conv2d(inputs: Mapping[str, Array], scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> Array:
+    """One image `x`, channels first, with filters `w`; no padding, stride 1."""
+    x, w = inputs["x"], inputs["w"]
+    filters, _, kernel_rows, kernel_cols = w.shape
+    rows, cols = x.shape[1] - kernel_rows + 1, x.shape[2] - kernel_cols + 1
+    result = np.zeros((filters, rows, cols))
+    for p in range(kernel_rows):
+        for q in range(kernel_cols):
+            window = x[:, p : p + rows, q : q + cols]
+            result += np.tensordot(w[:, :, p, q], window, axes=1)
+    return result
+
+
+def stencil5(inputs: Mapping[str, Array], scalars: Mapping[str, float], sizes: Mapping[str, int]) -> Array:
+    """Each inner point of `x` from itself and its four neighbours; the boundary is copied."""
+    x = inputs["x"]
+    result = x.copy()
+    if min(x.shape) > 2:
+        neighbours = x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]
+        result[1:-1, 1:-1] = scalars["center"] * x[1:-1, 1:-1] + scalars["side"] * neighbours
+    return result
+
+
+REFERENCES: dict[str, Reference] = {"conv2d": conv2d, "stencil5": stencil5}

@@ -1,0 +1,86 @@
+"""The measure stage: rounds of fresh processes until the interval is narrow enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernloom.build.stage import StepArtifact
+from kernloom.config.schema import Measure as Policy
+from kernloom.device.contract import LaunchSettings
+from kernloom.measure.bench import Bench
+from kernloom.measure.statistics import metrics_of, timing
+from kernloom.measure.trial import Samples
+from kernloom.pipeline.stage import Context, Stage
+from kernloom.plan.inspect import sizes_of
+from kernloom.expressions import evaluate
+
+
+class Measure(Stage):
+    """Artifacts -> metrics, raw samples, and whether the policy's bound was reached."""
+
+    phase = "run"
+    inputs = {"artifacts": "artifacts"}
+    outputs = {"metrics": "metrics", "samples": "samples", "converged": "converged"}
+
+    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        experiment = context.experiment
+        steps: Sequence[StepArtifact] = inputs["artifacts"]
+        policy = experiment.measure
+        threads = threads_of(steps)
+        samples, converged = measured(context.need(Bench), steps, policy, threads)
+        sizes = sizes_of(experiment.workload)
+        cost = experiment.workload.cost
+        metrics = metrics_of(
+            samples,
+            policy.clock,
+            evaluate(cost.flops, sizes),
+            evaluate(cost.bytes, sizes),
+            threads=threads,
+        )
+        return {"metrics": metrics, "samples": tuple(samples), "converged": converged}
+
+
+def threads_of(steps: Sequence[StepArtifact]) -> int:
+    """How many threads the kernels use at most."""
+    return max(
+        int(step.step.decisions.get("parallelize", {}).get("threads", 1)) for step in steps
+    )
+
+
+def measured(
+    bench: Bench, steps: Sequence[StepArtifact], policy: Policy, threads: int
+) -> tuple[list[Samples], bool]:
+    """Samples of each process, and whether they agree as well as the policy asks."""
+    start = time.monotonic()
+    processes: list[Samples] = []
+    inner = 0
+    while True:
+        # A policy of one process may measure where it verified; rounds need fresh ones.
+        setup = bench.setup(steps, fresh=policy.max_rounds > 1)
+        settings = LaunchSettings(
+            warmup=policy.warmup,
+            inner=inner,
+            samples=policy.samples,
+            min_sample_ns=int(policy.min_sample_us * 1000),
+        )
+        result = setup.launch(settings)
+        inner = result.inner
+        processes.append(
+            Samples(
+                inner,
+                tuple(total / inner for total in result.wall_ns),
+                tuple(total / inner for total in result.cpu_ns),
+                result.involuntary,
+            )
+        )
+        if len(processes) < policy.min_rounds:
+            continue
+        if policy.bound <= 0 and len(processes) >= policy.min_rounds:
+            return processes, True
+        if timing(processes, policy.clock, threads).relative_half_width <= policy.bound:
+            return processes, True
+        spent = time.monotonic() - start
+        if len(processes) >= policy.max_rounds or spent > policy.budget_s:
+            return processes, False

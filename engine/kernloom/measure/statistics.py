@@ -1,0 +1,200 @@
+"""From samples to numbers: process medians, a confidence interval, and nothing dropped.
+
+The interval is the percentile bootstrap of the median. How likely a resample is to have its median
+at given ranks depends on the number of values alone, so the whole bootstrap distribution is written
+down exactly instead of being drawn: the same samples always give the same interval, at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Literal
+
+from kernloom.measure.trial import Samples
+
+CONFIDENCE = 0.95
+NEGLIGIBLE = 1e-12
+LARGE = 500
+"""From this many values on the ranks of the bounds are taken from the normal distribution."""
+OUTLIER_FLOOR = 0.01
+"""Clocks are coarse: nearer to the median than this share of it, nothing is an outlier."""
+
+Clock = Literal["auto", "cpu", "wall"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A median and the bounds of its confidence interval."""
+
+    middle: float
+    low: float
+    high: float
+
+    @property
+    def relative_half_width(self) -> float:
+        """Half the interval as a share of the median: what a policy's `bound` is compared with."""
+        if self.high == self.low:
+            return 0.0
+        return (self.high - self.low) / 2 / abs(self.middle) if self.middle else math.inf
+
+
+def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """The median of `values` with its percentile-bootstrap confidence interval."""
+    ordered = sorted(float(value) for value in values)
+    count, tail = len(ordered), (1 - confidence) / 2
+    if count >= LARGE:
+        from statistics import NormalDist
+
+        reach = NormalDist().inv_cdf(1 - tail) * math.sqrt(count) / 2
+        low, high = math.floor(count / 2 - reach), math.ceil(count / 2 + reach)
+        return Interval(_at(ordered, 0.5), ordered[low], ordered[high])
+    medians = sorted(
+        ((ordered[low] + ordered[high]) / 2, share) for low, high, share in _median_ranks(count)
+    )
+    return Interval(_at(ordered, 0.5), _reached(medians, tail), _reached(medians, 1 - tail))
+
+
+def median(values: Iterable[float]) -> float:
+    return _at(sorted(float(value) for value in values), 0.5)
+
+
+def _at(ordered: Sequence[float], share: float) -> float:
+    """The value that `share` of the ordered values lie below, interpolated between neighbours."""
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = math.ceil(place)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def _reached(medians: Sequence[tuple[float, float]], share: float) -> float:
+    reached = 0.0
+    for value, probability in medians:
+        reached += probability
+        if reached >= share:
+            return value
+    return medians[-1][0]
+
+
+@lru_cache(maxsize=256)
+def _median_ranks(count: int) -> tuple[tuple[int, int, float], ...]:
+    """(lower rank, upper rank, probability) of the two middle values of a resample of `count`.
+
+    With an odd count both are the same value.
+    """
+    half = (count + 1) // 2
+    reached = [_at_least(half, count, rank / count) for rank in range(count + 1)]
+    marginal = [after - before for before, after in pairwise(reached)]
+    if count % 2:
+        return tuple((i, i, p) for i, p in enumerate(marginal) if p > NEGLIGIBLE)
+    ways = _log_choose(count, half)
+    ranks = []
+    for low, probability in enumerate(marginal):
+        if probability <= NEGLIGIBLE:
+            continue
+        # Half of the draws are at most `low` and reach it, the others are at least `high` and
+        # reach it; what is left of the marginal is the case that both are the same value.
+        below = ways + _log_reaching(low + 1, half, count)
+        apart = 0.0
+        for high in range(low + 1, count):
+            share = math.exp(below + _log_reaching(count - high, half, count))
+            apart += share
+            if share > NEGLIGIBLE:
+                ranks.append((low, high, share))
+        if probability - apart > NEGLIGIBLE:
+            ranks.append((low, low, probability - apart))
+    return tuple(ranks)
+
+
+def _log_choose(count: int, chosen: int) -> float:
+    return math.lgamma(count + 1) - math.lgamma(chosen + 1) - math.lgamma(count - chosen + 1)
+
+
+def _log_reaching(rank: int, draws: int, count: int) -> float:
+    """log P(all of `draws` are among the first `rank` of `count` values, and one is the last)."""
+    return draws * math.log(rank / count) + math.log1p(-(((rank - 1) / rank) ** draws))
+
+
+def _at_least(successes: int, draws: int, chance: float) -> float:
+    """P(Binomial(draws, chance) >= successes)."""
+    if chance in (0.0, 1.0):
+        return chance
+    yes, no = math.log(chance), math.log1p(-chance)
+    return math.fsum(
+        math.exp(_log_choose(draws, k) + k * yes + (draws - k) * no)
+        for k in range(successes, draws + 1)
+    )
+
+
+def chosen_clock(clock: Clock, threads: int) -> Literal["cpu", "wall"]:
+    """`auto` is CPU time, which a busy machine disturbs least, unless several threads work."""
+    if clock == "auto":
+        return "cpu" if threads == 1 else "wall"
+    return clock
+
+
+def times_of(samples: Samples, clock: Literal["cpu", "wall"]) -> tuple[float, ...]:
+    return samples.cpu_ns if clock == "cpu" else samples.wall_ns
+
+
+def timing(processes: Sequence[Samples], clock: Clock = "auto", threads: int = 1) -> Interval:
+    """The time of one run: over process medians, or over the samples of a single process."""
+    chosen = chosen_clock(clock, threads)
+    if len(processes) == 1:
+        return median_interval(times_of(processes[0], chosen))
+    return median_interval([median(times_of(process, chosen)) for process in processes])
+
+
+def outlier_share(processes: Iterable[Sequence[float]]) -> float:
+    """The share of samples outside Tukey's fences around the quartiles of their own process."""
+    outliers = total = 0
+    for times in processes:
+        total += len(times)
+        if len(times) < 4:
+            continue
+        ordered = sorted(times)
+        first, middle, third = (_at(ordered, share) for share in (0.25, 0.5, 0.75))
+        reach, floor = 1.5 * (third - first), OUTLIER_FLOOR * abs(middle)
+        outliers += sum(
+            not first - reach <= time <= third + reach and abs(time - middle) > floor
+            for time in times
+        )
+    return outliers / total if total else 0.0
+
+
+def metrics_of(
+    samples: Sequence[Samples],
+    clock: Clock = "auto",
+    flops: float = 0,
+    bytes: float = 0,
+    *,
+    threads: int = 1,
+) -> dict[str, Any]:
+    """The flat numbers of a trial; rates only where the workload says what one run does."""
+    measured = [process for process in samples if process.wall_ns]
+    if not measured:
+        return {"deterministic": []}
+    time = timing(measured, clock, threads)
+    chosen = chosen_clock(clock, threads)
+    metrics: dict[str, Any] = {
+        "median_ns": time.middle,
+        "ci_low_ns": time.low,
+        "ci_high_ns": time.high,
+        "min_ns": float(min(min(times_of(process, chosen)) for process in measured)),
+        "wall_ns": median(median(process.wall_ns) for process in measured),
+        "cpu_ns": median(median(process.cpu_ns) for process in measured),
+        "samples": sum(len(process.wall_ns) for process in measured),
+        "processes": len(measured),
+        "inner": int(max(process.inner for process in measured)),
+        "outlier_share": outlier_share(times_of(process, chosen) for process in measured),
+        "involuntary_switches": int(sum(sum(process.involuntary) for process in measured)),
+        "deterministic": [],
+    }
+    if time.middle > 0 and flops:
+        metrics["gflops"] = flops / time.middle
+    if time.middle > 0 and bytes:
+        metrics["gbytes_per_s"] = bytes / time.middle
+    return metrics

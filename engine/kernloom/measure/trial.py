@@ -1,0 +1,54 @@
+"""A trial: one experiment carried out, with everything needed to trust and repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What one process measured: one entry per sample, each the mean of `inner` runs."""
+
+    inner: int
+    wall_ns: tuple[float, ...]
+    cpu_ns: tuple[float, ...]
+    involuntary: tuple[int, ...]
+    """Involuntary context switches during each sample."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One experiment carried out: its status, numbers and provenance."""
+
+    id: str
+    workload: str
+    case: str
+    target: str
+    status: str
+    verified: bool
+    point: Mapping[str, Any] = field(default_factory=dict)
+    """The swept keys only; empty for a single run."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Transform -> step -> tunable -> value."""
+    provider: str = ""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: tuple[Mapping[str, Any], ...] = ()
+    """{name, key, cached} of each artifact."""
+    stage: str = ""
+    """Where it ended, if it did not end well."""
+    message: str = ""
+    stderr: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    samples: tuple[Samples, ...] = ()
+    created: str = ""
+    """ISO 8601, UTC."""
+    seconds: float = 0.0
+    reused: bool = False
+    """Taken from the store instead of being carried out again."""
+
+    @property
+    def good(self) -> bool:
+        return self.verified and self.status in ("ok", "unconverged")

@@ -1,0 +1,71 @@
+"""The verify stage: one untimed launch, compared with the golden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kernloom.config.schema import Tolerance, Workload
+from kernloom.device.contract import LaunchSettings
+from kernloom.errors import DeviceError
+from kernloom.expressions import evaluate
+from kernloom.measure.bench import Bench
+from kernloom.measure.data import Array
+from kernloom.pipeline.stage import Context, Stage
+from kernloom.plan.inspect import sizes_of
+
+DEFAULT_TOLERANCE = {
+    "float32": Tolerance(rtol=1e-4, atol=1e-5),
+    "float64": Tolerance(rtol=1e-10, atol=1e-11),
+}
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+
+
+class Verify(Stage):
+    """Artifacts -> whether every output is right, and how far off it is."""
+
+    phase = "run"
+    inputs = {"artifacts": "artifacts"}
+    outputs = {"verified": "verified", "error": "number"}
+
+    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        experiment = context.experiment
+        bench = context.need(Bench)
+        setup = bench.setup(inputs["artifacts"], fresh=True)
+        setup.launch(LaunchSettings(warmup=0, inner=1, samples=1, min_sample_ns=0))
+        worst = 0.0
+        for name, golden in bench.data.goldens(experiment.workload, experiment.seed).items():
+            worst = max(worst, compare(name, setup.read(name), golden, experiment.workload))
+        return {"verified": True, "error": worst}
+
+
+def compare(name: str, result: Array, golden: Array, workload: Workload) -> float:
+    """The largest error as a share of what is tolerated; above 1 it is wrong and raises."""
+    dtype = str(result.dtype)
+    tolerance = workload.tolerance.get(dtype, DEFAULT_TOLERANCE.get(dtype, EXACT))
+    sizes = sizes_of(workload)
+    rtol = float(evaluate(tolerance.rtol, sizes))
+    atol = float(evaluate(tolerance.atol, sizes))
+    with np.errstate(all="ignore"):
+        error = np.abs(result - golden)
+        allowed = atol + rtol * np.abs(golden)
+        bad = ~(error <= allowed) & ~(np.isnan(golden) & np.isnan(result)) & ~(result == golden)
+    if bad.any():
+        raise DeviceError(_difference(name, result, golden, bad, rtol, atol), status="wrong")
+    finite = allowed > 0
+    return float(np.max(error[finite] / allowed[finite], initial=0.0)) if finite.any() else 0.0
+
+
+def _difference(
+    name: str, result: Array, golden: Array, bad: Array, rtol: float, atol: float
+) -> str:
+    first = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    unwritten = int(np.isnan(result).sum()) if result.dtype.kind == "f" else 0
+    never = f"; {unwritten} elements are NaN (never written?)" if unwritten else ""
+    return (
+        f"{name}{list(first)} is {result[first]:.9g}, golden {golden[first]:.9g}; "
+        f"{int(bad.sum())} of {bad.size} elements are off by more than "
+        f"{atol:.3g} + {rtol:.3g}*|golden|{never}"
+    )

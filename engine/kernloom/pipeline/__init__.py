@@ -1,0 +1,1 @@
+"""Graphs of named stages: read, checked, ordered, carried out."""

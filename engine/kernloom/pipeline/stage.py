@@ -1,0 +1,57 @@
+"""What a stage is: a class with typed options, declared inputs and outputs, and a phase."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeVar
+
+from kernloom.config.schema import Experiment
+from kernloom.errors import KernloomError
+
+T = TypeVar("T")
+Phase = Literal["plan", "build", "run"]
+PHASES: tuple[Phase, ...] = ("plan", "build", "run")
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """A stage without options."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every stage may look at: the experiment, and the services handed in by type."""
+
+    experiment: Experiment
+    services: Mapping[type, Any]
+
+    def need(self, kind: type[T]) -> T:
+        """The service of a type; stages state their needs so that imports keep their direction."""
+        try:
+            service: T = self.services[kind]
+        except KeyError:
+            raise KernloomError(f"no {kind.__name__} was handed to the pipeline") from None
+        return service
+
+
+class Stage:
+    """One node of a pipeline. Subclasses declare the class variables and define `run`.
+
+    `plan` stages are pure and done before anything is built. `build` stages, also pure, declare
+    artifacts; those of a whole sweep are made together. `run` stages use devices.
+    """
+
+    phase: ClassVar[Phase] = "plan"
+    inputs: ClassVar[Mapping[str, str]] = {}
+    """Input name -> type name; every one is required."""
+    outputs: ClassVar[Mapping[str, str]] = {}
+    Options: ClassVar[type[Any]] = NoOptions
+
+    def __init__(self, name: str, options: Any) -> None:
+        self.name = name
+        self.options = options
+
+    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The outputs, by name."""
+        raise KernloomError(f"stage type {type(self).__name__} defines no run()")

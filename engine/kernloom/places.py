@@ -1,0 +1,94 @@
+"""Where things are: what ships with Kernloom, the user's project, builds and results.
+
+The same call works in a source tree, an editable install and a wheel. In a wheel the shipped
+folders lie inside the package (`kernloom/share/`); otherwise they are the top of the source tree.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kernloom.errors import ConfigError, UnavailableError
+
+PROJECT_FILE = "kernloom.yaml"
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders one invocation works with."""
+
+    share: Path
+    """Holds configs/, templates/, native/, recipes/ and SConstruct as shipped."""
+    project: Path | None
+    """The nearest folder with a kernloom.yaml, if any."""
+    build: Path
+    store: Path
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Folders that may hold configs/ and templates/, first one wins."""
+        return (self.project, self.share) if self.project else (self.share,)
+
+    def folders(self, name: str) -> list[Path]:
+        return [root / name for root in self.roots if (root / name).is_dir()]
+
+    @property
+    def cache(self) -> Path:
+        """Derived data that can be thrown away at any time."""
+        return self.build / "cache"
+
+
+@cache
+def share_folder() -> Path:
+    package = Path(__file__).resolve().parent
+    for candidate in (package / "share", package.parent.parent):
+        if (candidate / "SConstruct").is_file() and (candidate / "configs").is_dir():
+            return candidate
+    raise UnavailableError(
+        f"Kernloom's own files (configs/, templates/, native/, SConstruct) are not beside {package}",
+        hint="Reinstall Kernloom.",
+    )
+
+
+def find_project(start: Path) -> Path | None:
+    for folder in (start, *start.parents):
+        if (folder / PROJECT_FILE).is_file():
+            return folder
+    return None
+
+
+def find_places(start: Path | None = None) -> Places:
+    """The places for a command started in `start` (default: the current folder)."""
+    share = share_folder()
+    try:
+        here = (start or Path.cwd()).resolve()
+    except OSError as error:
+        raise UnavailableError(f"the current folder cannot be read: {error.strerror}") from error
+    project = find_project(here)
+    if project:
+        home = project / ".kernloom"
+        return Places(share, project, home / "build", home / "store.db")
+    if share != Path(__file__).resolve().parent / "share":
+        return Places(share, None, share / "build", share / ".kernloom" / "store.db")
+    cache_home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    home = Path(cache_home) / "kernloom"
+    return Places(share, None, home / "build", home / "store.db")
+
+
+def confined(path: str, roots: list[Path], *, key: str, what: str) -> Path:
+    """The file `path` names under the first of `roots` that has it; never one outside them."""
+    for root in roots:
+        candidate = (root / path).resolve()
+        if not candidate.is_relative_to(root.resolve()):
+            raise ConfigError(
+                f"{what} '{path}' leaves {root}",
+                key=key,
+                hint=f"Use a path relative to and inside {root}.",
+            )
+        if candidate.is_file():
+            return candidate
+    looked = ", ".join(str(root) for root in roots) or "(no such folder)"
+    raise ConfigError(f"{what} '{path}' does not exist", key=key, hint=f"Looked in: {looked}.")

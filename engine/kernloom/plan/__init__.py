@@ -1,0 +1,1 @@
+"""What an experiment needs built and run, decided before anything is done."""

@@ -1,0 +1,152 @@
+"""Plain C files as kernels: reads a function's signature and macros, without a compiler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernloom.config.schema import KernelSource, Scalar
+from kernloom.errors import ConfigError, nearest
+from kernloom.plan.schedule import StepRecord
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_QUALIFIERS = {"const", "restrict", "__restrict", "__restrict__", "volatile", "register"}
+_BASE = {
+    "float": "float32",
+    "double": "float64",
+    "int": "int32",
+    "int32_t": "int32",
+    "signed": "int32",
+    "long": "int64",
+    "long long": "int64",
+    "long int": "int64",
+    "int64_t": "int64",
+    "size_t": "int64",
+    "ptrdiff_t": "int64",
+    "ssize_t": "int64",
+    "unsigned char": "uint8",
+    "uint8_t": "uint8",
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a C function."""
+
+    name: str
+    ctype: str
+    """Its type as it can be written in a cast."""
+    dtype: str
+    """Element type in our words; '' if it is none of them."""
+    pointer: bool
+    constant: bool
+
+
+def read_signature(text: str, function: str, *, where: str, key: str) -> tuple[Parameter, ...]:
+    """The parameters of `function` as the file declares them."""
+    plain = _COMMENT.sub(" ", text)
+    match = re.search(rf"\b{re.escape(function)}\s*\(([^()]*)\)\s*\{{", plain)
+    if not match:
+        defined = re.findall(r"\b([A-Za-z_]\w*)\s*\([^()]*\)\s*\{", plain)
+        names = [name for name in defined if name not in ("if", "for", "while", "switch")]
+        raise ConfigError(
+            f"{where} defines no function '{function}'", key=key, hint=nearest(function, names)
+        )
+    inner = match.group(1).strip()
+    if inner in ("", "void"):
+        return ()
+    return tuple(_parameter(part.strip(), where, key) for part in inner.split(","))
+
+
+def _parameter(text: str, where: str, key: str) -> Parameter:
+    pointer = "*" in text or "[" in text
+    words = _WORD.findall(text.split("[")[0])
+    if len(words) < 2:
+        raise ConfigError(f"{where}: cannot read the parameter '{text}'", key=key)
+    *kind, name = words
+    base = " ".join(word for word in kind if word not in _QUALIFIERS)
+    constant = "const" in text.split("*")[0].split()
+    shown = f"{'const ' if constant else ''}{base}{' *' if pointer else ''}"
+    return Parameter(name, shown, _BASE.get(base, ""), pointer, constant)
+
+
+def check_signature(
+    parameters: tuple[Parameter, ...], record: StepRecord, source: KernelSource, *, key: str
+) -> None:
+    """The C function must take what the kernel's config says it takes."""
+    name = source.function
+    wanted = record.arguments
+    if len(parameters) != len(wanted):
+        raise ConfigError(
+            f"{name}() takes {len(parameters)} arguments "
+            f"({', '.join(parameter.name for parameter in parameters)}), but the kernel declares "
+            f"{len(wanted)} ({', '.join(argument.name for argument in wanted)})",
+            key=key,
+        )
+    for parameter, argument in zip(parameters, wanted, strict=True):
+        is_tensor = argument.kind == "tensor"
+        if parameter.pointer != is_tensor:
+            raise ConfigError(
+                f"{name}()'s '{parameter.name}' is "
+                f"{'a pointer' if parameter.pointer else 'a value'}, but '{argument.name}' is a "
+                f"{argument.kind}",
+                key=f"{key}.{argument.name}",
+            )
+        if is_tensor and parameter.dtype != argument.dtype:
+            raise ConfigError(
+                f"{name}()'s '{parameter.name}' is {parameter.ctype}, but tensor "
+                f"'{argument.binding}' is {argument.dtype}",
+                key=f"{key}.{argument.name}",
+            )
+        if is_tensor and parameter.constant and argument.access != "read":
+            raise ConfigError(
+                f"{name}()'s '{parameter.name}' is const, but the kernel says it is "
+                f"{argument.access}",
+                key=f"{key}.{argument.name}",
+            )
+        if argument.kind == "size" and parameter.dtype not in ("int32", "int64"):
+            raise ConfigError(
+                f"{name}()'s '{parameter.name}' is {parameter.ctype}, but '{argument.name}' is a "
+                "size",
+                key=f"{key}.{argument.name}",
+            )
+
+
+def check_macros(text: str, macros: Mapping[str, Scalar], *, where: str, key: str) -> None:
+    """A macro that the file never mentions is a slip."""
+    words = set(_WORD.findall(_COMMENT.sub(" ", text)))
+    for macro in macros:
+        if macro not in words:
+            capitals = [word for word in words if word.isupper()]
+            raise ConfigError(
+                f"{where} does not use the macro '{macro}'",
+                key=f"{key}.macros",
+                hint=nearest(macro, capitals),
+            )
+
+
+def read_with_includes(path: Path, root: Path) -> dict[str, str]:
+    """The file and every file it includes by "...", by path below `root`; none may leave it."""
+    found: dict[str, str] = {}
+    waiting = [path.resolve()]
+    root = root.resolve()
+    while waiting:
+        current = waiting.pop()
+        name = current.relative_to(root).as_posix()
+        if name in found:
+            continue
+        try:
+            found[name] = current.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot be read: {error}", key=str(current)) from None
+        for include in _INCLUDE.findall(_COMMENT.sub(" ", found[name])):
+            target = (current.parent / include).resolve()
+            if not target.is_relative_to(root):
+                raise ConfigError(f"includes '{include}', which leaves {root}", key=str(current))
+            if target.is_file():
+                waiting.append(target)
+    return found

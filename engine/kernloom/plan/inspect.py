@@ -1,0 +1,219 @@
+"""The inspect stage: fills sizes into a workload and says what its steps are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kernloom.config.schema import Argument, Kernel, Step, Workload
+from kernloom.errors import ConfigError, nearest
+from kernloom.expressions import evaluate, format_size, parse
+from kernloom.pipeline.stage import Context, Stage
+from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord, TensorSpec
+
+MAX_EXTENT = 2**40
+"""No extent of a tensor is larger; catches slips before anything is computed with them."""
+
+
+class Inspect(Stage):
+    """Workload -> steps (op, shapes, dtypes), flops, bytes, and a schedule without decisions."""
+
+    inputs = {"workload": "workload"}
+    outputs = {
+        "steps": "steps",
+        "schedule": "schedule",
+        "tensors": "tensors",
+        "flops": "number",
+        "bytes": "number",
+    }
+
+    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        workload: Workload = inputs["workload"]
+        sizes = sizes_of(workload)
+        tensors = tensors_of(workload, sizes)
+        schedule = _mark_fusable(
+            tuple(
+                _record(name, step, workload, sizes, tensors)
+                for name, step in workload.steps.items()
+            ),
+            workload,
+        )
+        return {
+            "steps": schedule,
+            "schedule": schedule,
+            "tensors": tensors,
+            "flops": evaluate(workload.cost.flops, sizes),
+            "bytes": evaluate(workload.cost.bytes, sizes),
+        }
+
+
+def sizes_of(workload: Workload) -> dict[str, int]:
+    """Every size as a number (sizes may be expressions over others), and bytes per `element`."""
+    known: dict[str, int] = {"element": ELEMENT[workload.dtype]}
+    waiting = dict(workload.sizes)
+    while waiting:
+        ready = [
+            name
+            for name, value in waiting.items()
+            if not isinstance(value, str) or parse(value).names <= known.keys()
+        ]
+        if not ready:
+            raise ConfigError(
+                f"these refer to each other: {', '.join(waiting)}", key="workload.sizes"
+            )
+        for name in ready:
+            known[name] = _extent(evaluate(waiting.pop(name), known), f"workload.sizes.{name}")
+    return known
+
+
+def tensors_of(workload: Workload, sizes: Mapping[str, int]) -> dict[str, TensorSpec]:
+    """Every tensor with its shape in numbers."""
+    tensors = {}
+    for name, tensor in workload.tensors.items():
+        key = f"workload.tensors.{name}.shape"
+        shape = tuple(_extent(evaluate(extent, sizes), key) for extent in tensor.shape)
+        tensors[name] = TensorSpec(name, shape, tensor.dtype or workload.dtype)
+    return tensors
+
+
+def check_memory(tensors: Mapping[str, TensorSpec], available: int) -> None:
+    """Refuse what cannot fit before anything is allocated.
+
+    The engine holds the inputs and a float64 golden beside the device's own copy.
+    """
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    if 4 * total > available:
+        largest = max(tensors.values(), key=lambda tensor: tensor.nbytes)
+        raise ConfigError(
+            f"the tensors need {format_size(total)}, about {format_size(4 * total)} with the copies "
+            f"for verifying, but {format_size(available)} of memory are free",
+            key="workload.sizes",
+            hint=f"The largest is {largest.name} {list(largest.shape)}: make it smaller.",
+        )
+
+
+def _extent(value: Any, key: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{value!r} is not a whole number", key=key)
+    if not 1 <= value <= MAX_EXTENT:
+        raise ConfigError(
+            f"{value} is not a possible size", key=key, hint=f"Allowed: 1 to {MAX_EXTENT}."
+        )
+    return value
+
+
+def _record(
+    name: str,
+    step: Step,
+    workload: Workload,
+    sizes: Mapping[str, int],
+    tensors: Mapping[str, TensorSpec],
+) -> StepRecord:
+    kernel = workload.kernels[step.kernel]
+    key = f"workload.steps.{name}"
+    if workload.dtype not in kernel.dtypes:
+        raise ConfigError(
+            f"kernel '{kernel.name}' does not do {workload.dtype}",
+            key="workload.dtype",
+            hint=nearest(workload.dtype, kernel.dtypes),
+        )
+    arguments = tuple(
+        _bind(argument, declared, step, workload, sizes, f"{key}.args.{argument}")
+        for argument, declared in kernel.arguments.items()
+    )
+    own_sizes = {arg.name: int(arg.binding) for arg in arguments if arg.kind == "size"}
+    for argument in arguments:
+        if argument.kind == "tensor":
+            declared = kernel.arguments[argument.name]
+            tensor = tensors[str(argument.binding)]
+            _check_tensor(argument, declared, tensor, own_sizes, kernel, key)
+    return StepRecord(
+        name=name,
+        kernel=kernel,
+        dtype=workload.dtype,
+        arguments=arguments,
+        sizes=own_sizes,
+        fusable=False,
+        decisions={
+            transform: {tunable: spec.off for tunable, spec in group.items()}
+            for transform, group in kernel.tunables.items()
+        },
+    )
+
+
+def _bind(
+    name: str,
+    declared: Argument,
+    step: Step,
+    workload: Workload,
+    sizes: Mapping[str, int],
+    key: str,
+) -> BoundArgument:
+    dtype = declared.dtype or workload.dtype
+    given: Any = step.args.get(name, name)
+    if declared.kind == "tensor":
+        return BoundArgument(name, "tensor", declared.access, dtype, str(given))
+    if declared.kind == "size":
+        try:
+            value = evaluate(given, sizes)
+        except ConfigError as error:
+            raise ConfigError(error.message, key=key, hint=error.hint) from None
+        return BoundArgument(name, "size", "read", "int64", _extent(value, key))
+    if isinstance(given, str):
+        if given not in workload.scalars:
+            raise ConfigError(
+                f"unknown scalar '{given}'", key=key, hint=nearest(given, workload.scalars)
+            )
+        given = workload.scalars[given]
+    return BoundArgument(name, "scalar", "read", dtype, given)
+
+
+def _check_tensor(
+    argument: BoundArgument,
+    declared: Argument,
+    tensor: TensorSpec,
+    sizes: Mapping[str, int],
+    kernel: Kernel,
+    key: str,
+) -> None:
+    wanted = tuple(evaluate(extent, sizes) for extent in declared.shape)
+    where = f"{key}.args.{argument.name}"
+    if declared.shape and wanted != tensor.shape:
+        raise ConfigError(
+            f"tensor '{tensor.name}' has shape {list(tensor.shape)}, but kernel '{kernel.name}' "
+            f"takes {list(wanted)} ({', '.join(map(str, declared.shape))})",
+            key=where,
+        )
+    if tensor.dtype != argument.dtype:
+        raise ConfigError(
+            f"tensor '{tensor.name}' is {tensor.dtype}, but kernel '{kernel.name}' takes "
+            f"{argument.dtype}",
+            key=where,
+        )
+
+
+def _mark_fusable(schedule: Schedule, workload: Workload) -> Schedule:
+    """A step can be fused into the one before if that one alone writes, and it alone reads, its input."""
+    marked = list(schedule[:1])
+    for before, record in zip(schedule, schedule[1:], strict=False):
+        fusable = record.kernel.name in before.kernel.epilogues and bool(
+            handed_over(before, record, schedule, workload)
+        )
+        marked.append(replace(record, fusable=fusable))
+    return tuple(marked)
+
+
+def handed_over(
+    before: StepRecord, record: StepRecord, schedule: Schedule, workload: Workload
+) -> str:
+    """The tensor that passes from one step to the next and is seen by no other; else ''."""
+    written = {a.binding for a in before.arguments if a.kind == "tensor" and a.access == "write"}
+    read = {a.binding for a in record.arguments if a.kind == "tensor" and a.access == "read"}
+    for name in written & read - set(workload.golden):
+        users = [r for r in schedule for a in r.arguments if a.binding == name]
+        if len(users) == 2:
+            return str(name)
+    return ""

@@ -1,0 +1,287 @@
+"""The render stage: schedule -> complete C sources.
+
+A template reads the schedule and decides nothing. What is rendered once is kept on disk by the hash
+of everything it depends on, so that a cached run need not even import the template engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernloom.config.schema import Arch, KernelSource, Scalar, Target
+from kernloom.errors import ConfigError, TemplateError, nearest
+from kernloom.expressions import evaluate, parse_size
+from kernloom.files import canonical_json, sha256_text, write_atomically
+from kernloom.pipeline.stage import Context, Stage
+from kernloom.places import confined
+from kernloom.plan.csource import (
+    check_macros,
+    check_signature,
+    read_signature,
+    read_with_includes,
+)
+from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord
+from kernloom.plan.source import ENTRY, Source
+
+TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse")
+"""Names every template can rely on, decided or not."""
+
+
+@dataclass(frozen=True)
+class StepSource:
+    """A step and the source of the library that carries it out."""
+
+    step: StepRecord
+    source: Source
+
+
+class Render(Stage):
+    """Schedule -> sources, one library per step (equal ones are built once)."""
+
+    inputs = {"schedule": "schedule"}
+    outputs = {"sources": "sources", "text": "text"}
+
+    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        schedule: Schedule = inputs["schedule"]
+        experiment = context.experiment
+        renderer = context.need(Renderer)
+        sources = tuple(
+            StepSource(
+                record,
+                renderer.source(
+                    f"{experiment.workload.name}.{record.name}",
+                    record,
+                    experiment.arch,
+                    experiment.target,
+                ),
+            )
+            for record in schedule
+        )
+        text = "\n".join(item.source.files[item.source.main] for item in sources)
+        return {"sources": sources, "text": text}
+
+
+class Renderer:
+    """Renders kernels from the template folders, remembering what it rendered."""
+
+    def __init__(self, folders: Sequence[Path], cache: Path | None = None) -> None:
+        self.folders = list(folders)
+        self._cache = cache
+        self._environment: Any = None
+        self._rendered: dict[str, tuple[str, dict[str, str]]] = {}
+        self._texts: dict[str, str] = {}
+
+    def source(self, name: str, record: StepRecord, arch: Arch, target: Target) -> Source:
+        source, key = _source_for(record, target)
+        if source.template:
+            function = f"kl_{record.kernel.name}"
+            text, origins = self._template(source.template, record, arch, function, key)
+            files = {"kernel.c": f"{_header(record)}{text}\n{_entry(function, record.arguments)}"}
+        else:
+            files, origins = self._plain(source, record, key)
+        return Source(name=name, files=files, origins=origins, params=record.decisions)
+
+    def _plain(
+        self, source: KernelSource, record: StepRecord, key: str
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """A plain C file: included by a wrapper that defines its macros and the entry."""
+        name, function = str(source.file), str(source.function)
+        path = confined(name, self.folders, key=f"{key}.file", what="kernel file")
+        root = next(r for r in self.folders if path.is_relative_to(r.resolve()))
+        found = read_with_includes(path, root)
+        main = path.relative_to(root.resolve()).as_posix()
+        text = found[main]
+        parameters = read_signature(text, function, where=name, key=f"{key}.function")
+        arguments_key = f"workload.kernels.{record.kernel.name}.arguments"
+        check_signature(parameters, record, source, key=arguments_key)
+        macros = {
+            macro: _macro_value(value, record, f"{key}.macros.{macro}")
+            for macro, value in source.macros.items()
+        }
+        everything = "\n".join(found.values())
+        check_macros(everything, macros, where=name, key=key)
+        defines = "".join(f"#define {macro} {value}\n" for macro, value in macros.items())
+        casts = [
+            f"({parameter.ctype})args[{i}]"
+            if parameter.pointer
+            else f"({parameter.ctype}){_value(i, argument)}"
+            for i, (parameter, argument) in enumerate(
+                zip(parameters, record.arguments, strict=True)
+            )
+        ]
+        wrapper = (
+            f'{_header(record)}{defines}#include "{main}"\n\n{_entry_with(function, casts)}'
+        )
+        return {"kernel.c": wrapper, **found}, found
+
+    def _template(
+        self, template: str, record: StepRecord, arch: Arch, function: str, key: str
+    ) -> tuple[str, dict[str, str]]:
+        confined(template, self.folders, key=f"{key}.template", what="template")
+        variables = _variables(record, arch, function)
+        memo = sha256_text(canonical_json([template, variables]))
+        if memo not in self._rendered:
+            self._rendered[memo] = self._from_disk(memo) or self._render(
+                template, variables, memo, key
+            )
+        return self._rendered[memo]
+
+    def _text(self, name: str) -> str | None:
+        """The text of a template file, first folder first, read once."""
+        if name not in self._texts:
+            for folder in self.folders:
+                if (folder / name).is_file():
+                    self._texts[name] = (folder / name).read_text(encoding="utf-8")
+                    break
+            else:
+                return None
+        return self._texts[name]
+
+    def _from_disk(self, memo: str) -> tuple[str, dict[str, str]] | None:
+        """What was rendered before, if every template it came from is still the same."""
+        if not self._cache:
+            return None
+        try:
+            kept = json.loads((self._cache / f"{memo}.json").read_text(encoding="utf-8"))
+            origins = {name: self._text(name) for name in kept["origins"]}
+            if {name: text and sha256_text(text) for name, text in origins.items()} == kept[
+                "origins"
+            ]:
+                return kept["text"], {name: str(text) for name, text in origins.items()}
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return None
+
+    def _render(
+        self, template: str, variables: dict[str, Any], memo: str, key: str
+    ) -> tuple[str, dict[str, str]]:
+        from kernloom.plan.templates import Templates
+
+        if self._environment is None:
+            self._environment = Templates(self.folders)
+        text, names = self._environment.render(template, variables, key=f"{key}.template")
+        origins = {name: self._text(name) or "" for name in sorted(names)}
+        if self._cache:
+            hashes = {name: sha256_text(origin) for name, origin in origins.items()}
+            try:
+                write_atomically(
+                    self._cache / f"{memo}.json", json.dumps({"text": text, "origins": hashes})
+                )
+            except OSError:
+                self._cache = None  # a cache that cannot be written is only slower
+        return text, origins
+
+
+def _source_for(record: StepRecord, target: Target) -> tuple[KernelSource, str]:
+    """The first of the target's kinds of source that the kernel has."""
+    kernel = record.kernel
+    for family in target.sources:
+        if family in kernel.sources:
+            return kernel.sources[family], f"workload.kernels.{kernel.name}.sources.{family}"
+    raise ConfigError(
+        f"kernel '{kernel.name}' has no source for target '{target.name}' "
+        f"({', '.join(target.sources)})",
+        key=f"workload.kernels.{kernel.name}.sources",
+        hint=nearest(target.sources[0], kernel.sources),
+    )
+
+
+def _variables(record: StepRecord, arch: Arch, function: str) -> dict[str, Any]:
+    """What a template sees: decisions and arch data, but no sizes, so that one library serves all."""
+    decisions = {name: dict(record.decisions.get(name, {})) for name in TRANSFORMS}
+    others = {name: dict(group) for name, group in record.decisions.items()}
+    epilogue = record.epilogue and {
+        "kernel": record.epilogue.kernel,
+        "arguments": list(record.epilogue.arguments),
+        "bias": record.epilogue.arguments[0] if record.epilogue.arguments else "",
+    }
+    return {
+        **others,
+        **decisions,
+        "function": function,
+        "arguments": [
+            {
+                "name": argument.name,
+                "kind": argument.kind,
+                "access": argument.access,
+                "ctype": argument.ctype,
+                "dtype": argument.dtype,
+            }
+            for argument in record.arguments
+        ],
+        "dtype": record.dtype,
+        "ctype": {"float32": "float", "float64": "double"}.get(record.dtype, record.dtype),
+        "element": ELEMENT[record.dtype],
+        "epilogue": epilogue,
+        "arch": {
+            "name": arch.name,
+            "isa": arch.isa,
+            "vector_bytes": arch.vector_bytes,
+            "registers": arch.registers,
+            "cores": arch.cores,
+            "caches": {
+                "l1": parse_size(arch.caches.l1),
+                "l2": parse_size(arch.caches.l2),
+                "l3": parse_size(arch.caches.l3),
+            },
+        },
+    }
+
+
+def _header(record: StepRecord) -> str:
+    """Says in the source itself what every transform decided."""
+    lines = [f" * {record.kernel.name} {record.dtype}"]
+    for transform, group in record.decisions.items():
+        chosen = " ".join(f"{name}={_literal(value)}" for name, value in group.items())
+        lines.append(f" * {transform}: {chosen or '(nothing)'}")
+    if record.epilogue:
+        lines.append(f" * epilogue: {record.epilogue.kernel}")
+    body = "\n".join(line.replace("*/", "* /") for line in lines)
+    return f"/*\n{body}\n */\n"
+
+
+def _literal(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _entry(function: str, arguments: Sequence[BoundArgument]) -> str:
+    return _entry_with(function, [_cast(i, argument) for i, argument in enumerate(arguments)])
+
+
+def _cast(index: int, argument: BoundArgument) -> str:
+    if argument.kind != "tensor":
+        return _value(index, argument)
+    constant = "const " if argument.access == "read" else ""
+    return f"({constant}{argument.ctype} *)args[{index}]"
+
+
+def _value(index: int, argument: BoundArgument) -> str:
+    return f"*(const {argument.ctype} *)args[{index}]"
+
+
+def _entry_with(function: str, casts: Sequence[str]) -> str:
+    joined = ",\n        ".join(casts)
+    return (
+        f'__attribute__((visibility("default"))) void {ENTRY}(void *const *args);\n'
+        f"void {ENTRY}(void *const *args)\n{{\n    {function}(\n        {joined});\n}}\n"
+    )
+
+
+def _macro_value(value: Scalar, record: StepRecord, key: str) -> str:
+    """A macro's value: its expression over the kernel's sizes and decided tunables."""
+    if not isinstance(value, str):
+        return _literal(value) if not isinstance(value, bool) else str(int(value))
+    decided = {name: v for group in record.decisions.values() for name, v in group.items()}
+    try:
+        result = evaluate(value, {**record.sizes, "element": ELEMENT[record.dtype], **decided})
+    except ConfigError as error:
+        raise TemplateError(error.message, key=key, hint=error.hint) from None
+    if isinstance(result, bool):
+        return str(int(result))
+    if isinstance(result, str) and not result.replace("_", "").isalnum():
+        raise TemplateError(f"'{result}' is not a plain word or number", key=key)
+    return str(result)

@@ -1,0 +1,104 @@
+"""The schedule: plain data, one record per step, of what each transform decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kernloom.config.schema import Kernel, Scalar
+
+ELEMENT = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1}
+"""Bytes per element."""
+CTYPE = {
+    "float32": "float",
+    "float64": "double",
+    "int32": "int",
+    "int64": "long",
+    "uint8": "unsigned char",
+}
+
+
+@dataclass(frozen=True)
+class BoundArgument:
+    """One argument of a call: what the kernel calls it, and what it is bound to."""
+
+    name: str
+    kind: str
+    access: str
+    dtype: str
+    binding: str | int | float
+    """A tensor's name, or the value of a size or scalar."""
+
+    @property
+    def ctype(self) -> str:
+        return "long" if self.kind == "size" else CTYPE[self.dtype]
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """A kernel fused into the end of another: its name and its own further arguments."""
+
+    kernel: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One kernel call with everything decided about it so far."""
+
+    name: str
+    kernel: Kernel
+    dtype: str
+    arguments: tuple[BoundArgument, ...]
+    sizes: Mapping[str, int]
+    """The kernel's size arguments with their values."""
+    fusable: bool
+    """Its input comes from the step before, which can take it as an epilogue."""
+    decisions: Mapping[str, Mapping[str, Scalar]]
+    """Transform -> tunable -> value; `off` values where no stage has decided."""
+    epilogue: Epilogue | None = None
+
+    def decided(self, transform: str, values: Mapping[str, Scalar]) -> StepRecord:
+        """The record after `transform` has decided `values`."""
+        group = {**self.decisions.get(transform, {}), **values}
+        return replace(self, decisions={**self.decisions, transform: group})
+
+
+Schedule = tuple[StepRecord, ...]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor of a workload with its sizes filled in."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def elements(self) -> int:
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    @property
+    def nbytes(self) -> int:
+        return self.elements * ELEMENT[self.dtype]
+
+
+def describe(schedule: Schedule) -> list[dict[str, Any]]:
+    """The schedule as JSON-ready data."""
+    return [
+        {
+            "step": record.name,
+            "kernel": record.kernel.name,
+            "dtype": record.dtype,
+            "sizes": dict(record.sizes),
+            "arguments": {arg.name: arg.binding for arg in record.arguments},
+            "decisions": {name: dict(group) for name, group in record.decisions.items()},
+            "epilogue": record.epilogue.kernel if record.epilogue else None,
+        }
+        for record in schedule
+    ]

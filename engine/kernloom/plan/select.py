@@ -1,0 +1,198 @@
+"""The select stage: asks providers for parameters, checks their answers, records who answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernloom.config.reader import load_yaml
+from kernloom.config.schema import Arch, Scalar
+from kernloom.errors import ConfigError, nearest
+from kernloom.files import canonical_json
+from kernloom.pipeline.stage import Context, Stage
+from kernloom.plan.schedule import Schedule, StepRecord
+from kernloom.plan.space import Space, check_point, tunables_of, variables_of
+from kernloom.registry import Registry
+
+
+@dataclass(frozen=True)
+class Request:
+    """One step whose parameters are wanted, and what earlier providers have decided."""
+
+    record: StepRecord
+    arch: Arch
+    options: SelectOptions
+    decided: Mapping[str, Scalar]
+
+
+Provider = Callable[[Request], Mapping[str, Scalar]]
+"""Tunable -> value for those it can answer; an empty mapping if none."""
+
+
+@dataclass(frozen=True)
+class SelectOptions:
+    """Who is asked, in order, and what they look at."""
+
+    providers: tuple[str, ...] = ("fixed", "file", "model")
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    file: str | None = None
+
+
+class Select(Stage):
+    """Steps -> params (transform -> step -> tunable -> value) and who provided them."""
+
+    inputs = {"steps": "steps"}
+    outputs = {"params": "params", "provider": "text", "provenance": "provenance"}
+    Options = SelectOptions
+
+    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        steps: Schedule = inputs["steps"]
+        key = f"pipeline.stages.{self.name}"
+        registry = context.need(Providers)
+        providers = [
+            (name, registry.get(name, key=f"{key}.providers")) for name in self.options.providers
+        ]
+        _check_given(self.options.fixed, steps, "select.fixed")
+        params: dict[str, dict[str, dict[str, Scalar]]] = {
+            transform: {} for transform in context.need(TransformNames)
+        }
+        provenance: dict[str, dict[str, str]] = {}
+        for record in steps:
+            point, by = self._choose(record, context.experiment.arch, providers, key)
+            provenance[record.name] = by
+            for name, (transform, _) in tunables_of(record.kernel).items():
+                params.setdefault(transform, {}).setdefault(record.name, {})[name] = point[name]
+        asked = {name for by in provenance.values() for name in by.values()}
+        order = [name for name in self.options.providers if name in asked]
+        return {"params": params, "provider": "+".join(order), "provenance": provenance}
+
+    def _choose(
+        self,
+        record: StepRecord,
+        arch: Arch,
+        providers: Sequence[tuple[str, Provider]],
+        key: str,
+    ) -> tuple[dict[str, Scalar], dict[str, str]]:
+        wanted = tunables_of(record.kernel)
+        decided: dict[str, Scalar] = {}
+        by: dict[str, str] = {}
+        for name, provider in providers:
+            if len(decided) == len(wanted):
+                break
+            answer = provider(Request(record, arch, self.options, dict(decided)))
+            for tunable, value in answer.items():
+                if tunable not in decided and tunable in wanted:
+                    decided[tunable] = value
+                    by[tunable] = name
+        missing = [name for name in wanted if name not in decided]
+        if missing:
+            raise ConfigError(
+                f"no provider chose {', '.join(missing)} of step '{record.name}'",
+                key=f"{key}.providers",
+                hint="Add 'model', which always answers.",
+            )
+        check_point(record.kernel, decided, variables_of(record, arch), key="select")
+        return decided, by
+
+
+class Providers(Registry[Provider]):
+    """The providers that can be named, those the command line handed in included."""
+
+
+class TransformNames(tuple[str, ...]):
+    """The transforms that are known, so that `choice.params.X` exists for each."""
+
+
+def fixed(request: Request) -> Mapping[str, Scalar]:
+    """Values given under `select.fixed`, for all steps or for one."""
+    return _for_step(request.options.fixed, request.record)
+
+
+def file(request: Request) -> Mapping[str, Scalar]:
+    """Values from a YAML file of the same shape as `select.fixed`."""
+    if not request.options.file:
+        return {}
+    path = Path(request.options.file)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"'{path}' cannot be read: {error}", key="select.file") from None
+    data = load_yaml(text, where=str(path)) or {}
+    if not isinstance(data, Mapping):
+        raise ConfigError("expected transforms with their tunables", key=str(path))
+    _check_given(data, (request.record,), str(path), strict=False)
+    return _for_step(data, request.record)
+
+
+_model_answers: dict[str, dict[str, Scalar]] = {}
+
+
+def model(request: Request) -> Mapping[str, Scalar]:
+    """The cheapest allowed point by the kernel's cost formula over arch data and sizes."""
+    record = request.record
+    known = variables_of(record, request.arch)
+    kernel = record.kernel
+    memo = canonical_json(
+        [tunables_of(kernel), kernel.constraints, kernel.model, known, request.decided]
+    )
+    if memo not in _model_answers:
+        space = Space.of(kernel, request.decided, known)
+        point = space.cheapest(kernel.model, known)
+        if point is None:
+            # Name the constraint: check some point, which must break one.
+            point = {name: values[0] for name, (_, values) in tunables_of(kernel).items()}
+            check_point(kernel, {**point, **request.decided}, known, key="select")
+            raise ConfigError(f"no point of kernel '{kernel.name}' is allowed", key="select")
+        _model_answers[memo] = point
+    return _model_answers[memo]
+
+
+BUILT_IN: dict[str, Provider] = {"fixed": fixed, "file": file, "model": model}
+
+
+def _for_step(given: Mapping[str, Any], record: StepRecord) -> dict[str, Scalar]:
+    """What is given for one step: values for all steps, then those for this one by name."""
+    chosen: dict[str, Scalar] = {}
+    for transform, group in given.items():
+        own = record.kernel.tunables.get(transform, {})
+        for name, value in group.items():
+            if name in own and not isinstance(value, Mapping):
+                chosen[name] = value
+        specific = group.get(record.name)
+        if isinstance(specific, Mapping):
+            chosen.update({name: value for name, value in specific.items() if name in own})
+    return chosen
+
+
+def _check_given(
+    given: Mapping[str, Any], steps: Schedule, key: str, *, strict: bool = True
+) -> None:
+    """Every transform, step and tunable that is given must exist."""
+    transforms = {t: set(g) for record in steps for t, g in record.kernel.tunables.items()}
+    for record in steps:
+        for transform, group in record.kernel.tunables.items():
+            transforms[transform] |= set(group)
+    names = {record.name for record in steps}
+    for transform, group in given.items():
+        if not isinstance(group, Mapping):
+            raise ConfigError(
+                f"expected {transform}.TUNABLE=VALUE", key=key, hint=nearest(transform, transforms)
+            )
+        if transform not in transforms:
+            if not strict:
+                continue
+            raise ConfigError(
+                f"no kernel of this workload has tunables for '{transform}'",
+                key=key,
+                hint=nearest(transform, transforms),
+            )
+        for name, value in group.items():
+            known = names if isinstance(value, Mapping) else transforms[transform]
+            if name not in known and strict:
+                raise ConfigError(
+                    f"unknown {'step' if isinstance(value, Mapping) else 'tunable'} '{name}'",
+                    key=f"{key}.{transform}",
+                    hint=nearest(name, known),
+                )

@@ -1,0 +1,135 @@
+"""Transforms: each one writes its decisions into the schedule, and nothing else.
+
+A transform takes the parameters that its `params` input refers to: step -> tunable -> value. Adding
+another is a subclass with a name, registered by entry point under `kernloom.stages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from kernloom.config.schema import Scalar
+from kernloom.errors import PipelineError, nearest
+from kernloom.pipeline.stage import Context, Stage
+from kernloom.plan.inspect import handed_over
+from kernloom.plan.schedule import BoundArgument, Epilogue, Schedule, StepRecord
+
+
+@dataclass(frozen=True)
+class TransformOptions:
+    """Options of every transform."""
+
+    steps: tuple[str, ...] = ()
+    """Only these steps; empty means all."""
+
+
+class Transform(Stage):
+    """Schedule and parameters -> schedule."""
+
+    transform: ClassVar[str] = ""
+    """Its name in a kernel's tunables and in the schedule."""
+    inputs = {"schedule": "schedule", "params": "params"}
+    outputs = {"schedule": "schedule"}
+    Options = TransformOptions
+
+    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        schedule: Schedule = inputs["schedule"]
+        params: Mapping[str, Mapping[str, Scalar]] = inputs["params"]
+        names = {record.name for record in schedule}
+        for step in self.options.steps:
+            if step not in names:
+                raise PipelineError(
+                    f"unknown step '{step}'",
+                    key=f"pipeline.stages.{self.name}.steps",
+                    hint=nearest(step, names),
+                )
+        decided = tuple(
+            record.decided(self.transform, params.get(record.name, {}))
+            if not self.options.steps or record.name in self.options.steps
+            else record
+            for record in schedule
+        )
+        return {"schedule": self.apply(decided, context)}
+
+    def apply(self, schedule: Schedule, context: Context) -> Schedule:
+        """What the decisions mean for the schedule itself; most only inform the template."""
+        return schedule
+
+
+class Tile(Transform):
+    """Loop blocking and register tiles."""
+
+    transform = "tile"
+
+
+class Pack(Transform):
+    """Copies of operands in the order they are read."""
+
+    transform = "pack"
+
+
+class Unroll(Transform):
+    """Several iterations written out."""
+
+    transform = "unroll"
+
+
+class Vectorize(Transform):
+    """Lanes per vector."""
+
+    transform = "vectorize"
+
+
+class Parallelize(Transform):
+    """Threads and how they share the work."""
+
+    transform = "parallelize"
+
+
+class Fuse(Transform):
+    """Lets a step be done at the end of the one before it."""
+
+    transform = "fuse"
+
+    def apply(self, schedule: Schedule, context: Context) -> Schedule:
+        fused: list[StepRecord] = []
+        for record in schedule:
+            if record.decisions.get("fuse", {}).get("into_producer") is not True:
+                fused.append(record)
+            elif not record.fusable:
+                raise PipelineError(
+                    f"step '{record.name}' cannot be fused into the one before it",
+                    key=f"pipeline.stages.{self.name}",
+                    hint="Its input must come from that step alone, and be used nowhere else.",
+                )
+            else:
+                fused[-1] = _fused(fused[-1], record, schedule, context)
+        return tuple(fused)
+
+
+def _fused(
+    before: StepRecord, record: StepRecord, schedule: Schedule, context: Context
+) -> StepRecord:
+    """`before` writing what `record` would have written, with the arguments it adds."""
+    middle = handed_over(before, record, schedule, context.experiment.workload)
+    outputs = [a for a in record.arguments if a.access == "write"]
+    own = [a.name for a in before.arguments]
+    added: list[BoundArgument] = []
+    for argument in record.arguments:
+        is_middle = argument.binding == middle and argument.kind == "tensor"
+        if argument.kind == "tensor" and argument.access == "read" and not is_middle:
+            name = argument.name if argument.name not in own else f"{record.name}_{argument.name}"
+            added.append(replace(argument, name=name))
+    arguments = [
+        replace(argument, binding=outputs[0].binding)
+        if argument.kind == "tensor" and argument.binding == middle
+        else argument
+        for argument in before.arguments
+    ]
+    position = next(i for i, a in enumerate(arguments) if a.access == "write")
+    arguments[position:position] = added
+    epilogue = Epilogue(record.kernel.name, tuple(argument.name for argument in added))
+    decisions = {**before.decisions, "fuse": {**record.decisions["fuse"]}}
+    return replace(before, arguments=tuple(arguments), epilogue=epilogue, decisions=decisions)

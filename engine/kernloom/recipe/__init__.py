@@ -1,0 +1,1 @@
+"""Files from which a run can be replayed."""

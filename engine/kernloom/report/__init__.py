@@ -1,0 +1,1 @@
+"""Trials for people and for programs."""

@@ -1,0 +1,175 @@
+"""What is asked of a store, as statements on an open connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    Float,
+    Integer,
+    bindparam,
+    func,
+    insert,
+    select,
+    tuple_,
+)
+
+from kernloom.errors import UsageError
+from kernloom.measure.trial import Samples, Trial
+from kernloom.store.keys import MISSING, Key, check_known, matches, paths_in
+from kernloom.store.rows import row_of, sample_row, samples_of, trial_of
+from kernloom.store.schema import samples, trials
+
+CHUNK = 500
+"""Trials asked for by name in one statement."""
+SEEN = 1000
+"""How many of the newest trials are looked through for the keys there are."""
+
+_attempts = select(func.coalesce(func.max(trials.c.attempt), 0)).where(
+    trials.c.id == bindparam("this_trial")
+)
+# Counted inside the insert, which holds the write lock: no number is given twice.
+_insert_trial = insert(trials).values(attempt=_attempts.scalar_subquery() + 1)
+_insert_samples = insert(samples).values(attempt=_attempts.scalar_subquery())
+
+
+def add(connection: Connection, trial: Trial) -> None:
+    this = {"this_trial": trial.id}
+    connection.execute(_insert_trial, row_of(trial) | this)
+    if trial.samples:
+        rows = [sample_row(trial.id, process, s) for process, s in enumerate(trial.samples)]
+        connection.execute(_insert_samples, [row | this for row in rows])
+
+
+def _newest() -> ColumnElement[bool]:
+    other = trials.alias()
+    newest = select(func.max(other.c.attempt)).where(other.c.id == trials.c.id)
+    return trials.c.attempt == newest.scalar_subquery()
+
+
+def latest(connection: Connection, ids: Sequence[str]) -> dict[str, Trial]:
+    found = {}
+    for start in range(0, len(ids), CHUNK):
+        some = trials.c.id.in_(ids[start : start + CHUNK])
+        for row in connection.execute(select(trials).where(some, _newest())).mappings():
+            found[row["id"]] = trial_of(row)
+    return found
+
+
+def samples_of_trial(connection: Connection, id: str) -> tuple[Samples, ...]:
+    newest = select(func.max(trials.c.attempt)).where(trials.c.id == id)
+    rows = connection.execute(
+        select(samples)
+        .where(samples.c.trial == id, samples.c.attempt == newest.scalar_subquery())
+        .order_by(samples.c.process)
+    )
+    return tuple(samples_of(row) for row in rows.mappings())
+
+
+def search(
+    connection: Connection,
+    filters: Mapping[Key, str],
+    limit: int | None,
+    order: Key | None,
+    down: bool,
+    history: bool,
+) -> list[Trial]:
+    """The trials that have these values, in this order.
+
+    Columns are compared by the database. Documents are read here, only those that a key needs.
+    """
+    conditions = [_is(key, value) for key, value in filters.items() if key.column]
+    if not history:
+        conditions.append(_newest())
+    newest_first = (trials.c.created.desc(), trials.c.id, trials.c.attempt.desc())
+    ordering: tuple[ColumnElement[Any], ...] = newest_first
+    if order and order.column:
+        column = trials.c[order.column]
+        ordering = (column.desc() if down else column.asc(), *newest_first)
+    inside = {key: value for key, value in filters.items() if not key.column}
+    by = order if order and not order.column else None
+    if not inside and not by:
+        rows = connection.execute(
+            select(trials).where(*conditions).order_by(*ordering).limit(limit)
+        )
+        return [trial_of(row) for row in rows.mappings()]
+
+    keys = [*inside, *([by] if by else [])]
+    documents = sorted({name for key in keys for name in key.documents})
+    wanted = [trials.c[name] for name in ("id", "attempt", *documents)]
+    candidates = []
+    missed = set(keys)
+    for row in connection.execute(
+        select(*wanted).where(*conditions).order_by(*ordering)
+    ).mappings():
+        decoded = {name: json.loads(row[name]) for name in documents}
+        values = {key: key.value(decoded) for key in keys}
+        missed -= {key for key, value in values.items() if value is not MISSING}
+        if all(matches(values[key], value) for key, value in inside.items()):
+            candidates.append(((row["id"], row["attempt"]), values.get(by) if by else None))
+    if missed:
+        seen = _seen(connection)
+        for key in missed:
+            check_known(key, seen)
+    if by:
+        candidates = _sorted(candidates, down)
+    return _fetch(connection, [name for name, _ in candidates[:limit]])
+
+
+def _sorted(candidates: list[tuple[Any, Any]], down: bool) -> list[tuple[Any, Any]]:
+    """By value, numbers before text; whatever has no value comes last, either way."""
+
+    def rank(candidate: tuple[Any, Any]) -> tuple[bool, Any]:
+        value = candidate[1]
+        return (False, value) if isinstance(value, (int, float)) else (True, str(value))
+
+    present = [candidate for candidate in candidates if candidate[1] not in (MISSING, None)]
+    absent = [candidate for candidate in candidates if candidate[1] in (MISSING, None)]
+    return sorted(present, key=rank, reverse=down) + absent
+
+
+def _fetch(connection: Connection, names: Sequence[tuple[str, int]]) -> list[Trial]:
+    """The trials with these ids and attempts, in this order."""
+    found = {}
+    for start in range(0, len(names), CHUNK):
+        some = tuple_(trials.c.id, trials.c.attempt).in_(names[start : start + CHUNK])
+        for row in connection.execute(select(trials).where(some)).mappings():
+            found[row["id"], row["attempt"]] = trial_of(row)
+    return [found[name] for name in names]
+
+
+def _is(key: Key, wanted: str) -> ColumnElement[bool]:
+    """That a column has the value written as `wanted`; the start of an id is enough."""
+    column: ColumnElement[Any] = trials.c[key.column]
+    if key.column == "id":
+        return column.startswith(wanted, autoescape=True)
+    if isinstance(column.type, Boolean):
+        if wanted.lower() not in ("true", "false"):
+            raise UsageError(f"{key.text}={wanted} is not allowed", hint="Allowed: true, false.")
+        return column.is_(wanted.lower() == "true")
+    if isinstance(column.type, (Integer, Float)):
+        try:
+            return column == float(wanted)
+        except ValueError:
+            raise UsageError(f"{key.text}={wanted}: expected a number") from None
+    return column == wanted
+
+
+def _seen(connection: Connection) -> set[str]:
+    """The dotted paths that the newest trials have."""
+    names = ("metrics", "point", "params", "config", "machine")
+    rows = connection.execute(
+        select(*(trials.c[name] for name in names)).order_by(trials.c.created.desc()).limit(SEEN)
+    )
+    texts = {(name, row[name]) for row in rows.mappings() for name in names}
+    return {path for name, text in texts for path in _spellings(name, json.loads(text))}
+
+
+def _spellings(name: str, document: Any) -> set[str]:
+    paths = set(paths_in(document))
+    return paths | {f"{name}.{path}" for path in paths}

@@ -1,0 +1,116 @@
+#include "channel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int channel = -1;
+static struct kl_header current;
+static unsigned char *body;
+static size_t body_capacity;
+
+void channel_open(int descriptor) {
+    channel = descriptor;
+}
+
+/* Fewer than `bytes` only at the end of the stream. */
+static size_t receive_fully(void *to, size_t bytes) {
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t got = recv(channel, (char *)to + done, bytes - done, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        done += (size_t)got;
+    }
+    return done;
+}
+
+static void send_fully(const void *from, size_t bytes) {
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t sent = send(channel, (const char *)from + done, bytes - done, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0)
+            return;
+        done += (size_t)sent;
+    }
+}
+
+/* A stream that has lost its framing cannot be read on: say why and end. */
+static void refuse_stream(enum kl_status status, const char *why) {
+    struct reply reply = {.status = status, .value = KL_VERSION};
+    snprintf(reply.detail, sizeof reply.detail, "%s", why);
+    channel_respond(&reply);
+    fprintf(stderr, "runner: %s\n", why);
+    _exit(3);
+}
+
+bool channel_receive(struct request *request) {
+    if (receive_fully(&current, sizeof current) != sizeof current)
+        return false;
+    if (current.magic != KL_MAGIC)
+        refuse_stream(KL_STATUS_INVALID, "what was received is not a message");
+    if (current.version != KL_VERSION)
+        refuse_stream(KL_STATUS_WRONG_VERSION, "the message is of another version than the runner");
+    if (current.size < sizeof current || current.size > KL_MAX_MESSAGE_BYTES)
+        refuse_stream(KL_STATUS_INVALID, "the message has an impossible size");
+    size_t bytes = current.size - sizeof current;
+    if (bytes > body_capacity) {
+        unsigned char *larger = realloc(body, bytes);
+        if (!larger)
+            refuse_stream(KL_STATUS_OUT_OF_MEMORY, "no memory for the message");
+        body = larger;
+        body_capacity = bytes;
+    }
+    if (receive_fully(body, bytes) != bytes)
+        return false;
+    *request = (struct request){.header = current, .body = body, .body_bytes = bytes};
+    return true;
+}
+
+void channel_respond(const struct reply *reply) {
+    size_t detail_bytes = strnlen(reply->detail, sizeof reply->detail);
+    size_t sample_bytes = reply->sample_count * sizeof *reply->samples;
+    struct {
+        struct kl_header header;
+        struct kl_response response;
+        char detail[DETAIL_BYTES];
+    } __attribute__((packed)) message;
+    size_t opening = sizeof message.header + sizeof message.response + detail_bytes;
+    message.header = current;
+    message.header.magic = KL_MAGIC;
+    message.header.version = KL_VERSION;
+    message.header.kind = KL_KIND_RESPONSE;
+    message.header.size = (uint32_t)(opening + sample_bytes);
+    message.response = (struct kl_response){.answers = current.kind,
+                                            .status = reply->status,
+                                            .value = reply->value,
+                                            .detail_bytes = (uint32_t)detail_bytes,
+                                            .samples_count = reply->sample_count};
+    memcpy(message.detail, reply->detail, detail_bytes);
+    send_fully(&message, opening);
+    if (sample_bytes)
+        send_fully(reply->samples, sample_bytes);
+}
+
+bool channel_abandoned(void) {
+    struct pollfd state = {.fd = channel, .events = 0};
+    return poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+void reply_fail(struct reply *reply, enum kl_status status, const char *format, ...) {
+    reply->status = status;
+    reply->value = 0;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reply->detail, sizeof reply->detail, format, arguments);
+    va_end(arguments);
+}

@@ -1,0 +1,46 @@
+/* The socket to the engine: one request in, one response out. */
+#ifndef RUNNER_CHANNEL_H
+#define RUNNER_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernloom/messages.h"
+
+/* Hidden, so that no function of a kernel library is bound to one of ours by its name. */
+#pragma GCC visibility push(hidden)
+
+enum { DETAIL_BYTES = 1024 };
+
+struct request {
+    struct kl_header header;
+    const unsigned char *body;
+    size_t body_bytes;
+};
+
+struct reply {
+    uint32_t status;
+    uint64_t value;
+    char detail[DETAIL_BYTES];
+    const struct kl_sample *samples;
+    uint32_t sample_count;
+};
+
+void channel_open(int descriptor);
+
+/* Waits for the next request; false when the engine has closed its end. */
+bool channel_receive(struct request *request);
+
+/* Answers the request received last. Safe in a signal handler. */
+void channel_respond(const struct reply *reply);
+
+/* True when nobody is left to read a response. */
+bool channel_abandoned(void);
+
+void reply_fail(struct reply *reply, enum kl_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#pragma GCC visibility pop
+
+#endif

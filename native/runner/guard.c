@@ -1,0 +1,144 @@
+#include "guard.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "channel.h"
+#include "memory.h"
+#include "sanitizer.h"
+
+enum { EXIT_OUT_OF_BOUNDS = 4 };
+
+static atomic_flag reported = ATOMIC_FLAG_INIT;
+
+/* printf is not safe in a signal handler. */
+static void append_text(char *detail, const char *text) {
+    size_t length = strnlen(detail, DETAIL_BYTES);
+    while (*text && length < DETAIL_BYTES - 1)
+        detail[length++] = *text++;
+    detail[length] = '\0';
+}
+
+static void append_number(char *detail, int64_t number) {
+    char digits[24];
+    size_t at = sizeof digits - 1;
+    uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
+    digits[at] = '\0';
+    do {
+        digits[--at] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest);
+    if (number < 0)
+        digits[--at] = '-';
+    append_text(detail, digits + at);
+}
+
+static void describe(char *detail, const struct buffer *buffer, const void *address) {
+    int64_t offset = (int64_t)((uintptr_t)address - (uintptr_t)buffer->data);
+    append_text(detail, buffer->freed ? "the kernel used freed buffer '"
+                                      : "the kernel reached outside buffer '");
+    append_text(detail, buffer->label);
+    append_text(detail, "' of ");
+    append_number(detail, (int64_t)buffer->bytes);
+    append_text(detail, " bytes, at byte offset ");
+    append_number(detail, offset);
+}
+
+/* Two threads may fault at once; the first one answers. */
+static void respond_out_of_bounds(struct reply *reply) {
+    if (atomic_flag_test_and_set(&reported))
+        for (;;)
+            pause();
+    reply->status = KL_STATUS_OUT_OF_BOUNDS;
+    channel_respond(reply);
+}
+
+static void die_by(int number) {
+    sigset_t set;
+    signal(number, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    raise(number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+#ifdef ADDRESS_SANITIZED
+
+void *__asan_get_report_address(void);
+const char *__asan_get_report_description(void);
+void __asan_set_error_report_callback(void (*callback)(const char *report));
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
+
+/* A kernel that ends badly must not also be blamed for what the runner keeps until it exits. */
+const char *__asan_default_options(void) {
+    return "exitcode=4:detect_leaks=0:allocator_may_return_null=1:handle_sigfpe=0:handle_sigill=0:"
+           "handle_abort=0:handle_sigbus=0:print_legend=0";
+}
+
+static void on_report(const char *report) {
+    struct reply reply = {0};
+    const void *address = __asan_get_report_address();
+    const struct buffer *buffer = memory_owner(address);
+    bool fault = strcmp(__asan_get_report_description(), "SEGV") == 0;
+    if (fault && !buffer)
+        die_by(SIGSEGV);
+    if (buffer) {
+        describe(reply.detail, buffer, address);
+        append_text(reply.detail, ": ");
+    }
+    const char *error = strstr(report, "AddressSanitizer");
+    const char *end = error ? strchr(error, '\n') : NULL;
+    for (char piece[2] = ""; error && *error && error != end; error++) {
+        piece[0] = *error;
+        append_text(reply.detail, piece);
+    }
+    respond_out_of_bounds(&reply);
+}
+
+/* ASan keeps its own handler, which tells more than ours could. */
+void guard_install(void) {
+    __asan_set_error_report_callback(on_report);
+}
+
+void guard_thread(void) {
+}
+
+#else
+
+static void on_fault(int number, siginfo_t *info, void *context) {
+    (void)context;
+    /* si_code <= 0: somebody sent the signal, there is no address. */
+    const struct buffer *buffer = info->si_code > 0 ? memory_owner(info->si_addr) : NULL;
+    if (!buffer) {
+        die_by(number);
+        return;
+    }
+    struct reply reply = {0};
+    describe(reply.detail, buffer, info->si_addr);
+    respond_out_of_bounds(&reply);
+    _exit(EXIT_OUT_OF_BOUNDS);
+}
+
+void guard_install(void) {
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+    guard_thread();
+}
+
+void guard_thread(void) {
+    /* SIGSTKSZ is too small where vector registers are large. */
+    size_t bytes = 64 << 10;
+    void *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stack != MAP_FAILED)
+        sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = bytes}, NULL);
+}
+
+#endif

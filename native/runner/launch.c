@@ -1,0 +1,196 @@
+#define _GNU_SOURCE 1
+
+#include "launch.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "kernels.h"
+#include "memory.h"
+
+enum { MAX_SAMPLES = 1000000 };
+static const uint64_t MAX_INNER = 1ull << 40;
+
+struct call {
+    kl_entry_function entry;
+    void **args;
+};
+
+/* A launch made ready: every address resolved, every scalar in a place of its own. */
+struct program {
+    struct call *calls;
+    uint32_t call_count;
+    void **args;
+    uint64_t *scalars;
+};
+
+static uint64_t now(clockid_t clock) {
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void run(const struct program *program, uint64_t iterations) {
+    const struct call *end = program->calls + program->call_count;
+    for (uint64_t i = 0; i < iterations; i++)
+        for (const struct call *call = program->calls; call < end; call++)
+            call->entry(call->args);
+}
+
+static struct kl_sample take_sample(const struct program *program, uint64_t inner, uint32_t clock) {
+    struct rusage before = {0}, after = {0};
+    uint64_t wall = 0, cpu = 0;
+    if (clock & KL_CLOCK_CONTEXT_SWITCHES)
+        getrusage(RUSAGE_THREAD, &before);
+    if (clock & KL_CLOCK_THREAD_CPU)
+        cpu = now(CLOCK_THREAD_CPUTIME_ID);
+    if (clock & KL_CLOCK_WALL)
+        wall = now(CLOCK_MONOTONIC);
+    run(program, inner);
+    if (clock & KL_CLOCK_WALL)
+        wall = now(CLOCK_MONOTONIC) - wall;
+    if (clock & KL_CLOCK_THREAD_CPU)
+        cpu = now(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    if (clock & KL_CLOCK_CONTEXT_SWITCHES)
+        getrusage(RUSAGE_THREAD, &after);
+    return (struct kl_sample){.wall_ns = wall,
+                              .cpu_ns = cpu,
+                              .involuntary = (uint32_t)(after.ru_nivcsw - before.ru_nivcsw),
+                              .voluntary = (uint32_t)(after.ru_nvcsw - before.ru_nvcsw)};
+}
+
+static uint64_t elapsed_ns(const struct program *program, uint64_t inner) {
+    return take_sample(program, inner, KL_CLOCK_WALL).wall_ns;
+}
+
+/* An interruption makes a run look long enough when it is not, hence the shorter of two. */
+static uint64_t calibrate(const struct program *program, uint64_t min_sample_ns) {
+    uint64_t inner = 1;
+    for (;;) {
+        uint64_t first = elapsed_ns(program, inner);
+        uint64_t shorter = first;
+        if (first >= min_sample_ns) {
+            uint64_t second = elapsed_ns(program, inner);
+            shorter = second < first ? second : first;
+        }
+        if (shorter >= min_sample_ns || inner >= MAX_INNER)
+            return inner;
+        double wanted = 1.1 * (double)min_sample_ns / (double)(shorter ? shorter : 1);
+        double factor = wanted < 1.2 ? 1.2 : wanted > 16 ? 16 : wanted;
+        uint64_t larger = (uint64_t)((double)inner * factor);
+        inner = larger > inner ? larger : inner + 1;
+    }
+}
+
+static void dispose(struct program *program) {
+    free(program->calls);
+    free(program->args);
+    free(program->scalars);
+}
+
+/* The next `count` arguments of a call, or false and the reason in `reply`. */
+static bool bind(struct program *program, const struct kl_launch_argument *arguments, size_t from,
+                 size_t count, struct reply *reply) {
+    for (size_t i = from; i < from + count; i++) {
+        struct kl_launch_argument argument = arguments[i];
+        if (argument.kind == KL_ARGUMENT_KIND_BUFFER) {
+            program->args[i] = memory_resolve(argument.bits, 0, reply);
+            if (!program->args[i])
+                return false;
+        } else if (argument.kind == KL_ARGUMENT_KIND_SCALAR) {
+            program->scalars[i] = argument.bits;
+            program->args[i] = &program->scalars[i];
+        } else {
+            reply_fail(reply, KL_STATUS_INVALID, "argument %zu is of unknown kind %u", i - from,
+                       argument.kind);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool prepare(struct program *program, const struct kl_kernel_launch *message,
+                    const unsigned char *tail, struct reply *reply) {
+    const struct kl_launch_call *calls = (const void *)tail;
+    const struct kl_launch_argument *arguments =
+        (const void *)(tail + message->calls_count * sizeof *calls);
+    /* One more than asked for, since an empty list is no failure. */
+    program->calls = calloc((size_t)message->calls_count + 1, sizeof *program->calls);
+    program->args = calloc((size_t)message->arguments_count + 1, sizeof *program->args);
+    program->scalars = calloc((size_t)message->arguments_count + 1, sizeof *program->scalars);
+    program->call_count = message->calls_count;
+    if (!program->calls || !program->args || !program->scalars) {
+        reply_fail(reply, KL_STATUS_OUT_OF_MEMORY, "no memory for the launch");
+        return false;
+    }
+    size_t used = 0;
+    for (uint32_t i = 0; i < message->calls_count; i++) {
+        struct kl_launch_call call = calls[i];
+        const struct kernel *kernel = kernels_find(call.kernel, reply);
+        if (!kernel)
+            return false;
+        if (call.arguments != kernel->arguments ||
+            call.arguments > message->arguments_count - used) {
+            reply_fail(reply, KL_STATUS_WRONG_ARGUMENT_COUNT,
+                       "kernel %llu takes %u arguments, not %u", (unsigned long long)call.kernel,
+                       kernel->arguments, call.arguments);
+            return false;
+        }
+        program->calls[i] = (struct call){kernel->entry, program->args + used};
+        if (!bind(program, arguments, used, call.arguments, reply))
+            return false;
+        used += call.arguments;
+    }
+    if (used != message->arguments_count) {
+        reply_fail(reply, KL_STATUS_WRONG_ARGUMENT_COUNT, "the calls take %zu arguments, not %u",
+                   used, message->arguments_count);
+        return false;
+    }
+    return true;
+}
+
+static void measure(const struct program *program, const struct kl_kernel_launch *message,
+                    struct reply *reply) {
+    static struct kl_sample *samples;
+    struct kl_sample *room = realloc(samples, (message->samples + 1) * sizeof *samples);
+    if (!room)
+        return reply_fail(reply, KL_STATUS_OUT_OF_MEMORY, "no memory for %u samples",
+                          message->samples);
+    samples = room;
+    /* Touched before the clock starts. */
+    memset(samples, 0, (message->samples + 1) * sizeof *samples);
+    run(program, message->warmup);
+    uint64_t inner = message->inner;
+    if (!inner)
+        inner = calibrate(program, message->min_sample_ns);
+    for (uint32_t i = 0; i < message->samples; i++)
+        samples[i] = take_sample(program, inner, message->clock);
+    if (!memory_intact(reply))
+        return;
+    reply->value = inner;
+    reply->samples = samples;
+    reply->sample_count = message->samples;
+}
+
+void launch(const struct request *request, struct reply *reply) {
+    struct kl_kernel_launch message;
+    if (request->body_bytes < sizeof message)
+        return reply_fail(reply, KL_STATUS_INVALID, "KernelLaunch is cut short");
+    memcpy(&message, request->body, sizeof message);
+    if (request->body_bytes - sizeof message !=
+        message.calls_count * (uint64_t)sizeof(struct kl_launch_call) +
+            message.arguments_count * (uint64_t)sizeof(struct kl_launch_argument))
+        return reply_fail(reply, KL_STATUS_INVALID, "KernelLaunch has lists of other lengths");
+    if (message.samples > MAX_SAMPLES)
+        return reply_fail(reply, KL_STATUS_INVALID, "%u samples are more than %d", message.samples,
+                          MAX_SAMPLES);
+    if (message.calls_count == 0)
+        return reply_fail(reply, KL_STATUS_INVALID, "a launch needs at least one call");
+    struct program program = {0};
+    if (prepare(&program, &message, request->body + sizeof message, reply))
+        measure(&program, &message, reply);
+    dispose(&program);
+}

@@ -1,0 +1,159 @@
+/* The runner: a process of its own that loads and runs kernels for the engine, which it answers
+ * over a socket. Whatever a kernel does ends here and not in the engine. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "channel.h"
+#include "guard.h"
+#include "kernels.h"
+#include "launch.h"
+#include "memory.h"
+#include "parallel.h"
+#include "process.h"
+
+enum { EXIT_USAGE = 2 };
+
+struct options {
+    int channel;
+    int window;
+    uint64_t window_bytes;
+    uint64_t memory_limit;
+    int pin;
+};
+
+static void usage(const char *why) {
+    fprintf(stderr,
+            "runner: %s\n"
+            "usage: runner --channel FD --window FD --window-bytes N [--pin CPU]"
+            " [--memory-limit BYTES]\n",
+            why);
+    exit(EXIT_USAGE);
+}
+
+static uint64_t number(const char *text, uint64_t most) {
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno || end == text || *end || *text == '-' || value > most)
+        usage("an option's value is not a number that fits");
+    return value;
+}
+
+static struct options parse(int count, char **arguments) {
+    static const struct option known[] = {
+        {"channel", required_argument, NULL, 'c'},      {"window", required_argument, NULL, 'w'},
+        {"window-bytes", required_argument, NULL, 'b'}, {"pin", required_argument, NULL, 'p'},
+        {"memory-limit", required_argument, NULL, 'm'}, {NULL, 0, NULL, 0}};
+    struct options options = {.channel = -1, .window = -1, .pin = -1};
+    int option;
+    opterr = 0;
+    while ((option = getopt_long(count, arguments, "", known, NULL)) != -1) {
+        switch (option) {
+        case 'c':
+            options.channel = (int)number(optarg, INT32_MAX);
+            break;
+        case 'w':
+            options.window = (int)number(optarg, INT32_MAX);
+            break;
+        case 'b':
+            options.window_bytes = number(optarg, INT64_MAX);
+            break;
+        case 'p':
+            options.pin = (int)number(optarg, INT32_MAX);
+            break;
+        case 'm':
+            options.memory_limit = number(optarg, UINT64_MAX);
+            break;
+        default:
+            usage("an option is unknown or lacks its value");
+        }
+    }
+    if (optind != count || options.channel < 0 || options.window < 0 || !options.window_bytes)
+        usage("--channel, --window and --window-bytes must be given, and nothing but options");
+    return options;
+}
+
+static void prepare_worker(int worker) {
+    guard_thread();
+    process_pin_worker(worker);
+}
+
+static void greet(const struct request *request, struct reply *reply) {
+    struct kl_hello message;
+    if (request->body_bytes != sizeof message)
+        return reply_fail(reply, KL_STATUS_INVALID, "Hello has the wrong size");
+    memcpy(&message, request->body, sizeof message);
+    if (message.version != KL_VERSION)
+        reply_fail(reply, KL_STATUS_WRONG_VERSION, "the runner speaks version %d, not %u",
+                   KL_VERSION, message.version);
+    reply->value = KL_VERSION;
+}
+
+static void carry_out(const struct request *request, struct reply *reply) {
+    switch (request->header.kind) {
+    case KL_KIND_HELLO:
+        return greet(request, reply);
+    case KL_KIND_ALLOCATE:
+        return memory_allocate(request, reply);
+    case KL_KIND_FREE:
+        return memory_free(request, reply);
+    case KL_KIND_MEMORY_WRITE:
+        return memory_write(request, reply);
+    case KL_KIND_MEMORY_READ:
+        return memory_read(request, reply);
+    case KL_KIND_MEMORY_FILL:
+        return memory_fill(request, reply);
+    case KL_KIND_LOAD:
+        return kernels_load(request, reply);
+    case KL_KIND_KERNEL_LAUNCH:
+        return launch(request, reply);
+    case KL_KIND_MMU_MAP:
+        return reply_fail(reply, KL_STATUS_UNSUPPORTED, "a host has no MmuMap");
+    case KL_KIND_MMU_UNMAP:
+        return reply_fail(reply, KL_STATUS_UNSUPPORTED, "a host has no MmuUnmap");
+    case KL_KIND_PE_DMA:
+        return reply_fail(reply, KL_STATUS_UNSUPPORTED, "a host has no PeDma");
+    case KL_KIND_CLOSE:
+        return;
+    default:
+        return reply_fail(reply, KL_STATUS_INVALID, "%u is no kind of request",
+                          request->header.kind);
+    }
+}
+
+static void serve(void) {
+    struct request request;
+    while (channel_receive(&request)) {
+        struct reply reply = {.status = KL_STATUS_OK};
+        /* An engine that died before we asked to die with it shows here. */
+        if (channel_abandoned())
+            return;
+        carry_out(&request, &reply);
+        channel_respond(&reply);
+        if (request.header.kind == KL_KIND_CLOSE)
+            return;
+    }
+}
+
+int main(int count, char **arguments) {
+    process_confine();
+    struct options options = parse(count, arguments);
+    fcntl(options.channel, F_SETFD, FD_CLOEXEC);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    parallel_open(process_cores(), prepare_worker);
+    if (options.pin >= 0 && !process_pin(options.pin))
+        usage("--pin names a core that this process may not use");
+    if (!memory_open(options.window, options.window_bytes, options.memory_limit))
+        usage("--window cannot be mapped");
+    channel_open(options.channel);
+    guard_install();
+    serve();
+    fflush(NULL);
+    /* Without the destructors of kernel libraries: they could still hang or crash. */
+    _exit(EXIT_SUCCESS);
+}

@@ -1,0 +1,128 @@
+"""Why something is built again: the line, flag, header, compiler or parameter that changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from demo_kernel import KERNEL
+
+from kernloom.build.artifact import Artifact
+from kernloom.build.builder import Builder
+from kernloom.build.explain import Explanation
+from kernloom.config.schema import Toolchain
+from kernloom.places import Places
+
+Kernel = Callable[..., Artifact]
+
+
+def why(places: Places, old: Artifact, new: Artifact) -> Explanation:
+    """The reason for building `new` where `old` was built before."""
+    Builder(places).build([old])
+    state = Builder(places).state(new)
+    assert not state.cached
+    return state.explanation
+
+
+def test_the_first_build_is_new(kernel: Kernel, places: Places) -> None:
+    assert Builder(places).state(kernel()).explanation.kind == "new"
+
+
+def test_a_changed_template_line_is_named_with_what_it_was(kernel: Kernel, places: Places) -> None:
+    changed = kernel(text=KERNEL.replace("2.0f", "3.0f"), template="x[i] *= 3;\n")
+    said = why(places, kernel(), changed)
+    assert said.kind == "source"
+    assert "kernels/scale/host.c.j2:1: 'x[i] *= {{ factor }};' -> 'x[i] *= 3;'" in said.text
+    assert "kernel.c:6: 'x[i] *= 2.0f;' -> 'x[i] *= 3.0f;'" in said.text
+    assert said.details[0]["line"] == 1
+
+
+def test_a_changed_source_line_without_template_is_named(kernel: Kernel, places: Places) -> None:
+    said = why(places, kernel(), kernel(text=KERNEL.replace("2.0f", "3.0f")))
+    assert said.kind == "source"
+    assert said.text == "kernel.c:6: 'x[i] *= 2.0f;' -> 'x[i] *= 3.0f;'"
+
+
+def test_a_template_edit_that_renders_the_same_rebuilds_nothing(
+    kernel: Kernel, places: Places
+) -> None:
+    Builder(places).build([kernel()])
+    assert Builder(places).state(kernel(template="{# a remark #}\n")).cached
+
+
+def test_a_changed_header_line_is_named(kernel: Kernel, places: Places) -> None:
+    said = why(places, kernel(), kernel(header="#define COUNT 32\n"))
+    assert said.kind == "header"
+    assert said.text == "scale.h:1: '#define COUNT 64' -> '#define COUNT 32'"
+
+
+def test_a_changed_system_header_is_named(kernel: Kernel, places: Places, tmp_path: Path) -> None:
+    header = tmp_path / "outside.h"
+    text = f'#include "{header}"\n{KERNEL}'
+    header.write_text("#define SIZE 1\n")
+    old = kernel(text=text)
+    header.write_text("#define SIZE 1024\n")
+    said = why(places, old, kernel(text=text))
+    assert said.kind == "header" and "<outside.h>: changed" in said.text
+
+
+def test_a_changed_flag_is_named(kernel: Kernel, places: Places) -> None:
+    said = why(places, kernel(flags=("-O1",)), kernel(flags=("-O3",)))
+    assert said.kind == "flag"
+    assert said.details[0]["removed"] == ["-O1"] and said.details[0]["added"] == ["-O3"]
+
+
+def test_a_changed_parameter_is_named_before_the_source_it_changed(
+    kernel: Kernel, places: Places
+) -> None:
+    changed = kernel(text=KERNEL.replace("i++", "i += 2"), params={"unroll": {"factor": 2}})
+    said = why(places, kernel(), changed)
+    assert said.kind == "parameter"
+    assert said.text == "parameter unroll.factor: 1 -> 2"
+
+
+def test_a_replaced_compiler_is_named(
+    kernel: Kernel, places: Places, wrapped: Callable[..., Toolchain]
+) -> None:
+    old = kernel(toolchain=wrapped())
+    said = why(places, old, kernel(toolchain=wrapped('exec gcc "$@" # updated')))
+    assert said.kind == "compiler"
+    assert "gcc" in said.text and "cc changed" in said.text
+
+
+def test_a_deleted_artifact_is_told_from_a_new_one(kernel: Kernel, places: Places) -> None:
+    artifact = kernel()
+    Builder(places).build([artifact])
+    shutil.rmtree(places.build / "kernels" / artifact.key)
+    assert Builder(places).state(artifact).explanation.kind == "deleted"
+
+
+def test_the_most_similar_build_is_compared_not_the_newest(kernel: Kernel, places: Places) -> None:
+    near = kernel(params={"unroll": {"factor": 1, "tail": 1}})
+    far = kernel(text=KERNEL.replace("2.0f", "9.0f"), params={"unroll": {"factor": 9, "tail": 9}})
+    Builder(places).build([near])
+    said = why(
+        places,
+        far,
+        kernel(text=KERNEL.replace("i++", "i += 2"), params={"unroll": {"factor": 2, "tail": 1}}),
+    )
+    assert said.text == "parameter unroll.factor: 1 -> 2"
+
+
+def test_the_reason_is_kept_in_the_manifest_and_told_later(kernel: Kernel, places: Places) -> None:
+    changed = kernel(flags=("-O3",))
+    said = why(places, kernel(), changed)
+    path = Builder(places).build([changed])[changed.key].path
+    manifest = json.loads((path.parent / "manifest.json").read_text())
+    assert manifest["because"]["text"] == said.text
+    later = Builder(places).state(changed).explanation
+    assert later.kind == "kept" and said.text in later.text
+
+
+def test_a_torn_line_of_the_index_is_passed_over(kernel: Kernel, places: Places) -> None:
+    Builder(places).build([kernel()])
+    with (places.build / "index" / "demo.scale.jsonl").open("a") as file:
+        file.write('{"key": "abc", "ar')
+    assert Builder(places).state(kernel(flags=("-O3",))).explanation.kind == "flag"

@@ -1,0 +1,450 @@
+"""What every device promises, on every device."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Subject
+from kernloom.config.schema import DTYPES, STATUSES
+from kernloom.device.contract import (
+    CAPABILITIES,
+    Buffer,
+    Call,
+    LaunchSettings,
+    LoadedKernel,
+    Scalar,
+    Session,
+    require,
+)
+from kernloom.errors import DeviceError
+
+COUNTS = {
+    "axpy": 4,
+    "count": 1,
+    "twice": 1,
+    "scalars": 4,
+    "parallel": 3,
+    "keep": 1,
+    "raise_signal": 1,
+    "leave": 1,
+}
+OUTSIDE = ("write_at", "read_at", "read_float_at", "write_at_from_worker")
+
+
+@pytest.fixture
+def session(subject: Subject) -> Iterator[Session]:
+    with subject.device.open(timeout=20) as session:
+        yield session
+
+
+def load(session: Session, subject: Subject, name: str) -> LoadedKernel:
+    count = 2 if name in OUTSIDE else COUNTS.get(name, 0)
+    return session.load(subject.library, count, entry=name)
+
+
+def run(session: Session, subject: Subject, name: str, *args: Buffer | Scalar) -> None:
+    session.launch([Call(load(session, subject, name), args)])
+
+
+def refused(code: str) -> Any:
+    return pytest.raises(DeviceError, check=lambda error: error.code == code)  # type: ignore[call-overload]
+
+
+def test_capabilities_are_known_words_and_what_is_missing_is_refused_by_name(
+    subject: Subject,
+) -> None:
+    assert subject.device.capabilities <= CAPABILITIES.keys()
+    require(subject.device, "memory", "launch")
+    with pytest.raises(DeviceError, match="has no 'teleport'") as refusal:
+        require(subject.device, "teleport")
+    assert refusal.value.status == "refused"
+
+
+def test_a_device_says_who_it_is(subject: Subject) -> None:
+    device = subject.device
+    assert device.identity == f"{device.name}:{device.arch}:{device.index}"
+    assert device.arch
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "float16", "bool", "int16", "complex64"])
+@pytest.mark.parametrize("count", [1, 3, 17, 1021, 70001])
+def test_arrays_come_back_as_they_went(session: Session, dtype: str, count: int) -> None:
+    array = np.random.default_rng(count).integers(0, 255, count).astype(dtype)
+    buffer = session.allocate(array.nbytes, "x")
+    session.write(buffer, array)
+    assert np.array_equal(np.frombuffer(session.read(buffer), dtype), array)
+
+
+def test_arrays_that_are_not_contiguous_are_written_in_c_order(session: Session) -> None:
+    array = np.arange(60, dtype="float64").reshape(6, 10).T[::2]
+    buffer = session.allocate(array.nbytes)
+    session.write(buffer, array)
+    assert session.read(buffer) == array.tobytes()
+
+
+def test_nothing_is_written_for_an_empty_array(session: Session) -> None:
+    buffer = session.allocate(8)
+    session.fill(buffer, 7)
+    session.write(buffer, np.zeros((0, 3)))
+    assert session.read(buffer) == b"\x07" * 8
+
+
+def test_parts_of_a_buffer_are_written_and_read(session: Session) -> None:
+    buffer = session.allocate(10)
+    session.fill(buffer, 0xAB)
+    session.write(buffer, b"xyz", offset=4)
+    assert session.read(buffer) == b"\xab" * 4 + b"xyz" + b"\xab" * 3
+    assert session.read(buffer, 2, offset=5) == b"yz"
+    assert session.read(buffer, offset=9) == b"\xab"
+    assert session.read(buffer, 0) == b""
+
+
+def test_transfers_larger_than_the_window_go_in_pieces(session: Session) -> None:
+    array = np.arange((64 << 20) // 4 + 1001, dtype="uint32")
+    buffer = session.allocate(array.nbytes, "large")
+    session.write(buffer, array)
+    assert np.array_equal(np.frombuffer(session.read(buffer), "uint32"), array)
+
+
+def test_buffers_are_aligned_and_do_not_overlap(session: Session) -> None:
+    buffers = [session.allocate(n) for n in (1, 63, 64, 65, 4096, 4097, 3 << 20, 2 << 20, 5 << 20)]
+    assert all(buffer.address % 64 == 0 for buffer in buffers)
+    ordered = sorted(buffers, key=lambda buffer: buffer.address)
+    for lower, upper in zip(ordered, ordered[1:], strict=False):
+        assert lower.address + lower.nbytes <= upper.address
+
+
+def test_large_buffers_do_not_start_at_the_same_place_of_a_page(session: Session) -> None:
+    places = {session.allocate(2 << 20).address % 4096 for _ in range(8)}
+    assert len(places) == 8
+
+
+@pytest.mark.parametrize("nbytes", [0, -1, 1 << 40, 1 << 60, (1 << 64) - 1, 1 << 70])
+def test_impossible_allocations_are_refused_and_the_session_goes_on(
+    session: Session, nbytes: int
+) -> None:
+    with pytest.raises(DeviceError) as error:
+        session.allocate(nbytes, "too much")
+    assert error.value.code in ("out_of_memory", "invalid")
+    session.fill(session.allocate(100), 1)
+
+
+def test_freed_memory_can_be_had_again(session: Session) -> None:
+    for _ in range(50):
+        buffer = session.allocate(8 << 20)
+        session.fill(buffer, 1)
+        session.free(buffer)
+
+
+def test_use_after_free_and_double_free_are_told_apart(session: Session) -> None:
+    buffer = session.allocate(100, "gone")
+    session.free(buffer)
+    with refused("use_after_free"):
+        session.write(buffer, b"x")
+    with refused("use_after_free"):
+        session.read(buffer)
+    with refused("use_after_free"):
+        session.fill(buffer, 0)
+    with refused("double_free"):
+        session.free(buffer)
+    # A later buffer never takes the address of a freed one.
+    again = session.allocate(100)
+    assert again.address != buffer.address
+    with refused("double_free"):
+        session.free(buffer)
+
+
+def test_unknown_addresses_are_refused(session: Session) -> None:
+    buffer = session.allocate(100)
+    with refused("unknown_address"):
+        session.fill(Buffer(0xDEAD000, 8), 0)
+    with refused("unknown_address"):
+        session.free(Buffer(buffer.address + 8, 92))
+    with refused("unknown_address"):
+        session.fill(Buffer(buffer.address - 8, 8), 0)
+
+
+def test_transfers_beyond_a_buffer_are_refused(session: Session) -> None:
+    buffer = session.allocate(100, "small")
+    with refused("invalid"):
+        session.write(buffer, b"x" * 101)
+    with refused("invalid"):
+        session.write(buffer, b"x", offset=-1)
+    with refused("invalid"):
+        session.read(buffer, 10, offset=91)
+    with refused("invalid"):
+        session.fill(Buffer(buffer.address, 101), 0)
+    with refused("invalid"):
+        session.fill(buffer, 256)
+
+
+def test_a_kernel_computes(session: Session, subject: Subject) -> None:
+    x = np.arange(1021, dtype="float32")
+    y = np.ones(1021, dtype="float32")
+    buffers = [session.allocate(array.nbytes) for array in (x, y)]
+    for buffer, array in zip(buffers, (x, y), strict=True):
+        session.write(buffer, array)
+    run(session, subject, "axpy", Scalar(1021), Scalar(0.5, "float32"), *buffers)
+    assert np.array_equal(np.frombuffer(session.read(buffers[1]), "float32"), y + 0.5 * x)
+    assert np.array_equal(np.frombuffer(session.read(buffers[0]), "float32"), x)
+
+
+def test_scalars_arrive_with_their_type(session: Session, subject: Subject) -> None:
+    out = session.allocate(24)
+    run(
+        session,
+        subject,
+        "scalars",
+        Scalar(-(2**40)),
+        Scalar(0.25, "float32"),
+        Scalar(1e300, "float64"),
+        out,
+    )
+    assert np.frombuffer(session.read(out)).tolist() == [-(2.0**40), 0.25, 1e300]
+
+
+def test_scalars_that_do_not_fit_are_refused() -> None:
+    for scalar in (Scalar(2**63), Scalar(1e300, "float32"), Scalar(1, "float128")):
+        with pytest.raises(DeviceError):
+            _ = scalar.bits
+
+
+def test_calls_of_a_launch_run_in_order_for_every_iteration(
+    session: Session, subject: Subject
+) -> None:
+    counter = session.allocate(8)
+    count, twice = load(session, subject, "count"), load(session, subject, "twice")
+    session.fill(counter, 0)
+    result = session.launch(
+        [Call(count, (counter,)), Call(twice, (counter,))],
+        LaunchSettings(warmup=1, inner=2, samples=3),
+    )
+    expected = 0
+    for _ in range(1 + 2 * 3):
+        expected = (expected + 1) * 2
+    assert int.from_bytes(session.read(counter), "little") == expected
+    assert result.inner == 2
+    assert len(result.wall_ns) == len(result.cpu_ns) == 3
+    assert len(result.involuntary) == len(result.voluntary) == 3
+
+
+def test_calibration_makes_samples_long_enough_and_reports_the_count(
+    session: Session, subject: Subject
+) -> None:
+    counter = session.allocate(8)
+    session.fill(counter, 0)
+    count = load(session, subject, "count")
+    settings = LaunchSettings(warmup=3, inner=0, samples=4, min_sample_ns=200_000)
+    result = session.launch([Call(count, (counter,))], settings)
+    assert result.inner > 1
+    assert all(ns > 0 for ns in result.wall_ns)
+    ran = int.from_bytes(session.read(counter), "little")
+    assert ran >= 3 + 4 * result.inner
+
+
+def test_a_thousand_samples_come_back(session: Session, subject: Subject) -> None:
+    counter = session.allocate(8)
+    count = load(session, subject, "count")
+    result = session.launch([Call(count, (counter,))], LaunchSettings(samples=20_000))
+    assert len(result.wall_ns) == 20_000
+
+
+def test_settings_out_of_range_are_refused(session: Session, subject: Subject) -> None:
+    call = Call(load(session, subject, "count"), (session.allocate(8),))
+    for settings in (
+        LaunchSettings(samples=-1),
+        LaunchSettings(samples=10**9),
+        LaunchSettings(inner=-1),
+        LaunchSettings(warmup=1 << 40),
+    ):
+        with refused("invalid"):
+            session.launch([call], settings)
+    with refused("invalid"):
+        session.launch([])
+
+
+@pytest.mark.parametrize(
+    ("tasks", "threads"), [(0, 4), (1, 4), (7, 1), (7, 2), (2, 2), (1000, 3), (5, 8), (300, 300)]
+)
+def test_every_task_of_a_parallel_kernel_runs_once(
+    session: Session, subject: Subject, tasks: int, threads: int
+) -> None:
+    out = session.allocate(8 * max(tasks, 1))
+    session.fill(out, 0)
+    run(session, subject, "parallel", Scalar(tasks), Scalar(threads), out)
+    run(session, subject, "parallel", Scalar(tasks), Scalar(threads), out)
+    done = np.frombuffer(session.read(out), "int64")[:tasks]
+    assert np.array_equal(done, 2 * np.arange(1, tasks + 1))
+
+
+def test_unknown_kernels_and_libraries_are_refused(session: Session, subject: Subject) -> None:
+    missing = subject.library.with_name("missing.so")
+    with refused("load_failed") as error:
+        session.load(missing, 0)
+    assert "missing.so" in str(error.value)
+    with refused("load_failed") as error:
+        session.load(subject.library, 0, entry="nothing_of_this_name")
+    assert "nothing_of_this_name" in str(error.value)
+    with refused("unknown_kernel"):
+        session.launch([Call(LoadedKernel(99, missing, 0), ())])
+    with refused("unknown_kernel"):
+        session.launch([Call(LoadedKernel(0, missing, 0), ())])
+
+
+def test_a_wrong_number_of_arguments_is_refused(session: Session, subject: Subject) -> None:
+    count = load(session, subject, "count")
+    buffer = session.allocate(8)
+    for args in ((), (buffer, buffer)):
+        with refused("wrong_argument_count"):
+            session.launch([Call(count, args)])
+
+
+def test_a_kernel_is_not_launched_on_freed_memory(session: Session, subject: Subject) -> None:
+    count = load(session, subject, "count")
+    buffer = session.allocate(8)
+    session.free(buffer)
+    with refused("use_after_free"):
+        session.launch([Call(count, (buffer,))])
+    with refused("unknown_address"):
+        session.launch([Call(count, (Buffer(64, 8),))])
+
+
+@pytest.mark.parametrize("nbytes", [1, 100, 4096, 6000, (2 << 20) + 100])
+@pytest.mark.parametrize("distance", [0, 3, 70, 5000])
+@pytest.mark.parametrize("kernel", ["write_at", "write_at_from_worker"])
+def test_a_write_outside_a_buffer_is_out_of_bounds_and_named(
+    session: Session, subject: Subject, nbytes: int, distance: int, kernel: str
+) -> None:
+    buffer = session.allocate(nbytes, "victim")
+    session.allocate(100, "bystander")
+    for offset in (nbytes + distance, -1 - distance):
+        with subject.device.open() as fresh:
+            buffer = fresh.allocate(nbytes, "victim")
+            with pytest.raises(DeviceError, match="'victim'") as error:
+                run(fresh, subject, kernel, Scalar(offset), buffer)
+            assert error.value.status == "out_of_bounds"
+            assert f"byte offset {offset}" in error.value.message
+
+
+@pytest.mark.parametrize("offset", [128, 4096, -4096, 100_000])
+def test_a_read_beyond_the_slack_is_out_of_bounds(
+    session: Session, subject: Subject, offset: int
+) -> None:
+    buffer = session.allocate(100, "victim")
+    with pytest.raises(DeviceError, match=f"'victim'.* byte offset {offset}") as error:
+        run(session, subject, "read_at", Scalar(offset), buffer)
+    assert error.value.status == "out_of_bounds"
+
+
+def test_a_stale_pointer_is_reported_with_the_freed_buffer(
+    session: Session, subject: Subject
+) -> None:
+    buffer = session.allocate(100, "stale")
+    run(session, subject, "keep", buffer)
+    session.free(buffer)
+    with pytest.raises(DeviceError, match="freed buffer 'stale'") as error:
+        run(session, subject, "use_kept")
+    assert error.value.status == "out_of_bounds"
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGFPE", "SIGILL", "SIGABRT", "SIGBUS", "SIGTERM"])
+def test_a_signal_ends_the_session_with_its_name_and_the_last_words(
+    session: Session, subject: Subject, name: str
+) -> None:
+    with pytest.raises(DeviceError, match=f"^{name} .*KernelLaunch") as error:
+        run(session, subject, "raise_signal", Scalar(signal.Signals[name]))
+    assert error.value.status == "crashed"
+    assert "about to raise" in error.value.stderr
+
+
+@pytest.mark.parametrize(
+    ("kernel", "ending"), [("write_null", "SIGSEGV"), ("illegal", "SIGILL|SIGTRAP")]
+)
+def test_a_crash_ends_the_session_with_its_signal(
+    session: Session, subject: Subject, kernel: str, ending: str
+) -> None:
+    with pytest.raises(DeviceError, match=ending) as error:
+        run(session, subject, kernel)
+    assert error.value.status == "crashed"
+
+
+def test_a_stack_overflow_is_a_failure_of_the_kernel(session: Session, subject: Subject) -> None:
+    with pytest.raises(DeviceError, match=r"SIGSEGV|stack-overflow") as error:
+        run(session, subject, "overflow_stack")
+    assert error.value.status in ("crashed", "out_of_bounds")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_kernel_that_exits_has_crashed(session: Session, subject: Subject, code: int) -> None:
+    with pytest.raises(DeviceError, match=f"exit code {code}") as error:
+        run(session, subject, "leave", Scalar(code))
+    assert error.value.status == "crashed"
+
+
+def test_a_hanging_kernel_times_out(subject: Subject) -> None:
+    with subject.device.open(timeout=0.3) as session:
+        with pytest.raises(DeviceError, match=r"KernelLaunch within 0\.3 s") as error:
+            run(session, subject, "hang")
+        assert error.value.status == "timeout"
+
+
+def test_an_ended_session_says_why_and_closes(session: Session, subject: Subject) -> None:
+    with pytest.raises(DeviceError):
+        run(session, subject, "write_null")
+    with pytest.raises(DeviceError, match="has ended: SIGSEGV") as error:
+        session.allocate(10)
+    assert (error.value.status, error.value.code) == ("crashed", "ended")
+    session.close()
+
+
+def test_a_session_closes_in_any_state_and_more_than_once(subject: Subject) -> None:
+    unused = subject.device.open()
+    unused.close()
+    unused.close()
+    with pytest.raises(DeviceError, match="closed"):
+        unused.allocate(1)
+    holding = subject.device.open()
+    holding.fill(holding.allocate(1 << 20), 1)
+    holding.close()
+    with pytest.raises(KeyError), subject.device.open() as session:
+        session.allocate(10)
+        raise KeyError
+
+
+def test_sessions_are_independent_of_each_other(subject: Subject) -> None:
+    device = subject.device
+    with device.open() as first, device.open() as second:
+        mine, theirs = first.allocate(1000), second.allocate(1000)
+        first.fill(mine, 1)
+        second.fill(theirs, 2)
+        with pytest.raises(DeviceError):
+            run(first, subject, "write_null")
+        assert second.read(theirs) == b"\x02" * 1000
+
+
+def test_threads_use_sessions_of_their_own(subject: Subject) -> None:
+    def work(seed: int) -> bool:
+        with subject.device.open() as session:
+            data = np.random.default_rng(seed).bytes(100_000)
+            buffer = session.allocate(len(data))
+            session.write(buffer, data)
+            return session.read(buffer) == data
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(12)))
+
+
+def test_every_failure_has_a_status_of_a_trial(session: Session) -> None:
+    with pytest.raises(DeviceError) as error:
+        session.allocate(0)
+    assert error.value.status in STATUSES
+
+
+def test_a_talkative_kernel_is_cut_off(session: Session, subject: Subject) -> None:
+    run(session, subject, "chatter")
+    session.allocate(10)

@@ -1,0 +1,164 @@
+"""Trials come back as they were stored, and reading leaves no trace."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernloom.errors import StoreError
+from kernloom.store import open_store
+
+
+def test_reading_a_missing_store_finds_nothing_and_creates_nothing(path):
+    with open_store(path) as store:
+        assert store.latest(["a1"]) == {}
+        assert store.query() == []
+        assert store.samples("a1") == ()
+    assert not path.parent.exists()
+
+
+def test_sqlalchemy_is_not_imported_before_there_is_something_to_read_or_write(path, environment):
+    code = (
+        "import sys; from pathlib import Path; from kernloom.store import open_store;"
+        "open_store(Path(sys.argv[1])).latest(['a1']);"
+        "sys.exit('sqlalchemy' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, env=environment)
+
+
+def test_a_trial_comes_back_as_it_was_added(path, make_trial, two_processes):
+    trial = make_trial(samples=two_processes, stderr="warning: no", message="line\nline")
+    with open_store(path) as store:
+        store.add(trial)
+    with open_store(path) as store:
+        assert store.latest([trial.id]) == {trial.id: replace(trial, samples=())}
+        assert store.samples(trial.id) == two_processes
+
+
+def test_the_newest_attempt_wins_and_older_ones_are_kept(path, make_trial, two_processes):
+    with open_store(path) as store:
+        store.add(make_trial(status="crashed", verified=False))
+        store.add(make_trial(samples=two_processes))
+        assert store.latest(["a1"])["a1"].status == "ok"
+        assert store.samples("a1") == two_processes
+        assert [trial.status for trial in store.query()] == ["ok"]
+        assert [trial.status for trial in store.query(history=True)] == ["ok", "crashed"]
+
+
+def test_many_ids_are_looked_up_at_once_and_unknown_ones_are_left_out(path, make_trial):
+    with open_store(path) as store:
+        for number in range(1200):
+            store.add(make_trial(f"t{number}"))
+        found = store.latest([f"t{number}" for number in range(0, 2400, 2)])
+    assert sorted(found) == sorted(f"t{number}" for number in range(0, 1200, 2))
+
+
+def test_a_trial_without_a_date_gets_one(path, make_trial):
+    with open_store(path) as store:
+        store.add(make_trial(created=""))
+        assert store.latest(["a1"])["a1"].created.endswith("+00:00")
+
+
+def test_output_that_is_no_unicode_is_stored_all_the_same(path, make_trial):
+    printed = b"\xff\xfe says the kernel".decode(errors="surrogateescape")
+    with open_store(path) as store:
+        store.add(make_trial(stderr=printed, message=printed, metrics={"x": float("nan")}))
+        assert store.latest(["a1"])["a1"].stderr == "?? says the kernel"
+
+
+def test_a_store_is_safe_against_power_loss_and_open_to_readers_while_written(path, make_trial):
+    with open_store(path) as store:
+        store.add(make_trial())
+        with sqlite3.connect(path) as reader:
+            assert reader.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+            assert reader.execute("SELECT count(*) FROM trials").fetchone() == (1,)
+        with store._open().connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+
+
+def test_an_empty_file_becomes_a_store_with_the_first_trial(path, make_trial):
+    path.parent.mkdir(parents=True)
+    path.touch()
+    with open_store(path) as store:
+        assert store.query() == []
+        store.add(make_trial())
+        assert len(store.query()) == 1
+
+
+def test_a_store_that_appears_later_is_found(path, make_trial):
+    with open_store(path) as reader, open_store(path) as writer:
+        assert reader.latest(["a1"]) == {}
+        writer.add(make_trial())
+        assert "a1" in reader.latest(["a1"])
+
+
+@pytest.mark.parametrize("operation", ["read", "write"])
+def test_a_newer_store_is_refused_with_its_version(path, make_trial, operation):
+    with open_store(path) as store:
+        store.add(make_trial())
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
+    with (
+        open_store(path) as store,
+        pytest.raises(StoreError, match="schema version 99, newer than 1"),
+    ):
+        store.query() if operation == "read" else store.add(make_trial())
+
+
+def test_a_database_of_something_else_is_not_touched(path, make_trial):
+    path.parent.mkdir(parents=True)
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+    before = path.read_bytes()
+    with open_store(path) as store, pytest.raises(StoreError, match="bookmarks"):
+        store.add(make_trial())
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("operation", ["read", "write"])
+def test_a_file_that_is_no_database_is_named_with_what_to_do(path, make_trial, operation):
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"not a database at all" * 500)
+    with open_store(path) as store, pytest.raises(StoreError) as caught:
+        store.query() if operation == "read" else store.add(make_trial())
+    assert str(path) in str(caught.value)
+    assert "Move it away" in str(caught.value)
+
+
+def test_a_torn_store_is_named_with_what_to_do(path, make_trial):
+    with open_store(path) as store:
+        for number in range(200):
+            store.add(make_trial(f"t{number}", stderr="x" * 500))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with open_store(path) as store, pytest.raises(StoreError) as caught:
+        store.query()
+    assert str(path) in str(caught.value)
+    assert ".recover" in str(caught.value)
+
+
+def test_a_trial_that_is_no_json_is_damage(path, make_trial):
+    with open_store(path) as store:
+        store.add(make_trial())
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE trials SET metrics = '{\"median'")
+        with pytest.raises(StoreError, match="damaged"):
+            store.query()
+
+
+def test_a_place_that_cannot_be_written_is_named(make_trial):
+    with open_store(Path("/proc/kernloom/store.db")) as store, pytest.raises(StoreError) as caught:
+        store.add(make_trial())
+    assert "/proc/kernloom/store.db" in str(caught.value)
+    assert "store.path=" in str(caught.value)
+
+
+def test_a_folder_in_the_place_of_the_store_is_named(path, make_trial):
+    path.mkdir(parents=True)
+    with open_store(path) as store, pytest.raises(StoreError, match=r"store\.db cannot be used"):
+        store.add(make_trial())
