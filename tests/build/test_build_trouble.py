@@ -1,4 +1,4 @@
-"""Two builders at once, a full disk, Ctrl-C, kill -9: nothing half-written, nothing left running."""
+"""Two builders at once, a full disk, Ctrl-C, kill -9: nothing half-written or left running."""
 
 from __future__ import annotations
 

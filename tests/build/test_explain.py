@@ -126,3 +126,11 @@ def test_a_torn_line_of_the_index_is_passed_over(kernel: Kernel, places: Places)
     with (places.build / "index" / "demo.scale.jsonl").open("a") as file:
         file.write('{"key": "abc", "ar')
     assert Builder(places).state(kernel(flags=("-O3",))).explanation.kind == "flag"
+
+
+def test_equal_kernels_of_two_names_each_know_their_predecessor(
+    kernel: Kernel, places: Places
+) -> None:
+    Builder(places).build([kernel(), kernel(name="demo.twin")])
+    said = Builder(places).state(kernel(name="demo.twin", flags=("-O3",))).explanation
+    assert said.kind == "flag"

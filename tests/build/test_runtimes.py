@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from demo_kernel import shipped
 
+import kernloom
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import runner_artifact
@@ -45,7 +46,10 @@ def share(tmp_path: Path) -> Path:
         path.write_text(text)
     shutil.copytree(share_folder() / "configs", share / "configs")
     shutil.copy(share_folder() / "SConstruct", share)
-    (share / "engine").symlink_to(Path(*Path(__file__).parts[:-3]) / "engine")
+    engine = Path(kernloom.__file__).parent
+    shutil.copytree(
+        engine, share / "engine" / engine.name, ignore=shutil.ignore_patterns("__pycache__")
+    )
     return share
 
 
@@ -78,7 +82,7 @@ def test_a_runner_is_built_and_found_under_its_stable_path(
     outcome = Builder(places).build([artifact])[artifact.key]
     assert outcome.ok, outcome.message
     link = places.build / "lib" / "x86_64_v2" / variant / "none" / "runner"
-    assert link.is_symlink() and not os.path.isabs(os.readlink(link))
+    assert link.is_symlink() and not link.readlink().is_absolute()
     assert link.resolve() == places.build.resolve() / "runtimes" / artifact.key / "runner"
     assert run(link) == "42"
 
@@ -132,13 +136,14 @@ def test_a_share_without_runner_is_explained(
         runner_artifact(gcc, arch, "release", detect(gcc, cache), tmp_path)
 
 
-def scons(share: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def scons(share: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "SCons", "-Q", *options],
         cwd=share,
         capture_output=True,
         text=True,
         timeout=120,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | environment,
     )
 
 
@@ -154,6 +159,18 @@ def test_plain_scons_builds_every_runner_and_then_nothing(share: Path) -> None:
     assert {path.name for path in share.iterdir()} == {
         *("SConstruct", "build", "configs", "engine", "native")
     }
+
+
+def test_an_installed_package_finds_its_own_files(share: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    shutil.move(share / "engine", site)
+    shutil.move(share, site / "kernloom" / "share")
+    file = site / "kernloom" / "share" / "SConstruct"
+    done = scons(tmp_path, "-f", str(file), XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    build = tmp_path / "cache" / "kernloom" / "build"
+    assert run(build / "lib" / "x86_64_v3" / "release" / "none" / "runner") == "42"
+    assert {path.name for path in tmp_path.iterdir()} == {"cache", "site-packages"}
 
 
 def test_plain_scons_tells_what_does_not_compile(share: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Subject
+from subjects import Subject
+
 from kernloom.config.schema import DTYPES, STATUSES
 from kernloom.device.contract import (
     CAPABILITIES,
@@ -115,7 +117,7 @@ def test_buffers_are_aligned_and_do_not_overlap(session: Session) -> None:
     buffers = [session.allocate(n) for n in (1, 63, 64, 65, 4096, 4097, 3 << 20, 2 << 20, 5 << 20)]
     assert all(buffer.address % 64 == 0 for buffer in buffers)
     ordered = sorted(buffers, key=lambda buffer: buffer.address)
-    for lower, upper in zip(ordered, ordered[1:], strict=False):
+    for lower, upper in itertools.pairwise(ordered):
         assert lower.address + lower.nbytes <= upper.address
 
 
@@ -247,7 +249,7 @@ def test_calibration_makes_samples_long_enough_and_reports_the_count(
     assert ran >= 3 + 4 * result.inner
 
 
-def test_a_thousand_samples_come_back(session: Session, subject: Subject) -> None:
+def test_any_number_of_samples_comes_back(session: Session, subject: Subject) -> None:
     counter = session.allocate(8)
     count = load(session, subject, "count")
     result = session.launch([Call(count, (counter,))], LaunchSettings(samples=20_000))
@@ -318,13 +320,12 @@ def test_a_kernel_is_not_launched_on_freed_memory(session: Session, subject: Sub
 @pytest.mark.parametrize("distance", [0, 3, 70, 5000])
 @pytest.mark.parametrize("kernel", ["write_at", "write_at_from_worker"])
 def test_a_write_outside_a_buffer_is_out_of_bounds_and_named(
-    session: Session, subject: Subject, nbytes: int, distance: int, kernel: str
+    subject: Subject, nbytes: int, distance: int, kernel: str
 ) -> None:
-    buffer = session.allocate(nbytes, "victim")
-    session.allocate(100, "bystander")
     for offset in (nbytes + distance, -1 - distance):
         with subject.device.open() as fresh:
             buffer = fresh.allocate(nbytes, "victim")
+            fresh.allocate(100, "bystander")
             with pytest.raises(DeviceError, match="'victim'") as error:
                 run(fresh, subject, kernel, Scalar(offset), buffer)
             assert error.value.status == "out_of_bounds"
@@ -374,9 +375,9 @@ def test_a_crash_ends_the_session_with_its_signal(
 
 
 def test_a_stack_overflow_is_a_failure_of_the_kernel(session: Session, subject: Subject) -> None:
-    with pytest.raises(DeviceError, match=r"SIGSEGV|stack-overflow") as error:
+    with pytest.raises(DeviceError, match="SIGSEGV") as error:
         run(session, subject, "overflow_stack")
-    assert error.value.status in ("crashed", "out_of_bounds")
+    assert error.value.status == "crashed"
 
 
 @pytest.mark.parametrize("code", [0, 3])

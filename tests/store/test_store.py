@@ -97,6 +97,13 @@ def test_a_store_that_appears_later_is_found(path, make_trial):
         assert "a1" in reader.latest(["a1"])
 
 
+def test_any_path_will_do(tmp_path, make_trial):
+    path = tmp_path / "a b; c?mode=ro#d%20" / "störe.db"
+    with open_store(path) as store:
+        store.add(make_trial())
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
 @pytest.mark.parametrize("operation", ["read", "write"])
 def test_a_newer_store_is_refused_with_its_version(path, make_trial, operation):
     with open_store(path) as store:

@@ -151,7 +151,10 @@ def _tuned(host: Any, family: str, version: str) -> tuple[str, ...]:
         flags = tuple(host.optimization_flags(family, version).split())
     except archspec.cpu.UnsupportedMicroarchitecture:
         return ()
-    return () if any(flag.endswith("=native") for flag in flags) else flags
+    if any(flag.endswith("=native") for flag in flags):
+        return ()
+    # The default; without it, artifacts are shared with the arch of that level.
+    return tuple(flag for flag in flags if flag != "-mtune=generic")
 
 
 def _levels(isa: str, features: frozenset[str]) -> list[tuple[str, ...]]:

@@ -112,6 +112,7 @@ class Builder:
                 for key, artifact in unique.items()
             }
             self.link(artifact for artifact in wanted if outcomes[artifact.key].ok)
+            self._index_shared(artifact for artifact in wanted if outcomes[artifact.key].ok)
             self._note(jobs, unique.values(), outcomes)
         except OSError as error:
             raise broken(self.build_folder, error.strerror or str(error)) from None
@@ -156,6 +157,16 @@ class Builder:
             link = artifact.link(self.build_folder)
             if link and not (link.exists() and link.samefile(self.path(artifact))):
                 link_atomically(link, self.path(artifact))
+
+    def _index_shared(self, artifacts: Iterable[Artifact]) -> None:
+        """Note artifacts that were built under another name under their own, too: the next
+        build under that name wants to know its predecessor."""
+        for artifact in artifacts:
+            manifest = read_manifest(artifact.folder(self.build_folder)) or {}
+            if manifest.get("name") == artifact.name:
+                continue
+            if all(entry.key != artifact.key for entry in self._index.entries(artifact.name)):
+                self._index.append(artifact, str(manifest.get("created", "")))
 
     def _note(
         self, jobs: Sequence[Job], artifacts: Iterable[Artifact], outcomes: Mapping[str, Outcome]
@@ -225,24 +236,26 @@ class Builder:
         finally:
             os.close(listen)
         try:
-            yield process
+            with contextlib.closing(process.stdout or contextlib.ExitStack()):
+                yield process
             process.wait()
         finally:
-            _end(process)
-            os.close(hold)
+            try:
+                _end(process)
+            finally:
+                os.close(hold)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of a process group: first asked, then forced."""
-    for how, patience in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
-        try:
-            if process.returncode is None or how == signal.SIGKILL:
-                os.killpg(process.pid, how)
-        except (ProcessLookupError, PermissionError):
-            break
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline and process.poll() is None:
+    """End a process group: first asked, then forced. Its leader is reaped last, so that its
+    number cannot come to mean another group meanwhile."""
+    if process.returncode is not None:
+        return
+    gone = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _GRACE_S
+        while time.monotonic() < deadline and not os.waitid(os.P_PID, process.pid, gone):
             time.sleep(0.005)
-    if process.stdout:
-        process.stdout.close()
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -133,7 +133,7 @@ class Workshop:
                 trial, status=refusal.status, stage=refusal.stage, message=str(refusal.error)
             )
         elif failed:
-            message = f"{failed.message.strip()}\nsource: {failed.source}"
+            message = f"{failed.source} does not compile:\n{failed.message.strip()}"
             trial = replace(
                 trial, status="build_failed", stage=_compile_stage(plan), message=message
             )

@@ -76,14 +76,20 @@ def plan_points(
     assembly: Assembly, words: Sequence[str], *, multirun: bool, without: Iterable[str] = ()
 ) -> list[Planned]:
     """Every point of the words. In a sweep a point that cannot be is refused; the others go on."""
-    planned = []
-    for point in assembly.composer.points(words, multirun=multirun):
-        planned.append(_planned(assembly, point, frozenset(without), alone=not multirun))
+    points = assembly.composer.points(words, multirun=multirun)
+    return plan_each(assembly, points, alone=not multirun, without=without)
+
+
+def plan_each(
+    assembly: Assembly, points: Iterable[Point], *, alone: bool, without: Iterable[str] = ()
+) -> list[Planned]:
+    """The points, planned; `alone` raises what would otherwise be a refused trial among others."""
+    left_out = frozenset(without)
+    planned = [_planned(assembly, point, left_out, alone=alone) for point in points]
     refusals = [item.refusal for item in planned]
-    if multirun and all(refusals):
-        first = refusals[0]
-        if first and len({str(refusal and refusal.error) for refusal in refusals}) == 1:
-            raise first.error
+    first = refusals[0]
+    if first and len({str(refusal and refusal.error) for refusal in refusals}) == 1:
+        raise first.error
     return planned
 
 

@@ -46,8 +46,8 @@ class Transform(Stage):
                     hint=nearest(step, names),
                 )
         decided = tuple(
-            record.decided(self.transform, params.get(record.name, {}))
-            if not self.options.steps or record.name in self.options.steps
+            record.decided(self.transform, params[record.name])
+            if record.name in params and record.name in (self.options.steps or names)
             else record
             for record in schedule
         )

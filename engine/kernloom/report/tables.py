@@ -42,6 +42,27 @@ def print_results(trials: Sequence[Trial], file: TextIO) -> None:
     console.print(count(len(trials), "trial"))
 
 
+def print_failures(failed: Sequence[Trial], file: TextIO) -> None:
+    _print_failures(_console(file), failed)
+
+
+def print_rows(rows: Sequence[Mapping[str, str]], file: TextIO) -> None:
+    """Plain rows under their keys as headers; columns that are empty everywhere are left out."""
+    if not rows:
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    console = _console(file)
+    headers = [header for header in rows[0] if any(row[header] for row in rows)]
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(row[header]) for header in headers))
+    console.print(table)
+
+
 def closing_line(trials: Sequence[Trial], build: Mapping[str, Any]) -> str:
     """`6 verified, 0 failed; built 2, cached 4, 1.3 s`."""
     good = [trial for trial in trials if trial.good]
@@ -135,8 +156,6 @@ def _print_failures(console: Console, failed: Sequence[Trial]) -> None:
         console.print(Text.assemble(styled, f"{where}: {names}{more}"))
         for line in _first_lines(message or trials[0].stderr):
             console.print(f"    {line}")
-        for source in _sources(trials[0]):
-            console.print(f"    source: {source}")
 
 
 def _first_lines(text: str) -> list[str]:
@@ -145,10 +164,3 @@ def _first_lines(text: str) -> list[str]:
         return lines
     left = len(lines) - MESSAGE_LINES
     return [*lines[:MESSAGE_LINES], f"... {count(left, 'more line')}; all of it with output=json"]
-
-
-def _sources(trial: Trial) -> list[str]:
-    """The rendered sources of a trial that could not be built."""
-    if trial.status != "build_failed":
-        return []
-    return [str(artifact["source"]) for artifact in trial.artifacts if artifact.get("source")]

@@ -15,7 +15,7 @@ def three_digits(value: float) -> str:
         return str(value)
     if value == 0 or abs(value) >= 99.95:
         return f"{value:,.0f}"
-    decimals = 2 - math.floor(math.log10(abs(value)))
+    decimals = 2 - math.floor(math.log10(abs(float(f"{value:.3g}"))))
     return f"{value:.{max(0, decimals)}f}" if decimals <= 6 else f"{value:.2e}"
 
 

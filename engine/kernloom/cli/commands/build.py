@@ -1,0 +1,80 @@
+"""Build an experiment's artifacts without running them.
+
+  kernloom build workload=matmul toolchain=clang build.keep=true
+  kernloom build --all      # every runtime whose toolchain is present
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from kernloom.build.artifact import Artifact
+from kernloom.build.builder import Builder, Outcome
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.invocation import Flag, Invocation, without_output
+from kernloom.cli.planning import plan_points
+from kernloom.cli.progress import Progress
+from kernloom.errors import UsageError
+from kernloom.report.plans import print_builds
+
+SWEEPS = True
+FLAGS = {"all": Flag("every runtime whose toolchain is present")}
+
+
+def run(invocation: Invocation) -> int:
+    assembly = Assembly()
+    if "all" in invocation.flags:
+        return _build_all(assembly, invocation)
+    plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    refused = [plan.refusal for plan in plans if plan.refusal]
+    for refusal in refused:
+        print(f"{refusal.status}: {refusal.error}", file=invocation.stderr)
+    artifacts = [artifact for plan in plans for artifact in plan.artifacts]
+    code = _build(assembly.builder(plans[0].experiment), artifacts, invocation)
+    return code or (1 if refused else 0)
+
+
+def _build_all(assembly: Assembly, invocation: Invocation) -> int:
+    from kernloom.build.runtimes import all_runtimes
+
+    if without_output(invocation.words):
+        raise UsageError("--all builds every runtime; it takes no overrides")
+    runtimes = all_runtimes(assembly.places)
+    for name, error in runtimes.unavailable.items():
+        print(f"left out: {error}", file=invocation.stderr)
+        del name
+    return _build(assembly.builder(), runtimes.artifacts, invocation)
+
+
+def _build(builder: Builder, artifacts: Iterable[Artifact], invocation: Invocation) -> int:
+    wanted = list(artifacts)
+    progress = Progress(invocation.stderr, quiet=not invocation.for_people)
+    outcomes = builder.build(wanted, lambda done, total: progress.update("building", done, total))
+    progress.clear()
+    document = {
+        "artifacts": [_document(outcome) for outcome in outcomes.values()],
+        "build": {
+            "built": sum(o.ok and not o.cached for o in outcomes.values()),
+            "cached": sum(o.cached for o in outcomes.values()),
+            "failed": sum(not o.ok for o in outcomes.values()),
+        },
+    }
+    if invocation.for_people:
+        print_builds(document, invocation.stdout)
+    else:
+        print(json.dumps(document), file=invocation.stdout)
+    return 0 if all(outcome.ok for outcome in outcomes.values()) else 1
+
+
+def _document(outcome: Outcome) -> dict[str, object]:
+    return {
+        "name": outcome.artifact.name,
+        "key": outcome.artifact.key,
+        "state": "failed" if not outcome.ok else "cached" if outcome.cached else "built",
+        "path": str(outcome.path) if outcome.ok else "",
+        "seconds": outcome.seconds,
+        "reason": outcome.explanation.text,
+        "message": outcome.message,
+        "source": str(outcome.source),
+    }

@@ -1,0 +1,124 @@
+"""This machine: processor, memory, compilers, clocks, noise, and where things are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from kernloom import __version__
+from kernloom.build.toolchains import detect
+from kernloom.cli.invocation import Invocation, without_output
+from kernloom.config.convert import convert
+from kernloom.config.groups import Groups
+from kernloom.config.schema import Toolchain
+from kernloom.errors import UnavailableError, UsageError
+from kernloom.expressions import format_size
+from kernloom.machine import machine_facts
+from kernloom.measure.statistics import median
+from kernloom.places import Places, find_places
+
+USAGE = "[output=json]"
+SPINS = 60
+"""Short pieces of the same work, timed to see how much else this machine is doing."""
+NOISY = 0.05
+
+
+def run(invocation: Invocation) -> int:
+    rest = without_output(invocation.words)
+    if rest:
+        raise UsageError(f"'doctor' takes no '{rest[0]}'")
+    places = find_places()
+    document = {
+        "kernloom": __version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "machine": machine_facts(),
+        "toolchains": _toolchains(places),
+        "clocks": {
+            "wall_resolution_ns": time.get_clock_info("monotonic").resolution * 1e9,
+            "cpu_resolution_ns": time.get_clock_info("thread_time").resolution * 1e9,
+        },
+        "noise": noise(),
+        "huge_pages": _huge_pages(),
+        "places": {
+            "project": str(places.project or ""),
+            "build": str(places.build),
+            "store": str(places.store),
+        },
+    }
+    if invocation.for_people:
+        _print(document, invocation)
+    else:
+        print(json.dumps(document), file=invocation.stdout)
+    return 0
+
+
+def _toolchains(places: Places) -> list[dict[str, Any]]:
+    groups = Groups(places.folders("configs"))
+    found = []
+    for name in groups.options("toolchain"):
+        toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
+        entry: dict[str, Any] = {"name": name, "available": True, "version": "", "hint": ""}
+        try:
+            detected = detect(toolchain, places.cache)
+            entry |= {"version": detected.version, "path": str(detected.tools["cc"])}
+        except UnavailableError as error:
+            entry |= {"available": False, "reason": error.message, "hint": error.hint}
+        found.append(entry)
+    return found
+
+
+def noise() -> dict[str, float]:
+    """Spread of the same short work by both clocks: (upper quartile - lower) / median."""
+    wall, cpu = [], []
+    for _ in range(SPINS):
+        start_wall, start_cpu = time.perf_counter_ns(), time.thread_time_ns()
+        sum(range(20_000))
+        wall.append(float(time.perf_counter_ns() - start_wall))
+        cpu.append(float(time.thread_time_ns() - start_cpu))
+    return {"wall_spread": _spread(wall), "cpu_spread": _spread(cpu)}
+
+
+def _spread(values: list[float]) -> float:
+    ordered = sorted(values)
+    quarter = len(ordered) // 4
+    return round((ordered[-quarter - 1] - ordered[quarter]) / median(ordered), 4)
+
+
+def _huge_pages() -> str:
+    """What the system says about transparent huge pages: the word in brackets is in force."""
+    try:
+        text = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text(encoding="ascii")
+    except OSError:
+        return "unknown"
+    return text.partition("[")[2].partition("]")[0] or text.strip()
+
+
+def _print(document: dict[str, Any], invocation: Invocation) -> None:
+    machine = document["machine"]
+    spread = document["noise"]
+    lines = [
+        ("kernloom", f"{document['kernloom']}, Python {document['python']}"),
+        ("processor", f"{machine['cpu']}, {machine['usable_cores']} of {machine['cores']} cores"),
+        ("memory", f"{format_size(machine['memory_available'])} free of "
+                   f"{format_size(machine['memory_total'])}"),
+        ("huge pages", document["huge_pages"]),
+        ("load", " ".join(map(str, machine["load"]))),
+        ("noise", f"wall clock ±{spread['wall_spread'] / 2:.1%}, "
+                  f"CPU clock ±{spread['cpu_spread'] / 2:.1%}"),
+        ("build", document["places"]["build"]),
+        ("store", document["places"]["store"]),
+    ]
+    for tool in document["toolchains"]:
+        state = f"{tool['version']} ({tool['path']})" if tool["available"] else tool["reason"]
+        lines.append((tool["name"], state + (f". {tool['hint']}" if tool["hint"] else "")))
+    for name, value in lines:
+        print(f"{name:12} {value}", file=invocation.stdout)
+    if spread["wall_spread"] > NOISY and os.getloadavg()[0] > 0.5:
+        print(
+            "This machine is busy: compare by CPU time (measure.clock=cpu) or wait for quiet.",
+            file=invocation.stdout,
+        )

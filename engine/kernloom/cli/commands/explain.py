@@ -1,0 +1,43 @@
+"""Why each artifact of an experiment has to be built, or was built when it last was.
+
+Names the template line, flag, header, compiler or parameter that changed.
+
+  kernloom explain workload=softmax
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.invocation import Invocation
+from kernloom.cli.planning import plan_points
+from kernloom.report.plans import print_explanations
+
+SWEEPS = True
+
+
+def run(invocation: Invocation) -> int:
+    assembly = Assembly()
+    plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    builder = assembly.builder(plans[0].experiment)
+    artifacts = {artifact.key: artifact for plan in plans for artifact in plan.artifacts}
+    explanations: list[dict[str, Any]] = []
+    for artifact in artifacts.values():
+        state = builder.state(artifact)
+        explanations.append(
+            {
+                "name": artifact.name,
+                "key": artifact.key,
+                "state": state.status,
+                "kind": state.explanation.kind,
+                "reason": state.explanation.text,
+                "details": [dict(detail) for detail in state.explanation.details],
+            }
+        )
+    if invocation.for_people:
+        print_explanations(explanations, invocation.stdout)
+    else:
+        print(json.dumps({"artifacts": explanations}), file=invocation.stdout)
+    return 0

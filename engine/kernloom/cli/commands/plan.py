@@ -1,0 +1,129 @@
+"""What would be built and run, what is cached, and why the rest is not. Does nothing.
+
+  kernloom plan workload=mlp
+  kernloom plan -m workload.sizes.N=64,128
+  kernloom plan show=choice.params        # an output of a stage
+  kernloom plan show=source               # the rendered source
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kernloom.build.artifact import Artifact
+from kernloom.build.builder import State
+from kernloom.build.stage import StepArtifact
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.commands.run import store_of
+from kernloom.cli.invocation import Invocation
+from kernloom.cli.planning import Planned, plan_points
+from kernloom.errors import UsageError, nearest
+from kernloom.plan.render import StepSource
+from kernloom.plan.schedule import StepRecord, TensorSpec, describe
+from kernloom.report.documents import plain
+from kernloom.report.plans import print_plan
+
+SWEEPS = True
+
+
+def run(invocation: Invocation) -> int:
+    assembly = Assembly()
+    plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    wanted = plans[0].experiment.show
+    if wanted:
+        _show(plans, wanted, invocation)
+        return 0
+    builder = assembly.builder(plans[0].experiment)
+    artifacts = {artifact.key: artifact for plan in plans for artifact in plan.artifacts}
+    states = {key: builder.state(artifact) for key, artifact in artifacts.items()}
+    with store_of(assembly, plans[0].experiment) as store:
+        stored = set(store.latest([plan.id for plan in plans if plan.experiment.rerun != "all"]))
+    document = {
+        "artifacts": [_artifact(artifacts[key], states[key]) for key in artifacts],
+        "trials": [_trial(plan, stored) for plan in plans],
+    }
+    if invocation.for_people:
+        print_plan(document, invocation.stdout)
+    else:
+        print(json.dumps(document), file=invocation.stdout)
+    return 0
+
+
+def _artifact(artifact: Artifact, state: State) -> dict[str, Any]:
+    return {
+        "name": artifact.name,
+        "key": artifact.key,
+        "state": state.status,
+        "reason": state.explanation.text,
+        "kind": state.explanation.kind,
+    }
+
+
+def _trial(plan: Planned, stored: set[str]) -> dict[str, Any]:
+    return {
+        "id": plan.id,
+        "workload": plan.experiment.workload.name,
+        "case": plan.experiment.case,
+        "target": plan.experiment.target.name,
+        "point": plain(plan.point.swept),
+        "params": plan.params,
+        "provider": plan.provider,
+        "stored": plan.id in stored,
+        "artifacts": [artifact.key for artifact in plan.artifacts],
+        "refused": str(plan.refusal.error) if plan.refusal else "",
+    }
+
+
+def _show(plans: list[Planned], wanted: str, invocation: Invocation) -> None:
+    values = [_shown(_output(plan, wanted)) for plan in plans]
+    if invocation.for_people and all(isinstance(value, str) for value in values):
+        print("\n".join(value.rstrip("\n") for value in values), file=invocation.stdout)
+        return
+    documents = values if len(values) > 1 else values[0]
+    indent = 2 if invocation.for_people else None
+    print(json.dumps(documents, indent=indent), file=invocation.stdout)
+
+
+def _output(plan: Planned, wanted: str) -> Any:
+    """`stage`, `stage.output` or deeper; the rendered text stands for a stage that has one."""
+    name, *path = wanted.split(".")
+    if plan.refusal:
+        raise plan.refusal.error
+    if name not in plan.graph.nodes:
+        raise UsageError(
+            f"show={wanted}: there is no stage '{name}'", hint=nearest(name, plan.graph.nodes)
+        )
+    if name not in plan.outputs:
+        phase = plan.graph.nodes[name].stage.phase
+        raise UsageError(
+            f"show={wanted}: '{name}' belongs to the {phase} phase, so planning does not know it",
+            hint=nearest(name, plan.outputs),
+        )
+    value: Any = plan.outputs[name]
+    if not path and "text" in value:
+        return value["text"]
+    for part in path:
+        known = value if isinstance(value, dict) else {}
+        if part not in known:
+            raise UsageError(f"show={wanted}: there is no '{part}'", hint=nearest(part, known))
+        value = known[part]
+    return value
+
+
+def _shown(value: Any) -> Any:
+    """An output of a stage as plain data."""
+    match value:
+        case StepRecord():
+            return describe((value,))[0]
+        case TensorSpec():
+            return {"shape": list(value.shape), "dtype": value.dtype, "bytes": value.nbytes}
+        case StepSource():
+            return {"step": value.step.name, "files": dict(value.source.files)}
+        case StepArtifact():
+            return {"step": value.step.name, "key": value.artifact.key, "argv": value.artifact.argv}
+        case dict():
+            return {name: _shown(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_shown(inner) for inner in value]
+    return value

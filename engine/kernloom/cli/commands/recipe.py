@@ -1,0 +1,34 @@
+"""Replay a recipe file: the same configs and parameters, built, verified and measured again.
+
+  kernloom run workload=mlp recipe=mlp.yaml    # writes one
+  kernloom recipe run mlp.yaml                 # replays it
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.commands.run import carry_out_and_report
+from kernloom.cli.invocation import Invocation, without_output
+from kernloom.cli.planning import plan_each
+from kernloom.config.groups import Groups
+from kernloom.errors import UsageError, nearest
+from kernloom.recipe.recipe import read_recipe
+
+USAGE = "run FILE [output=json]"
+
+
+def run(invocation: Invocation) -> int:
+    words = without_output(invocation.words)
+    if not words or words[0] != "run":
+        given = words[0] if words else ""
+        raise UsageError(f"unknown recipe command '{given}'", hint=nearest(given, ["run"]))
+    if len(words) != 2:
+        raise UsageError("name one recipe file: kernloom recipe run FILE")
+    assembly = Assembly()
+    output = [f"output={invocation.output}"]
+    local = next(iter(assembly.composer.points(output, multirun=False))).data
+    points = read_recipe(Path(words[1]), Groups(assembly.places.folders("configs")), local)
+    plans = plan_each(assembly, points, alone=len(points) == 1)
+    return carry_out_and_report(assembly, plans, invocation)

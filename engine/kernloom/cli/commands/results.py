@@ -1,0 +1,49 @@
+"""Query the store. Filters are key=value on columns, params, metrics or config keys.
+
+  kernloom results
+  kernloom results workload=matmul status=ok --sort metrics.median_ns --limit 10
+  kernloom results output=csv > trials.csv
+"""
+
+from __future__ import annotations
+
+from kernloom.cli.invocation import Flag, Invocation, without_output
+from kernloom.errors import UsageError
+from kernloom.places import find_places
+from kernloom.report.documents import results_document, stored_document, to_json, to_json_line
+from kernloom.report.results import results
+from kernloom.store.store import open_store
+
+USAGE = "[key=value ...] [--sort KEY] [--limit N]"
+FLAGS = {
+    "sort": Flag("sort by a key; -KEY for the largest first", "KEY"),
+    "limit": Flag("at most this many trials", "N"),
+    "csv": Flag("the same as output=csv"),
+}
+
+
+def run(invocation: Invocation) -> int:
+    limit = invocation.flags.get("limit", "")
+    if limit and not limit.isdigit():
+        raise UsageError(f"--limit {limit} is not a number")
+    with open_store(find_places().store) as store:
+        trials = results(
+            store,
+            without_output(invocation.words),
+            sort=invocation.flags.get("sort", ""),
+            limit=int(limit) if limit else None,
+        )
+    if invocation.output == "csv" or "csv" in invocation.flags:
+        from kernloom.report.csv import write_csv
+
+        write_csv(trials, invocation.stdout)
+    elif invocation.output == "json":
+        print(to_json(results_document(trials)), file=invocation.stdout)
+    elif invocation.output == "jsonl":
+        for trial in trials:
+            print(to_json_line(stored_document(trial)), file=invocation.stdout)
+    else:
+        from kernloom.report.tables import print_results
+
+        print_results(trials, invocation.stdout)
+    return 0

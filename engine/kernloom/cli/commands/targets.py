@@ -1,0 +1,86 @@
+"""Every target: available, or the reason it is not and the command that installs what is missing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from kernloom.build.arches import NATIVE, missing_features
+from kernloom.build.toolchains import detect
+from kernloom.cli.invocation import Invocation, without_output
+from kernloom.config.convert import convert
+from kernloom.config.groups import Groups
+from kernloom.config.schema import Arch, Target, Toolchain
+from kernloom.errors import KernloomError, UnavailableError, UsageError
+from kernloom.places import Places, find_places
+
+USAGE = "[output=json]"
+
+
+def run(invocation: Invocation) -> int:
+    rest = without_output(invocation.words)
+    if rest:
+        raise UsageError(f"'targets' takes no '{rest[0]}'")
+    listed = list_targets(find_places())
+    if invocation.for_people:
+        from kernloom.report.tables import print_rows
+
+        rows = [
+            {
+                "target": target["name"],
+                "family": target["family"],
+                "arch": target["arch"],
+                "variants": ", ".join(target["variants"]),
+                "available": "yes" if target["available"] else "no",
+                "reason": target["reason"],
+                "hint": target["hint"],
+            }
+            for target in listed
+        ]
+        print_rows(rows, invocation.stdout)
+    else:
+        print(json.dumps(listed), file=invocation.stdout)
+    return 0
+
+
+def list_targets(places: Places) -> list[dict[str, Any]]:
+    """The targets as their files describe them; Hydra is not needed for that."""
+    groups = Groups(places.folders("configs"))
+    return [_target(groups, name, places) for name in groups.options("target")]
+
+
+def _target(groups: Groups, name: str, places: Places) -> dict[str, Any]:
+    data = groups.read("target", name)
+    chosen = groups.defaults(data)
+    target = convert(Target, data.get("target", {}), f"target/{name}")
+    reason = hint = ""
+    try:
+        _check(groups, target, chosen, places)
+    except UnavailableError as error:
+        reason, hint = error.message, error.hint
+    except KernloomError as error:
+        reason, hint = f"its config is wrong: {error.message}", error.hint
+    return {
+        "name": target.name,
+        "family": target.family,
+        "arch": chosen.get("arch", ""),
+        "variants": list(target.variants),
+        "available": not reason,
+        "reason": reason,
+        "hint": hint,
+        "about": target.about,
+    }
+
+
+def _check(groups: Groups, target: Target, chosen: dict[str, str], places: Places) -> None:
+    if sys.platform not in target.systems:
+        raise UnavailableError(f"runs on {', '.join(target.systems)}, not {sys.platform}")
+    if "toolchain" in chosen:
+        toolchain = convert(Toolchain, groups.read("toolchain", chosen["toolchain"]), "toolchain")
+        detect(toolchain, places.cache)
+    if target.family == "host" and chosen.get("arch", NATIVE) != NATIVE:
+        arch = convert(Arch, groups.read("arch", chosen["arch"]), "arch")
+        missing = missing_features(arch)
+        if missing:
+            raise UnavailableError(f"this CPU has no {', '.join(missing)}")

@@ -1,0 +1,67 @@
+"""What `check` found: a matrix for people, JUnit XML for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+from xml.sax.saxutils import escape, quoteattr
+
+from kernloom.measure.trial import Trial
+from kernloom.report.columns import value_text
+from kernloom.report.tables import closing_line, print_failures, print_rows
+
+
+def print_checks(trials: Sequence[Trial], build: Mapping[str, Any], file: TextIO) -> None:
+    """One row per workload and swept point, one column per case."""
+    cases = list(dict.fromkeys(trial.case for trial in trials))
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for trial in trials:
+        point = " ".join(
+            f"{key}={value_text(value)}" for key, value in trial.point.items() if key != "case"
+        )
+        key = (trial.workload, trial.target, point)
+        row = rows.setdefault(
+            key,
+            {
+                "workload": trial.workload,
+                "target": trial.target,
+                "point": point,
+                **dict.fromkeys(cases, ""),
+            },
+        )
+        row[trial.case] = "verified" if trial.good else trial.status
+    print_rows(list(rows.values()), file)
+    print_failures([trial for trial in trials if not trial.good], file)
+    print(closing_line(trials, build), file=file)
+
+
+def junit(trials: Sequence[Trial]) -> str:
+    """The trials as one test suite."""
+    bad = [trial for trial in trials if not trial.good and trial.status != "unavailable"]
+    skipped = [trial for trial in trials if trial.status == "unavailable"]
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f'<testsuite name="kernloom" tests="{len(trials)}" failures="{len(bad)}" '
+        f'skipped="{len(skipped)}" time="{sum(trial.seconds for trial in trials):.6f}">',
+    ]
+    for trial in trials:
+        point = ",".join(f"{key}={value_text(value)}" for key, value in trial.point.items())
+        name = quoteattr(f"{trial.case} [{point}]" if point else trial.case)
+        suite = quoteattr(f"{trial.target}.{trial.workload}")
+        opening = f'  <testcase classname={suite} name={name} time="{trial.seconds:.6f}"'
+        if trial.good:
+            lines.append(f"{opening}/>")
+            continue
+        kind = "skipped" if trial.status == "unavailable" else "failure"
+        message = quoteattr(
+            f"{trial.status}: {trial.message.splitlines()[0]}" if trial.message else trial.status
+        )
+        lines.append(f"{opening}>")
+        lines.append(f"    <{kind} message={message}>{escape(_printable(trial.message))}</{kind}>")
+        lines.append("  </testcase>")
+    return "\n".join([*lines, "</testsuite>", ""])
+
+
+def _printable(text: str) -> str:
+    """XML allows no control characters."""
+    return "".join(c for c in text if c.isprintable() or c in "\n\t")

@@ -1,0 +1,172 @@
+"""The messages: what is packed is unpacked, and nothing that is sent can break the runner."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+from subjects import Subject
+
+from kernloom.device import messages
+from kernloom.device.connection import Connection
+from kernloom.device.messages import (
+    HEADER,
+    MAGIC,
+    VERSION,
+    Addressee,
+    Allocate,
+    Close,
+    Free,
+    Hello,
+    KernelLaunch,
+    Kind,
+    LaunchArgument,
+    LaunchCall,
+    Load,
+    Mapping,
+    MemoryFill,
+    MemoryRead,
+    MemoryWrite,
+    Message,
+    MessageError,
+    MmuMap,
+    MmuUnmap,
+    PeDma,
+    Response,
+    Sample,
+    Status,
+    pack,
+    unpack,
+)
+from kernloom.device.window import WindowPool
+
+EXAMPLES: list[Message] = [
+    Hello(VERSION),
+    Allocate(2**63, "A"),
+    Allocate(1, ""),
+    Free(0xFFFF_FFFF_FFFF_FFFF),
+    MemoryWrite(1, 2, 3),
+    MemoryRead(4, 5, 6),
+    MemoryFill(7, 8, 0xFF),
+    Load(5, "/tmp/ü/kernel.so", "kl_entry"),
+    KernelLaunch(1, 2, 3, 4, 7, (LaunchCall(1, 2), LaunchCall(2, 0)), (LaunchArgument(1, 64),) * 2),
+    MmuMap((Mapping(0, 4096, 4096),)),
+    MmuUnmap(0, 4096),
+    PeDma(1, 2, 3),
+    Close(),
+    Response(Kind.LOAD, Status.OK, 1, "", (Sample(1, 2, 3, 4), Sample(5, 6, 7, 8))),
+    Response(Kind.FREE, Status.DOUBLE_FREE, 0, "buffer 'x'", ()),
+]
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
+def test_a_message_comes_back_as_it_was_packed(message: Message) -> None:
+    to = Addressee(1, 2, messages.EVERY)
+    header, again = unpack(pack(message, correlation=2**60, request=9, addressee=to))
+    assert again == message
+    assert (header.correlation, header.request) == (2**60, 9)
+    assert (header.sip, header.cube, header.pe) == (1, 2, messages.EVERY)
+
+
+def test_every_kind_has_an_example_and_a_class() -> None:
+    assert {type(message).KIND for message in EXAMPLES} == set(Kind) == set(messages.MESSAGES)
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
+def test_a_message_cut_short_or_prolonged_is_refused(message: Message) -> None:
+    data = pack(message, correlation=1, request=1)
+    for wrong in (*(data[:n] for n in range(len(data))), data + b"\0"):
+        with pytest.raises(MessageError):
+            unpack(wrong)
+        if len(wrong) >= HEADER.size:
+            fixed = HEADER.pack(MAGIC, VERSION, message.KIND, len(wrong), 0, 0, 0, 0, 1, 1)
+            with pytest.raises(MessageError):
+                unpack(fixed + wrong[HEADER.size :])
+
+
+def test_another_magic_version_or_kind_is_refused() -> None:
+    for magic, version, kind in ((0, VERSION, 1), (MAGIC, VERSION + 1, 1), (MAGIC, VERSION, 99)):
+        with pytest.raises(MessageError):
+            unpack(HEADER.pack(magic, version, kind, HEADER.size, 0, 0, 0, 0, 1, 1))
+
+
+class Raw:
+    """Bytes to a runner and its answers back."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def send(self, data: bytes) -> None:
+        self.connection.send(data, time.monotonic() + 20)
+
+    def receive(self) -> tuple[messages.Header, Response]:
+        header, message = self.connection.receive(time.monotonic() + 20)
+        assert isinstance(message, Response)
+        return header, message
+
+
+@pytest.fixture
+def raw(subject: Subject) -> Iterator[Raw]:
+    connection = Connection(subject.runner, (), WindowPool())
+    yield Raw(connection)
+    connection.end()
+    connection.process.release()
+
+
+def test_requests_may_be_sent_before_earlier_ones_are_answered(raw: Raw) -> None:
+    for request in range(1, 51):
+        raw.send(pack(Allocate(request, f"b{request}"), correlation=7, request=request))
+    for request in range(1, 51):
+        header, response = raw.receive()
+        assert (header.correlation, header.request) == (7, request)
+        assert (response.answers, response.status) == (Kind.ALLOCATE, Status.OK)
+
+
+def test_every_request_gets_exactly_one_response_whatever_its_bytes(raw: Raw) -> None:
+    numbers = random.Random(1)
+    for request in range(1, 1500):
+        kind = numbers.choice([kind for kind in [*Kind, 0, 99] if kind != Kind.CLOSE])
+        if numbers.random() < 0.5:
+            body = numbers.randbytes(numbers.randrange(100))
+        else:
+            example = numbers.choice([m for m in EXAMPLES if kind == m.KIND] or EXAMPLES)
+            body = bytearray(pack(example, correlation=1, request=1)[HEADER.size :])
+            for _ in range(numbers.randrange(4)):
+                if body:
+                    body[numbers.randrange(len(body))] = numbers.randrange(256)
+        size = HEADER.size + len(body)
+        raw.send(HEADER.pack(MAGIC, VERSION, kind, size, 0, 0, 0, 0, request, request) + body)
+        header, response = raw.receive()
+        assert (header.request, response.answers) == (request, kind)
+    raw.send(pack(Close(), correlation=1, request=0))
+    assert raw.receive()[1].status == Status.OK
+    with pytest.raises(EOFError):
+        raw.receive()
+    assert raw.connection.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("magic", "version", "size", "status"),
+    [
+        (0, VERSION, HEADER.size, Status.INVALID),
+        (MAGIC, VERSION + 1, HEADER.size, Status.WRONG_VERSION),
+        (MAGIC, VERSION, HEADER.size - 1, Status.INVALID),
+        (MAGIC, VERSION, 2**32 - 1, Status.INVALID),
+    ],
+)
+def test_what_is_not_a_message_is_answered_and_ends_the_runner(
+    raw: Raw, magic: int, version: int, size: int, status: Status
+) -> None:
+    raw.send(HEADER.pack(magic, version, Kind.HELLO, size, 0, 0, 0, 0, 1, 1))
+    assert raw.receive()[1].status == status
+    with pytest.raises(EOFError):
+        raw.receive()
+    assert raw.connection.end() == 3
+
+
+def test_another_version_in_hello_is_refused(raw: Raw) -> None:
+    raw.send(pack(Hello(VERSION + 1), correlation=1, request=1))
+    _, response = raw.receive()
+    assert (response.status, response.value) == (Status.WRONG_VERSION, VERSION)

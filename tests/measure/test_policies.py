@@ -1,0 +1,32 @@
+"""The policies that ship fit the schema and get stricter from quick to rigorous."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import yaml
+
+from kernloom.config.convert import convert
+from kernloom.config.schema import Measure
+from kernloom.places import share_folder
+
+
+def policy(name: str) -> Measure:
+    text = (share_folder() / "configs" / "measure" / f"{name}.yaml").read_text()
+    return convert(Measure, yaml.safe_load(text), "measure")
+
+
+def test_policies_are_named_like_their_files_and_get_stricter():
+    policies = [policy(name) for name in ("quick", "standard", "rigorous")]
+    assert [p.name for p in policies] == ["quick", "standard", "rigorous"]
+    for looser, stricter in pairwise(policies):
+        assert looser.samples < stricter.samples
+        assert looser.min_rounds < stricter.min_rounds
+        assert looser.max_rounds < stricter.max_rounds
+        assert looser.budget_s < stricter.budget_s
+    assert policies[2].bound < policies[1].bound
+
+
+def test_quick_is_one_process():
+    quick = policy("quick")
+    assert (quick.min_rounds, quick.max_rounds, quick.bound) == (1, 1, 0)

@@ -1,0 +1,202 @@
+"""What people see: short, whole, and honest about what is left out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+
+import pytest
+
+from kernloom.report.columns import params_text
+from kernloom.report.csv import write_csv
+from kernloom.report.tables import closing_line, print_results, print_run
+from kernloom.report.units import measured_time, three_digits, time_text
+
+BUILD = {"built": 2, "cached": 4, "seconds": 1.3}
+
+
+class Terminal(io.StringIO):
+    """A file that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def narrow_terminal(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setenv("LINES", "40")
+    return Terminal()
+
+
+def shown(trials, build=BUILD) -> str:
+    file = io.StringIO()
+    print_run(trials, build, file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"),
+    [
+        (0, "0 ns"),
+        (0.5, "0.500 ns"),
+        (532, "532 ns"),
+        (999.9, "1.00 µs"),
+        (12345, "12.3 µs"),
+        (1.5e6, "1.50 ms"),
+        (2e9, "2.00 s"),
+        (7.2e12, "7,200 s"),
+    ],
+)
+def test_times_have_units_for_people(nanoseconds, text):
+    assert time_text(nanoseconds) == text
+
+
+def test_numbers_have_three_digits():
+    texts = [three_digits(value) for value in (0.01234, 1.234, 12.34, 123.4, 99.96, 12345.6)]
+    assert texts == ["0.0123", "1.23", "12.3", "123", "100", "12,346"]
+
+
+def test_a_time_comes_with_its_interval():
+    assert (
+        measured_time({"median_ns": 1000, "ci_low_ns": 990, "ci_high_ns": 1010}) == "1.00 µs ±1.0%"
+    )
+    assert measured_time({"median_ns": 1000}) == "1.00 µs"
+    assert measured_time({}) == ""
+
+
+def test_a_run_shows_parameters_time_rate_and_provider(make_trial):
+    header, row, closing = shown([make_trial()]).splitlines()
+    assert header.split() == [
+        *("workload", "case", "target", "params", "status", "time", "GFLOP/s", "provider"),
+    ]
+    assert row.split() == [
+        *("matmul", "default", "host", "mr=6", "kc=512", "b=true", "ok"),
+        *("12.3", "µs", "±0.8%", "88.1", "model"),
+    ]
+    assert closing == "1 verified, 0 failed; built 2, cached 4, 1.30 s"
+
+
+def test_swept_keys_get_columns_by_the_shortest_name_that_is_theirs(make_trial):
+    point = {"workload.sizes.M": 64, "target": "host", "a.name": 1, "b.name": 2}
+    header = shown([make_trial(point=point)]).splitlines()[0].split()
+    assert header[:6] == ["workload", "case", "target", "M", "a.name", "b.name"]
+
+
+def test_deterministic_counts_and_baselines_get_columns(make_trial):
+    metrics = {"instructions": 349175, "virtual_ns": 1500, "baselines.openblas.ratio": 1.041}
+    text = shown([make_trial(metrics=metrics)])
+    for expected in ("349,175", "1.50 µs", "vs openblas", "1.04×"):
+        assert expected in text
+
+
+def test_nothing_is_cut_off_and_nothing_is_coloured_outside_a_terminal(make_trial, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    params = {"tile": {"multiply": {f"tunable_{n}": n for n in range(40)}}}
+    text = shown([make_trial(params=params, workload="w" * 300)])
+    assert "w" * 300 in text
+    assert "tunable_38=38 tunable_39=39" in text
+    assert "\x1b" not in text
+
+
+def test_a_narrow_terminal_says_what_it_does_not_show(make_trial, narrow_terminal):
+    print_run([make_trial()], BUILD, narrow_terminal)
+    text = narrow_terminal.getvalue()
+    assert "not shown, for lack of width: case, provider" in text
+    assert "\x1b[32mok" in text
+    assert all("12.3 µs ±0.8%" in line for line in text.splitlines() if "matmul" in line)
+
+
+def test_failures_are_told_below_with_stage_and_message(make_trial):
+    failed = make_trial(
+        status="build_failed",
+        verified=False,
+        metrics={},
+        stage="library",
+        point={"workload.sizes.M": 64},
+        message="kernel.c:3: error: [/bold] boom\n" + "\n".join(f"line {n}" for n in range(30)),
+    )
+    text = shown([failed])
+    assert "build_failed in stage library: matmul on host, M=64\n" in text
+    assert "    kernel.c:3: error: [/bold] boom\n    line 0\n" in text
+    assert "... 19 more lines" in text
+    assert text.endswith("0 verified, 1 failed; built 2, cached 4, 1.30 s\n")
+
+
+def test_failures_of_one_kind_are_told_once(make_trial):
+    crashed = [
+        make_trial(status="crashed", verified=False, message="SIGSEGV", point={"n": n})
+        for n in range(8)
+    ]
+    text = shown(crashed)
+    assert text.count("SIGSEGV") == 1
+    assert "n=4; and 3 more" in text
+
+
+def test_the_closing_line_counts_what_was_reused_or_did_not_converge(make_trial):
+    trials = [make_trial(reused=True), make_trial(status="unconverged")]
+    line = closing_line(trials, {"built": 0, "cached": 2, "seconds": 0})
+    assert line == "2 verified, 0 failed, 1 unconverged, 1 from the store; built 0, cached 2, 0 s"
+
+
+def test_parameters_of_several_steps_and_equal_names_stay_apart():
+    params = {
+        "tile": {"multiply": {"size": 6}, "scale": {"size": 2}},
+        "unroll": {"multiply": {"size": 4}},
+    }
+    assert params_text(params) == "multiply: tile.size=6 unroll.size=4; scale: size=2"
+    assert params_text({"tile": {"mr": 6}, "pack": True}) == "mr=6 pack=true"
+
+
+def test_results_show_id_and_origin(make_trial):
+    file = io.StringIO()
+    print_results([make_trial(point={"toolchain": "gcc"})], file)
+    header, row, closing = file.getvalue().splitlines()
+    assert header.split()[:7] == [
+        "id",
+        "created",
+        "workload",
+        "case",
+        "target",
+        "arch",
+        "toolchain",
+    ]
+    assert header.count("toolchain") == 1
+    assert row.startswith("0123456789ab  2025-01-02 03:04:05  matmul")
+    assert closing == "1 trial"
+
+
+def test_no_results_are_said_to_be_none():
+    file = io.StringIO()
+    print_results([], file)
+    assert file.getvalue() == "0 trials\n"
+
+
+def test_csv_has_a_column_for_every_number_parameter_and_swept_key(make_trial):
+    file = io.StringIO()
+    trials = [make_trial(point={"M": 64}, message="a,\nb"), make_trial(metrics={"x": 1.5})]
+    write_csv(trials, file)
+    first, second = csv.DictReader(io.StringIO(file.getvalue()))
+    assert first["point.M"] == "64"
+    assert first["params.tile.multiply.mr"] == "6"
+    assert float(first["metrics.gflops"]) == 88.123
+    assert first["message"] == "a,\nb"
+    assert (second["point.M"], second["metrics.x"], second["metrics.gflops"]) == ("", "1.5", "")
+
+
+def test_csv_of_nothing_is_a_header():
+    file = io.StringIO()
+    write_csv([], file)
+    assert file.getvalue().startswith("id,created,workload,")
+
+
+def test_tables_can_go_to_a_real_stream(make_trial, capsys):
+    print_run([make_trial()], BUILD, sys.stderr)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "matmul" in captured.err
