@@ -6,7 +6,7 @@ import itertools
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -53,8 +53,11 @@ def run(session: Session, subject: Subject, name: str, *args: Buffer | Scalar) -
     session.launch([Call(load(session, subject, name), args)])
 
 
-def refused(code: str) -> Any:
-    return pytest.raises(DeviceError, check=lambda error: error.code == code)  # type: ignore[call-overload]
+@contextmanager
+def refused(code: str) -> Iterator[pytest.ExceptionInfo[DeviceError]]:
+    with pytest.raises(DeviceError) as error:
+        yield error
+    assert error.value.code == code
 
 
 def test_capabilities_are_known_words_and_what_is_missing_is_refused_by_name(

@@ -61,9 +61,7 @@ _ACTIVATED = "maximum(x + bias, 0)"
 
 CASES: dict[str, Case] = {
     "axpy": Case("alpha * x + y", _LENGTHS, {"n": 4096}, {"alpha": 1.5}),
-    "sum": Case(
-        "sum(x, axis=0, keepdims=True)", (*_LENGTHS, {"n": 40009}), {"n": 4096}, rtol=1e-4
-    ),
+    "sum": Case("sum(x, axis=0, keepdims=True)", (*_LENGTHS, {"n": 40009}), {"n": 4096}, rtol=1e-4),
     "gelu": Case(
         "0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x**3)))", _LENGTHS, {"n": 4096}
     ),

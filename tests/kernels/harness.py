@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import yaml
@@ -43,7 +42,7 @@ void kl_parallel(long tasks, long threads, void (*body)(void *context, long task
 
 @dataclass(frozen=True)
 class Machine:
-    """What a template and a model see of an arch, and how the compiler is told."""
+    """What a template and a model see of an arch, and what the compiler is told."""
 
     name: str
     vector_bytes: int
@@ -218,7 +217,9 @@ class Variant:
             for i, a in enumerate(arguments)
         )
         entry = f"{{\n    {self.kernel.name}_kernel({passed});\n}}\n"
-        return f"{body}\nvoid kl_entry(void *const *args);\nvoid kl_entry(void *const *args)\n{entry}"
+        return (
+            f"{body}\nvoid kl_entry(void *const *args);\nvoid kl_entry(void *const *args)\n{entry}"
+        )
 
     def command(self, source: Path, output: Path) -> list[str]:
         flags = (*FLAGS, *self.machine.flags, *self.extra_flags)
@@ -270,9 +271,11 @@ def survives(action: Callable[[], None]) -> bool:
     """Whether `action` ends well, in a process of its own."""
     child = os.fork()
     if child == 0:
+        status = 1
         try:
             action()
+            status = 0
         finally:
-            os._exit(0)
+            os._exit(status)
     _, status = os.waitpid(child, 0)
     return status == 0

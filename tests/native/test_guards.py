@@ -47,7 +47,7 @@ def test_the_guards_of_the_native_sources_are_in_order() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "#if defined(__aarch64__)\n#elif defined(__x86_64__)\n#elif defined(__riscv)\n#else\n#endif",
+        "#ifdef __aarch64__\n#elif defined(__x86_64__)\n#elif defined(__riscv)\n#else\n#endif",
         "#ifdef __aarch64__\n#endif\n#ifdef __linux__\n#endif",
         "#ifdef __linux__\n#if defined(__aarch64__)\n#else\n#endif\n#endif",
         "/* #ifdef __x86_64__ */",

@@ -55,7 +55,8 @@ class Assembly:
 
     @cached_property
     def composer(self) -> Composer:
-        return Composer(self.places, self.resolve_arch)
+        folders = self.places.folders("configs")
+        return Composer(folders, self.places.cache / "composed", self.resolve_arch)
 
     @cached_property
     def planning_services(self) -> Mapping[type, Any]:

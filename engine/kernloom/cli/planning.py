@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,11 @@ from kernloom.pipeline.graph import Graph, read_graph
 from kernloom.pipeline.stage import Context
 from kernloom.places import confined
 from kernloom.plan.inspect import check_memory
+from kernloom.remember import ById
 
 ID_LENGTH = 16
+_texts: ById[str] = ById()
+_kept: ById[Mapping[str, Mapping[str, Any]]] = ById()
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,8 @@ def plan_each(
     assembly: Assembly, points: Iterable[Point], *, alone: bool, without: Iterable[str] = ()
 ) -> list[Planned]:
     """The points, planned; `alone` raises what would otherwise be a refused trial among others."""
-    left_out = frozenset(without)
-    planned = [_planned(assembly, point, left_out, alone=alone) for point in points]
+    left_out, memory = frozenset(without), available_memory()
+    planned = [_planned(assembly, point, left_out, memory, alone=alone) for point in points]
     refusals = [item.refusal for item in planned]
     first = refusals[0]
     if first and len({str(refusal and refusal.error) for refusal in refusals}) == 1:
@@ -94,18 +97,14 @@ def plan_each(
 
 
 def _planned(
-    assembly: Assembly, point: Point, without: frozenset[str], *, alone: bool
+    assembly: Assembly, point: Point, without: frozenset[str], memory: int, *, alone: bool
 ) -> Planned:
     experiment = validated(point.data)
-    stages = {
-        name: stage
-        for name, stage in experiment.pipeline.stages.items()
-        if not isinstance(stage, dict) or stage.get("use") not in without
-    }
-    graph = read_graph(stages, assembly.stages)
-    plan = Planned(point, experiment, graph)
+    stages = experiment.pipeline.stages
+    kept = _kept.get(lambda: _without(stages, without), stages, without)
+    plan = Planned(point, experiment, read_graph(kept, assembly.stages))
     try:
-        _fill_in(assembly, plan)
+        _fill_in(assembly, plan, memory)
     except (ConfigError, UnavailableError) as error:
         if alone:
             raise
@@ -116,13 +115,20 @@ def _planned(
     return plan
 
 
-def _fill_in(assembly: Assembly, plan: Planned) -> None:
+def _without(
+    stages: Mapping[str, Mapping[str, Any]], types: frozenset[str]
+) -> Mapping[str, Mapping[str, Any]]:
+    """The stages less those of some types."""
+    return {name: stage for name, stage in stages.items() if stage.get("use") not in types}
+
+
+def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
     assembly.check_available(plan.experiment)
     context = Context(plan.experiment, assembly.planning_services)
     plan.graph.run("plan", context, plan.outputs)
     tensors = plan._output("tensors")
     if tensors:
-        check_memory(tensors, available_memory())
+        check_memory(tensors, memory)
     check_goldens(plan.experiment.workload)
     plan.graph.run("build", context, plan.outputs)
     plan.steps = plan._output("artifacts") or ()
@@ -132,20 +138,20 @@ def _fill_in(assembly: Assembly, plan: Planned) -> None:
 def _identity(assembly: Assembly, plan: Planned) -> str:
     """Hash of all that makes two trials the same: config, artifacts, runner, machine, data files."""
     data = plan.point.data
-    config = {key: value for key, value in data.items() if key not in NOT_IDENTITY}
-    return sha256_text(
-        canonical_json(
-            {
-                "kernloom": __version__,
-                "config": config,
-                "stages": list(plan.graph.nodes),
-                "artifacts": [step.artifact.key for step in plan.steps],
-                "runner": plan.runner.key if plan.runner else None,
-                "machine": machine_class(),
-                "files": _data_files(assembly, plan.experiment),
-            }
-        )
-    )[:ID_LENGTH]
+    sections = [
+        f"{key}:{_texts.get(lambda v=data[key]: canonical_json(v), data[key])}"
+        for key in sorted(data)
+        if key not in NOT_IDENTITY
+    ]
+    rest = {
+        "kernloom": __version__,
+        "stages": list(plan.graph.nodes),
+        "artifacts": [step.artifact.key for step in plan.steps],
+        "runner": plan.runner.key if plan.runner else None,
+        "machine": machine_class(),
+        "files": _data_files(assembly, plan.experiment),
+    }
+    return sha256_text("\n".join([*sections, canonical_json(rest)]))[:ID_LENGTH]
 
 
 def _data_files(assembly: Assembly, experiment: Experiment) -> dict[str, str]:

@@ -1,37 +1,33 @@
 """From command-line words to plain, resolved data: one mapping per point.
 
-Hydra's own loader builds the defaults list and merges the files, once per choice of groups. What it
-would add for running applications (its own config, output folders, logging, plugin scan) is left out.
+Hydra composes once per choice of groups, and what it composed is kept on disk for as long as no
+config file changes, so that most starts do without importing it.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from hydra import version
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import CachingConfigRepository
-from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
-from hydra._internal.core_plugins.structured_config_source import StructuredConfigSource
-from hydra._internal.defaults_list import create_defaults_list
-from hydra._internal.sources_registry import SourcesRegistry
-from hydra.errors import HydraException
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
+from kernloom import __version__
+from kernloom.config.groups import Groups
 from kernloom.config.overrides import Override, parse_overrides
 from kernloom.config.values import apply, merged, resolve
-from kernloom.config.yaml_source import YamlSource
 from kernloom.errors import ConfigError, nearest
-from kernloom.places import Places
+from kernloom.files import sha256_json, write_atomically
 
-PRIMARY = "kernloom"
-"""The root config: configs/kernloom.yaml."""
+if TYPE_CHECKING:
+    from kernloom.config.hydra_compose import HydraComposer
+
 CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """What a case of a workload may change."""
+ResolveArch = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Composed data -> its arch section with `native` made concrete."""
 
 
 @dataclass(frozen=True)
@@ -42,32 +38,22 @@ class Point:
     data: dict[str, Any]
 
 
-ResolveArch = Callable[[Mapping[str, Any]], dict[str, Any]]
-"""Composed data -> its arch section with `native` made concrete."""
-
-
 class Composer:
     """Composes configs from the shipped and the project's configs/ folders."""
 
-    def __init__(self, places: Places, resolve_arch: ResolveArch) -> None:
-        version.setbase("1.3")
-        registry = SourcesRegistry.instance()
-        registry.types.setdefault("file", YamlSource)
-        registry.register(StructuredConfigSource)
-        search = ConfigSearchPathImpl()
-        for folder in places.folders("configs"):
-            search.append("main", f"file://{folder}")
-        search.append("schema", "structured://")
-        self.loader = ConfigLoaderImpl(search)
+    def __init__(self, folders: Sequence[Path], cache: Path, resolve_arch: ResolveArch) -> None:
+        self._folders = list(folders)
+        self._groups = Groups(folders)
+        self._cache = cache
         self._resolve_arch = resolve_arch
         self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def options(self, group: str) -> list[str]:
-        return sorted(self.loader.get_group_options(group))
+        return self._groups.options(group)
 
     def points(self, words: Sequence[str], *, multirun: bool) -> Iterator[Point]:
         """Every point the words describe, in Hydra's order: the last axis moves fastest."""
-        overrides = parse_overrides(words, self.loader, multirun=multirun)
+        overrides = parse_overrides(words, self._groups, multirun=multirun)
         for override in overrides:
             self._check_options(override)
         axes = [override.values or (None,) for override in overrides]
@@ -82,11 +68,9 @@ class Composer:
             return
         options = self.options(override.key)
         for value in override.values:
-            if isinstance(value, str) and value not in options:
+            if value not in options:
                 raise ConfigError(
-                    f"unknown {override.key} '{value}'",
-                    key=override.key,
-                    hint=nearest(value, options),
+                    f"unknown {override.key} '{value}'", hint=nearest(str(value), options)
                 )
 
     def _data(self, chosen: list[tuple[Override, Any]]) -> dict[str, Any]:
@@ -102,33 +86,42 @@ class Composer:
 
     def _compose(self, groups: tuple[str, ...]) -> dict[str, Any]:
         if groups not in self._composed:
-            self._composed[groups] = self._compose_by_hydra(list(groups))
+            self._composed[groups] = self._from_disk(groups)
         return self._composed[groups]
 
-    def _compose_by_hydra(self, groups: list[str]) -> dict[str, Any]:
-        from hydra.core.override_parser.overrides_parser import OverridesParser
-
+    def _from_disk(self, groups: tuple[str, ...]) -> dict[str, Any]:
+        """What Hydra composed when the config files were as they are now."""
+        path = self._cache / f"{sha256_json([self._stamp, groups])}.json"
         try:
-            parsed = OverridesParser.create().parse_overrides(groups)
-            repository = CachingConfigRepository(self.loader.repository)
-            defaults = create_defaults_list(
-                repo=repository,
-                config_name=PRIMARY,
-                overrides_list=parsed,
-                prepend_hydra=False,
-                skip_missing=False,
-            )
-            config = self.loader._compose_config_from_defaults_list(
-                defaults=defaults.defaults, repo=repository
-            )
-            data = OmegaConf.to_container(config, resolve=False)
-        except (HydraException, OmegaConfBaseException) as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            lines = [line for line in lines if not line.startswith(("provider=", "Config search"))]
-            raise ConfigError(". ".join(lines) or type(error).__name__) from None
-        if not isinstance(data, dict):
-            raise ConfigError(f"configs/{PRIMARY}.yaml is not a mapping")
-        return {str(key): value for key, value in data.items()}
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(kept, dict):
+                return kept
+        except (OSError, ValueError):
+            pass
+        data = self._hydra.compose(groups)
+        try:
+            write_atomically(path, json.dumps(data))
+        except OSError:
+            pass  # only speed is lost
+        return data
+
+    @cached_property
+    def _hydra(self) -> HydraComposer:
+        from kernloom.config.hydra_compose import HydraComposer
+
+        return HydraComposer(self._folders)
+
+    @cached_property
+    def _stamp(self) -> list[Any]:
+        """Changes whenever a config file is added, removed or written."""
+        stamps: list[Any] = [__version__]
+        for folder in self._folders:
+            for path in sorted(folder.rglob("*.yaml")):
+                status = path.stat()
+                stamps.append(
+                    [str(path), status.st_mtime_ns, status.st_ctime_ns, status.st_size]
+                )
+        return stamps
 
 
 def _applied(data: dict[str, Any], values: list[tuple[Override, Any]]) -> dict[str, Any]:

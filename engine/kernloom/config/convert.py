@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from kernloom.errors import ConfigError, nearest
+from kernloom.remember import ById
 
 T = TypeVar("T")
+_converted: ById[Any] = ById()
 
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
@@ -41,6 +43,22 @@ def convert(cls: type[T], data: Any, key: str) -> T:
     return cls(**values)
 
 
+def fields_at(cls: Any, names: Sequence[str]) -> frozenset[str]:
+    """The keys that the schema knows below a path of keys; none where any key may stand."""
+    wanted = cls
+    for name in names:
+        origin = get_origin(wanted)
+        if origin in (Union, types.UnionType):
+            wanted = next((o for o in get_args(wanted) if is_dataclass(o)), Any)
+        if is_dataclass(wanted) and isinstance(wanted, type):
+            wanted = _fields_of(wanted)[name][0] if name in _fields_of(wanted) else Any
+        elif origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+            wanted = get_args(wanted)[1]
+        else:
+            wanted = Any
+    return frozenset(_fields_of(wanted)) if isinstance(wanted, type) and is_dataclass(wanted) else frozenset()
+
+
 def _value(wanted: Any, value: Any, key: str) -> Any:
     if wanted is Any:
         return value
@@ -65,9 +83,8 @@ def _value(wanted: Any, value: Any, key: str) -> Any:
         element = get_args(wanted)[1]
         return {str(name): _value(element, item, f"{key}.{name}") for name, item in value.items()}
     if is_dataclass(wanted):
-        if isinstance(value, wanted):  # type: ignore[arg-type]
-            return value
-        return convert(wanted, value, key)  # type: ignore[arg-type]
+        # What the points of a sweep share is converted once.
+        return _converted.get(lambda: convert(wanted, value, key), wanted, value)
     return _scalar(wanted, value, key)
 
 

@@ -16,6 +16,9 @@ class Groups:
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = list(folders)
 
+    def exists(self, group: str) -> bool:
+        return bool(group) and any((folder / group).is_dir() for folder in self._folders)
+
     def options(self, group: str) -> list[str]:
         return sorted(
             {path.stem for folder in self._folders for path in (folder / group).glob("*.yaml")}

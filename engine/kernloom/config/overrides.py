@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from hydra.core.config_loader import ConfigLoader
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override as HydraOverride
-from hydra.errors import HydraException
-
+from kernloom.config.groups import Groups
 from kernloom.errors import UsageError
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override as HydraOverride
+
+Kind = Literal["change", "add", "force", "delete"]
 
 PATH_KEYS = re.compile(
     r"(recipe|trace|select\.file|store\.path|store\.url|workload\.tensors\.\w+\.fill\.path)"
@@ -22,23 +23,26 @@ PATH_KEYS = re.compile(
 OPEN_KEYS = ("select.fixed.", "pipeline.stages.", "workload.cases.")
 """Maps that take new names without Hydra's leading `+`."""
 
+_PLAIN = re.compile(r"([A-Za-z_][\w./]*)=([\w.,-]+)")
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d*)")
+_FLOAT = re.compile(r"-?\d+\.\d+")
+_WORD = re.compile(r"[A-Za-z][A-Za-z_0-9]*")
+_CONSTANTS = {"true": True, "false": False, "null": None}
+
 
 @dataclass(frozen=True)
 class Override:
     """One `key=value` of the command line."""
 
     text: str
-    kind: Literal["change", "add", "force", "delete"]
+    kind: Kind
     key: str
     values: tuple[Any, ...]
     """One value; several in a sweep; none for `~key`."""
     group: bool
     """Chooses an option of a config group."""
+    swept: bool = False
     package: str | None = None
-
-    @property
-    def swept(self) -> bool:
-        return len(self.values) > 1
 
     def hydra_text(self, value: Any) -> str:
         """The group choice in Hydra's spelling."""
@@ -48,25 +52,54 @@ class Override:
 
 
 def parse_overrides(
-    words: Sequence[str], loader: ConfigLoader, *, multirun: bool
+    words: Sequence[str], groups: Groups, *, multirun: bool
 ) -> tuple[Override, ...]:
-    parser = OverridesParser.create(config_loader=loader)
-    return tuple(_parse(word, parser, loader, multirun=multirun) for word in words)
+    return tuple(
+        _plain(word, groups, multirun=multirun) or _parse(word, groups, multirun=multirun)
+        for word in words
+    )
 
 
-def _parse(
-    word: str, parser: OverridesParser, loader: ConfigLoader, *, multirun: bool
-) -> Override:
+def _plain(word: str, groups: Groups, *, multirun: bool) -> Override | None:
+    """A word so plain that Hydra's parser, which takes a while to import, is not needed."""
+    match = _PLAIN.fullmatch(word)
+    if not match:
+        return None
+    key, text = match.groups()
+    parts = text.split(",")
+    if PATH_KEYS.fullmatch(key) or (len(parts) > 1 and not multirun):
+        return None
+    values = []
+    for part in parts:
+        if part in _CONSTANTS:
+            values.append(_CONSTANTS[part])
+        elif _INTEGER.fullmatch(part):
+            values.append(int(part))
+        elif _FLOAT.fullmatch(part):
+            values.append(float(part))
+        elif _WORD.fullmatch(part) and part.lower() not in (*_CONSTANTS, "inf", "nan"):
+            values.append(part)
+        else:
+            return None
+    kind: Kind = "force" if _is_open(key) else "change"
+    return Override(word, kind, key, tuple(values), groups.exists(key), len(values) > 1)
+
+
+def _parse(word: str, groups: Groups, *, multirun: bool) -> Override:
+    from hydra import version
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    version.setbase("1.3")
     try:
-        parsed = parser.parse_overrides([_prepared(word)])[0]
+        parsed = OverridesParser.create().parse_overrides([_quoted(word)])[0]
     except HydraException as error:
         reason = str(error).splitlines()[0]
         raise UsageError(
             f"'{word}' cannot be read: {reason}",
             hint="Write key=value; quote values that hold any of , ( ) [ ] { } : = \\ ' \".",
         ) from None
-    group = bool(loader.get_group_options(parsed.key_or_group)) if loader else False
-    kind: Literal["change", "add", "force", "delete"] = "change"
+    kind: Kind = "change"
     if parsed.is_delete():
         kind = "delete"
     elif parsed.is_add():
@@ -77,27 +110,34 @@ def _parse(
         text=word,
         kind=kind,
         key=parsed.key_or_group,
-        values=tuple(_values(parsed, word, multirun=multirun)),
-        group=group,
+        values=tuple(_values(parsed, word, groups, multirun=multirun)),
+        group=groups.exists(parsed.key_or_group),
+        swept=parsed.is_sweep_override(),
         package=parsed.package,
     )
 
 
-def _prepared(word: str) -> str:
+def _quoted(word: str) -> str:
     """Quote the value of a path key so that Hydra's grammar takes it whole."""
     key, equals, value = word.partition("=")
     if not equals or not PATH_KEYS.fullmatch(key.lstrip("+")):
         return word
     if value == "null" or value[:1] in ("'", '"'):
         return word
-    return f"{key}='{value.replace(chr(92) + chr(39), chr(39)).replace(chr(39), chr(92) + chr(39))}'"
+    escaped = value.replace("'", "\\'")
+    return f"{key}='{escaped}'"
 
 
 def _is_open(key: str) -> bool:
     return key.startswith(OPEN_KEYS)
 
 
-def _values(parsed: HydraOverride, word: str, *, multirun: bool) -> Iterator[Any]:
+def _values(
+    parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool
+) -> Iterator[Any]:
+    from hydra.core.override_parser.types import Glob
+    from hydra.core.override_parser.types import Override as HydraOverride
+
     if parsed.is_delete():
         return
     if not parsed.is_sweep_override():
@@ -113,10 +153,10 @@ def _values(parsed: HydraOverride, word: str, *, multirun: bool) -> Iterator[Any
             f"'{word}' is a continuous interval, which cannot be enumerated",
             hint="Use choice(...) or range(start,stop,step).",
         )
-    try:
+    if isinstance(parsed._value, Glob):
+        values: list[Any] = parsed._value.filter(groups.options(parsed.key_or_group))
+    else:
         values = [HydraOverride._convert_value(value) for value in parsed.sweep_iterator()]
-    except HydraException as error:
-        raise UsageError(f"'{word}': {error}") from None
     if not values:
         raise UsageError(f"'{word}' matches nothing, so there is nothing to sweep over")
     yield from values

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, get_type_hints
+from typing import Any
 
 from kernloom.config.convert import convert
 from kernloom.config.schema import DTYPES, ROOT_KEYS, Experiment, Kernel, Workload
 from kernloom.errors import ConfigError, nearest
 from kernloom.expressions import names_in
+from kernloom.remember import ById
 
-_SECTIONS = {
-    name: hint for name, hint in get_type_hints(Experiment).items() if isinstance(hint, type)
-}
+_checked: ById[None] = ById()
 ARCH_NAMES = (
     "registers",
     "vector_bytes",
@@ -30,30 +27,14 @@ ARCH_NAMES = (
 
 
 def experiment(data: Mapping[str, Any]) -> Experiment:
-    """The validated experiment. Sections met before in this process are not checked again."""
+    """The validated experiment; what it shares with an earlier one is not checked again."""
     for name in data:
         if name not in ROOT_KEYS:
             raise ConfigError(f"unknown key '{name}'", hint=nearest(name, ROOT_KEYS))
-    checked = {
-        name: _section(name, json.dumps(value)) if isinstance(value, dict) else value
-        for name, value in data.items()
-    }
-    result = convert(Experiment, checked, "")
+    result = convert(Experiment, data, "")
+    _checked.get(lambda: _check_workload(result.workload), result.workload)
     _check_target(result)
     return result
-
-
-@lru_cache(maxsize=4096)
-def _section(name: str, text: str) -> Any:
-    """One section from its JSON (keys in their order, which matters), so that equal ones are one."""
-    data = json.loads(text)
-    cls = _SECTIONS.get(name)
-    if cls is None or cls in (int, str, float, bool):
-        return data
-    section: Any = convert(cls, data, name)
-    if isinstance(section, Workload):
-        _check_workload(section)
-    return section
 
 
 def _check_target(experiment: Experiment) -> None:
@@ -109,7 +90,7 @@ def _check_workload(workload: Workload) -> None:
         for value, part in ((tolerance.rtol, "rtol"), (tolerance.atol, "atol")):
             _check_names([value], symbols, f"workload.tolerance.{dtype}.{part}")
     for name, kernel in workload.kernels.items():
-        _check_kernel(kernel, f"workload.kernels.{name}")
+        _checked.get(lambda k=kernel, n=name: _check_kernel(k, f"workload.kernels.{n}"), kernel)
     _check_steps(workload)
 
 

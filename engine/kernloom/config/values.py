@@ -11,10 +11,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from kernloom.config.convert import fields_at
 from kernloom.config.overrides import Override
+from kernloom.config.schema import Experiment
 from kernloom.errors import ConfigError, nearest
+from kernloom.remember import ById
 
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+_places: ById[list[tuple[Any, ...]]] = ById()
+_sections: ById[Any] = ById()
 _DEEPEST = 20
 """How many references may lead to the next before we call it a circle."""
 
@@ -53,12 +58,14 @@ def _applied(node: Any, names: list[str], depth: int, override: Override, value:
     if not isinstance(node, dict):
         raise ConfigError(f"holds {node!r}, which has no key '{name}'", key=where)
     if name not in node and not adding:
-        raise ConfigError(f"unknown key '{name}'", key=where, hint=nearest(name, node))
+        # A key that the schema gives a default need not stand in any file.
+        known = fields_at(Experiment, names[:depth])
+        if name not in known or override.kind == "delete":
+            allowed = {*node, *known}
+            raise ConfigError(f"unknown key '{name}'", key=where, hint=nearest(name, allowed))
     changed = dict(node)
     if not last:
-        below = node.get(name)
-        if below is None and adding:
-            below = {}
+        below = {} if node.get(name) is None else node[name]
         changed[name] = _applied(below, names, depth + 1, override, value)
     elif override.kind == "delete":
         del changed[name]
@@ -81,12 +88,29 @@ def _index(node: list[Any], name: str, where: str) -> int:
 
 def resolve(data: dict[str, Any]) -> dict[str, Any]:
     """`data` with every `${...}` replaced; OmegaConf does the rare kinds that we do not."""
-    places = _interpolated(data, ())
-    if any("${" in _NODE.sub("", _at(data, place)) for place in places):
+    places = {
+        name: _places.get(lambda s=section: _interpolated(s, ()), section)
+        for name, section in data.items()
+    }
+    texts = [_at(data[name], path) for name, paths in places.items() for path in paths]
+    if any("${" in _NODE.sub("", text) for text in texts):
         return _resolved_by_omegaconf(data)
-    for place in places:
-        data = _replaced(data, place, _resolved(data, _at(data, place), place, depth=0))
-    return data
+    resolved = dict(data)
+    for name, paths in places.items():
+        if paths:
+            section = data[name]
+            values = [_resolved(data, _at(section, path), (name, *path), 0) for path in paths]
+            # Equal references to the same objects give the same object again.
+            resolved[name] = _sections.get(
+                lambda s=section, p=paths, v=values: _with_values(s, p, v), section, *values
+            )
+    return resolved
+
+
+def _with_values(section: Any, paths: list[tuple[Any, ...]], values: list[Any]) -> Any:
+    for path, value in zip(paths, values, strict=True):
+        section = _replaced(section, path, value)
+    return section
 
 
 def _interpolated(data: Any, path: tuple[Any, ...]) -> list[tuple[Any, ...]]:

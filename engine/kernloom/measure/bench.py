@@ -22,7 +22,7 @@ from kernloom.device.contract import (
     Session,
 )
 from kernloom.measure.data import Array, DataSets
-from kernloom.plan.inspect import sizes_of, tensors_of
+from kernloom.plan.inspect import tensors_of
 from kernloom.plan.schedule import BoundArgument, TensorSpec
 
 POISON = 0xFF
@@ -83,7 +83,7 @@ class Setup:
         experiment = bench.experiment
         workload = experiment.workload
         self._session = session
-        self.tensors: dict[str, TensorSpec] = tensors_of(workload, sizes_of(workload))
+        self.tensors: dict[str, TensorSpec] = tensors_of(workload)
         used = {str(a.binding) for s in steps for a in s.step.arguments if a.kind == "tensor"}
         inputs = bench.data.inputs(workload, experiment.seed)
         self._buffers: dict[str, Buffer] = {}

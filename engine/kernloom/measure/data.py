@@ -45,10 +45,11 @@ class DataSets:
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = list(folders)
         self._kept: OrderedDict[str, dict[str, Array]] = OrderedDict()
+        self._bytes = 0
 
     def inputs(self, workload: Workload, seed: int) -> dict[str, Array]:
         """Every tensor that some step reads before it is written, filled."""
-        tensors = tensors_of(workload, sizes_of(workload))
+        tensors = tensors_of(workload)
         names = _inputs_of(workload)
         fills = {name: vars(workload.tensors[name].fill) for name in names}
         shapes = {name: [tensors[name].shape, tensors[name].dtype] for name in names}
@@ -74,14 +75,12 @@ class DataSets:
         if key not in self._kept:
             made = make()
             self._kept[key] = made
-            while len(self._kept) > 1 and self._total() > KEPT_BYTES:
-                self._kept.popitem(last=False)
+            self._bytes += _total(made)
+            while len(self._kept) > 1 and self._bytes > KEPT_BYTES:
+                self._bytes -= _total(self._kept.popitem(last=False)[1])
             return made
         self._kept.move_to_end(key)
         return self._kept[key]
-
-    def _total(self) -> int:
-        return sum(array.nbytes for arrays in self._kept.values() for array in arrays.values())
 
     def _filled(self, spec: TensorSpec, workload: Workload, seed: int) -> Array:
         fill = workload.tensors[spec.name].fill
@@ -94,6 +93,10 @@ class DataSets:
                 f"gives shape {list(values.shape)}, but the tensor is {list(spec.shape)}", key=key
             )
         return np.ascontiguousarray(values.astype(spec.dtype))
+
+
+def _total(arrays: Mapping[str, Array]) -> int:
+    return sum(array.nbytes for array in arrays.values())
 
 
 def _inputs_of(workload: Workload) -> list[str]:
@@ -125,7 +128,7 @@ def goldens_of(
         name: float(np.dtype(workload.dtype).type(value))
         for name, value in workload.scalars.items()
     }
-    tensors = tensors_of(workload, sizes)
+    tensors = tensors_of(workload)
     goldens: dict[str, Array] = {}
     for name, text in workload.golden.items():
         key = f"workload.golden.{name}"
@@ -176,7 +179,7 @@ def check_goldens(workload: Workload) -> None:
         return
     try:
         sizes = sizes_of(small)
-        tensors = tensors_of(small, sizes)
+        tensors = tensors_of(small)
     except ConfigError:
         return
     inputs = {name: np.ones(tensors[name].shape, tensors[name].dtype) for name in _inputs_of(small)}

@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
-Reference: TypeAlias = Callable[[Mapping[str, Array], Mapping[str, float], Mapping[str, int]], Array]
+Reference: TypeAlias = Callable[
+    [Mapping[str, Array], Mapping[str, float], Mapping[str, int]], Array
+]
 """Inputs in float64, scalars and sizes, all by name -> the expected output."""
 
 
-def conv2d(inputs: Mapping[str, Array], scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> Array:
+def conv2d(
+    inputs: Mapping[str, Array], scalars: Mapping[str, Any], sizes: Mapping[str, int]
+) -> Array:
     """One image `x`, channels first, with filters `w`; no padding, stride 1."""
     x, w = inputs["x"], inputs["w"]
     filters, _, kernel_rows, kernel_cols = w.shape
@@ -26,7 +30,9 @@ def conv2d(inputs: Mapping[str, Array], scalars: Mapping[str, Any], sizes: Mappi
     return result
 
 
-def stencil5(inputs: Mapping[str, Array], scalars: Mapping[str, float], sizes: Mapping[str, int]) -> Array:
+def stencil5(
+    inputs: Mapping[str, Array], scalars: Mapping[str, float], sizes: Mapping[str, int]
+) -> Array:
     """Each inner point of `x` from itself and its four neighbours; the boundary is copied."""
     x = inputs["x"]
     result = x.copy()

@@ -8,9 +8,9 @@ from typing import Any
 
 from kernloom.config.convert import convert
 from kernloom.errors import ConfigError, KernloomError, PipelineError, nearest
-from kernloom.files import canonical_json
 from kernloom.pipeline.stage import PHASES, Context, Phase, Stage
 from kernloom.registry import Registry
+from kernloom.remember import ById
 
 ROOTS = {
     "workload": "workload",
@@ -87,15 +87,12 @@ class Graph:
         return node
 
 
-_graphs: dict[tuple[int, str], Graph] = {}
+_graphs: ById[Graph] = ById()
 
 
 def read_graph(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> Graph:
-    """The checked graph; equal pipelines of one sweep are read once."""
-    key = (id(types), canonical_json(stages))
-    if key not in _graphs:
-        _graphs[key] = _read(stages, types)
-    return _graphs[key]
+    """The checked graph; a pipeline that the points of a sweep share is read once."""
+    return _graphs.get(lambda: _read(stages, types), stages, types)
 
 
 def _read(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> Graph:

@@ -11,6 +11,7 @@ from kernloom.errors import ConfigError, nearest
 from kernloom.expressions import evaluate, format_size, parse
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord, TensorSpec
+from kernloom.remember import ById
 
 MAX_EXTENT = 2**40
 """No extent of a tensor is larger; catches slips before anything is computed with them."""
@@ -31,7 +32,7 @@ class Inspect(Stage):
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         workload: Workload = inputs["workload"]
         sizes = sizes_of(workload)
-        tensors = tensors_of(workload, sizes)
+        tensors = tensors_of(workload)
         schedule = _mark_fusable(
             tuple(
                 _record(name, step, workload, sizes, tensors)
@@ -48,8 +49,16 @@ class Inspect(Stage):
         }
 
 
+_sizes: ById[dict[str, int]] = ById()
+_tensors: ById[dict[str, TensorSpec]] = ById()
+
+
 def sizes_of(workload: Workload) -> dict[str, int]:
     """Every size as a number (sizes may be expressions over others), and bytes per `element`."""
+    return _sizes.get(lambda: _evaluated(workload), workload)
+
+
+def _evaluated(workload: Workload) -> dict[str, int]:
     known: dict[str, int] = {"element": ELEMENT[workload.dtype]}
     waiting = dict(workload.sizes)
     while waiting:
@@ -67,8 +76,12 @@ def sizes_of(workload: Workload) -> dict[str, int]:
     return known
 
 
-def tensors_of(workload: Workload, sizes: Mapping[str, int]) -> dict[str, TensorSpec]:
+def tensors_of(workload: Workload) -> dict[str, TensorSpec]:
     """Every tensor with its shape in numbers."""
+    return _tensors.get(lambda: _shaped(workload, sizes_of(workload)), workload)
+
+
+def _shaped(workload: Workload, sizes: Mapping[str, int]) -> dict[str, TensorSpec]:
     tensors = {}
     for name, tensor in workload.tensors.items():
         key = f"workload.tensors.{name}.shape"

@@ -121,7 +121,9 @@ class Renderer:
     def _template(
         self, template: str, record: StepRecord, arch: Arch, function: str, key: str
     ) -> tuple[str, dict[str, str]]:
-        confined(template, self.folders, key=f"{key}.template", what="template")
+        if template not in self._texts:
+            confined(template, self.folders, key=f"{key}.template", what="template")
+            self._text(template)
         variables = _variables(record, arch, function)
         memo = sha256_text(canonical_json([template, variables]))
         if memo not in self._rendered:

@@ -1,0 +1,200 @@
+"""A user's project, and the command line run in it as the real process it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kernloom
+
+ENGINE = Path(kernloom.__file__).resolve().parents[1]
+PATIENCE_S = 120
+
+KERNEL = """\
+name: {name}
+arguments:
+  n: {{kind: size}}
+  x: {{kind: tensor, shape: [n]}}
+  y: {{kind: tensor, access: write, shape: [n]}}
+sources:
+  host: {{file: {name}.c, function: {name}}}
+"""
+WORKLOAD = """\
+defaults:
+  - /kernel@kernels.{name}: {name}
+  - _self_
+name: {name}
+sizes: {{n: {n}}}
+tensors:
+  x: {{shape: [n]}}
+  y: {{shape: [n]}}
+steps:
+  call: {{kernel: {name}}}
+golden: {{y: 2 * x}}
+"""
+FUNCTION = """\
+{head}
+void {name}(long n, const float *x, float *y)
+{{
+    {body}
+}}
+"""
+DOUBLE = "for (long i = 0; i < n; i++) y[i] = 2 * x[i];"
+"""The body of a kernel that is right."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.stdout)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        trials: list[dict[str, Any]] = self.document["trials"]
+        return trials
+
+    @property
+    def trial(self) -> dict[str, Any]:
+        (trial,) = self.trials
+        return trial
+
+
+def environment(home: Path, **others: str) -> dict[str, str]:
+    """Ours, less what would lead a test to the files of whoever runs it."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "KERNLOOM", "PYTEST"))}
+    return kept | {"HOME": str(home), "PYTHONPATH": str(ENGINE), **others}
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "kernloom", *words]
+
+
+class Project:
+    """A folder with a kernloom.yaml, and a home of its own beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "project"
+        self.home = folder / "home"
+        self.home.mkdir(parents=True)
+        for name in ("configs", "templates"):
+            (self.folder / name).mkdir(parents=True)
+        self.write("kernloom.yaml", "")
+
+    @property
+    def build(self) -> Path:
+        return self.folder / ".kernloom" / "build"
+
+    def write(self, path: str, text: str) -> Path:
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+        return target
+
+    def add(
+        self, name: str, body: str = DOUBLE, *, head: str = "", n: int = 1000, **changed: str
+    ) -> None:
+        """A plain C kernel and a workload of the same name that should double a vector."""
+        self.write(f"templates/{name}.c", FUNCTION.format(name=name, body=body, head=head))
+        self.write(f"configs/kernel/{name}.yaml", changed.get("kernel", KERNEL.format(name=name)))
+        workload = WORKLOAD.format(name=name, n=n)
+        self.write(f"configs/workload/{name}.yaml", changed.get("workload", workload))
+
+    def run(
+        self,
+        *words: str,
+        cwd: Path | None = None,
+        before: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> Done:
+        """`kernloom WORDS` in the project; `before` is a program that starts it, if any."""
+        done = subprocess.run(
+            [*before, *command(*words)],
+            cwd=cwd or self.folder,
+            env=environment(self.home, **(env or {})),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def json(self, *words: str, **how: Any) -> Done:
+        return self.run(*words, "output=json", **how)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """The command in a process group of its own, as a terminal would start it."""
+        return subprocess.Popen(
+            command(*words),
+            cwd=self.folder,
+            env=environment(self.home),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+
+    def take_runner_from(self, other: Project) -> None:
+        """Start with the runner and the compiler facts that another project already has."""
+        for name in ("runtimes", "index", "cache"):
+            shutil.copytree(other.build / name, self.build / name, symlinks=True)
+
+
+def listing(*folders: Path) -> dict[str, tuple[int, int]]:
+    """Every file below the folders with size and time of change."""
+    found = {}
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            status = path.lstat()
+            is_file = path.is_file()
+            found[str(path)] = (status.st_size, status.st_mtime_ns) if is_file else (0, 0)
+    return found
+
+
+def in_group(group: int) -> list[int]:
+    """The living processes of a process group."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[2]) == group and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def working_in(folder: Path) -> list[str]:
+    """The command lines of living processes that run from `folder` or name it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace")
+                place = os.readlink(entry / "cwd")  # noqa: PTH115 (a deleted folder is fine here)
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if state != "Z" and (str(folder) in words or place.startswith(str(folder))):
+                found.append(words.replace("\0", " "))
+    return found

@@ -1,0 +1,32 @@
+"""Projects of a user, for every test that runs the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import Project
+
+
+@pytest.fixture
+def fresh_project(tmp_path: Path) -> Project:
+    """A project in which nothing has ever been run."""
+    return Project(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def shared_project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """One project for all tests that leave it as they found it; its runner and axpy are built."""
+    project = Project(tmp_path_factory.mktemp("shared"))
+    project.add("good")
+    done = project.run("run", "-m", "workload=axpy,good", "case=default")
+    assert done.code == 0, done.stderr + done.stdout
+    return project
+
+
+@pytest.fixture
+def project(tmp_path: Path, shared_project: Project) -> Project:
+    """A project of the test's own that has a built runner and no results."""
+    project = Project(tmp_path)
+    project.take_runner_from(shared_project)
+    return project
