@@ -1,6 +1,6 @@
 """CPU seconds of starting commands, as a ratio to `python -c "import hydra"`, interleaved.
 
-    .venv/bin/python benchmarks/startup.py [ROUNDS]
+.venv/bin/python benchmarks/startup.py [ROUNDS]
 """
 
 from __future__ import annotations

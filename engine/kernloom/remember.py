@@ -20,12 +20,13 @@ class ById(Generic[T]):
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], tuple[tuple[Any, ...], T]] = {}
 
-    def get(self, make: Callable[[], T], *objects: Any) -> T:
+    def get(self, make: Callable[..., T], *objects: Any) -> T:
+        """What `make(*objects)` gave when it was first asked for these very objects."""
         key = tuple(map(id, objects))
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= LIMIT:
                 self._known.clear()
             # Keeping the objects keeps their identities from being used again.
-            found = self._known[key] = (objects, make())
+            found = self._known[key] = (objects, make(*objects))
         return found[1]

@@ -96,9 +96,7 @@ class Assembly:
         if memo not in self._arches:
             toolchain = convert(Toolchain, data["toolchain"], "toolchain")
             found = self.compilers.detect(toolchain)
-            self._arches[memo] = resolve_native(
-                arch, {toolchain.family: found}, self.places.cache
-            )
+            self._arches[memo] = resolve_native(arch, {toolchain.family: found}, self.places.cache)
         return self._arches[memo]
 
     def runner(self, experiment: Experiment) -> Artifact:

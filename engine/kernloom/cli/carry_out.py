@@ -1,4 +1,4 @@
-"""Carries out planned trials: reuse what is stored, build the union once, run, store each at once."""
+"""Carries out planned trials: reuses what is stored, builds the union once, runs, stores each."""
 
 from __future__ import annotations
 
@@ -88,9 +88,7 @@ class Workshop:
         if not self._store or not plans:
             return {}
         wanted = [
-            plan.id
-            for plan in plans
-            if plan.experiment.rerun != "all" and plan.refusal is None
+            plan.id for plan in plans if plan.experiment.rerun != "all" and plan.refusal is None
         ]
         found = self._store.latest(wanted)
         rerun = {plan.id: plan.experiment.rerun for plan in plans}
@@ -150,9 +148,7 @@ class Workshop:
         try:
             device = self._device(plan, paths)
             with Bench(experiment, device, self._data, paths) as bench:
-                context = Context(
-                    experiment, {**self._assembly.planning_services, Bench: bench}
-                )
+                context = Context(experiment, {**self._assembly.planning_services, Bench: bench})
                 plan.graph.run("run", context, outputs)
         except KernloomError as error:
             problem = error

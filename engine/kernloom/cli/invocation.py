@@ -59,9 +59,7 @@ def parse(
             flag = known.get(name)
             if flag is None:
                 allowed = [f"--{flag}" for flag in known] + (["-m"] if sweeps else []) + ["--help"]
-                raise UsageError(
-                    f"'{command}' has no flag '{word}'", hint=nearest(word, allowed)
-                )
+                raise UsageError(f"'{command}' has no flag '{word}'", hint=nearest(word, allowed))
             if flag.value and not equals:
                 if not waiting:
                     raise UsageError(f"--{name} needs a value: --{name} {flag.value}")

@@ -101,7 +101,7 @@ def _planned(
 ) -> Planned:
     experiment = validated(point.data)
     stages = experiment.pipeline.stages
-    kept = _kept.get(lambda: _without(stages, without), stages, without)
+    kept = _kept.get(_without, stages, without)
     plan = Planned(point, experiment, read_graph(kept, assembly.stages))
     try:
         _fill_in(assembly, plan, memory)
@@ -136,10 +136,10 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
 
 
 def _identity(assembly: Assembly, plan: Planned) -> str:
-    """Hash of all that makes two trials the same: config, artifacts, runner, machine, data files."""
+    """Hash of all that makes trials the same: config, artifacts, runner, machine, data files."""
     data = plan.point.data
     sections = [
-        f"{key}:{_texts.get(lambda v=data[key]: canonical_json(v), data[key])}"
+        f"{key}:{_texts.get(canonical_json, data[key])}"
         for key in sorted(data)
         if key not in NOT_IDENTITY
     ]

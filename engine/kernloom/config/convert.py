@@ -84,7 +84,7 @@ def _value(wanted: Any, value: Any, key: str) -> Any:
         return {str(name): _value(element, item, f"{key}.{name}") for name, item in value.items()}
     if is_dataclass(wanted):
         # What the points of a sweep share is converted once.
-        return _converted.get(lambda: convert(wanted, value, key), wanted, value)
+        return _converted.get(lambda cls, data: convert(cls, data, key), wanted, value)
     return _scalar(wanted, value, key)
 
 

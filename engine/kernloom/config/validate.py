@@ -32,7 +32,7 @@ def experiment(data: Mapping[str, Any]) -> Experiment:
         if name not in ROOT_KEYS:
             raise ConfigError(f"unknown key '{name}'", hint=nearest(name, ROOT_KEYS))
     result = convert(Experiment, data, "")
-    _checked.get(lambda: _check_workload(result.workload), result.workload)
+    _checked.get(_check_workload, result.workload)
     _check_target(result)
     return result
 
@@ -90,7 +90,7 @@ def _check_workload(workload: Workload) -> None:
         for value, part in ((tolerance.rtol, "rtol"), (tolerance.atol, "atol")):
             _check_names([value], symbols, f"workload.tolerance.{dtype}.{part}")
     for name, kernel in workload.kernels.items():
-        _checked.get(lambda k=kernel, n=name: _check_kernel(k, f"workload.kernels.{n}"), kernel)
+        _checked.get(_check_kernel, kernel, name)
     _check_steps(workload)
 
 
@@ -136,7 +136,8 @@ def _check_steps(workload: Workload) -> None:
             )
 
 
-def _check_kernel(kernel: Kernel, key: str) -> None:
+def _check_kernel(kernel: Kernel, name: str) -> None:
+    key = f"workload.kernels.{name}"
     for dtype in kernel.dtypes:
         _check_dtype(dtype, f"{key}.dtypes")
     tunables: dict[str, str] = {}

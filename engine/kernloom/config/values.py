@@ -89,31 +89,32 @@ def _index(node: list[Any], name: str, where: str) -> int:
 def resolve(data: dict[str, Any]) -> dict[str, Any]:
     """`data` with every `${...}` replaced; OmegaConf does the rare kinds that we do not."""
     places = {
-        name: _places.get(lambda s=section: _interpolated(s, ()), section)
+        name: _places.get(_interpolated, section)
         for name, section in data.items()
     }
     texts = [_at(data[name], path) for name, paths in places.items() for path in paths]
     if any("${" in _NODE.sub("", text) for text in texts):
         return _resolved_by_omegaconf(data)
-    resolved = dict(data)
-    for name, paths in places.items():
-        if paths:
-            section = data[name]
-            values = [_resolved(data, _at(section, path), (name, *path), 0) for path in paths]
-            # Equal references to the same objects give the same object again.
-            resolved[name] = _sections.get(
-                lambda s=section, p=paths, v=values: _with_values(s, p, v), section, *values
-            )
-    return resolved
+    return {
+        name: _resolved_section(data, name, paths) if paths else data[name]
+        for name, paths in places.items()
+    }
 
 
-def _with_values(section: Any, paths: list[tuple[Any, ...]], values: list[Any]) -> Any:
-    for path, value in zip(paths, values, strict=True):
-        section = _replaced(section, path, value)
-    return section
+def _resolved_section(data: dict[str, Any], name: str, paths: list[tuple[Any, ...]]) -> Any:
+    """A section with its references replaced; the same objects give the same object again."""
+    section = data[name]
+    values = [_resolved(data, _at(section, path), (name, *path), 0) for path in paths]
+
+    def replaced(section: Any, *values: Any) -> Any:
+        for path, value in zip(paths, values, strict=True):
+            section = _replaced(section, path, value)
+        return section
+
+    return _sections.get(replaced, section, *values)
 
 
-def _interpolated(data: Any, path: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def _interpolated(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The paths of all values that hold a `${...}`."""
     if isinstance(data, str):
         return [path] if "${" in data else []

@@ -51,9 +51,7 @@ class Bench:
         if self._setup is not None and not fresh:
             return self._setup
         self.close()
-        session = self._stack.enter_context(
-            self.device.open(timeout=self.experiment.timeout)
-        )
+        session = self._stack.enter_context(self.device.open(timeout=self.experiment.timeout))
         self._setup = Setup(self, session, steps)
         return self._setup
 

@@ -64,7 +64,16 @@ class DataSets:
         shapes = {name: tensor.shape for name, tensor in workload.tensors.items()}
         sizes = sizes_of(workload)
         key = canonical_json(
-            ["golden", workload.golden, workload.dtype, workload.scalars, sizes, given, shapes, seed]
+            [
+                "golden",
+                workload.golden,
+                workload.dtype,
+                workload.scalars,
+                sizes,
+                given,
+                shapes,
+                seed,
+            ]
         )
         return self._remember(
             key,

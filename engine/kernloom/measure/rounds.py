@@ -9,12 +9,12 @@ from typing import Any
 from kernloom.build.stage import StepArtifact
 from kernloom.config.schema import Measure as Policy
 from kernloom.device.contract import LaunchSettings
+from kernloom.expressions import evaluate
 from kernloom.measure.bench import Bench
 from kernloom.measure.statistics import metrics_of, timing
 from kernloom.measure.trial import Samples
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.inspect import sizes_of
-from kernloom.expressions import evaluate
 
 
 class Measure(Stage):
@@ -44,9 +44,7 @@ class Measure(Stage):
 
 def threads_of(steps: Sequence[StepArtifact]) -> int:
     """How many threads the kernels use at most."""
-    return max(
-        int(step.step.decisions.get("parallelize", {}).get("threads", 1)) for step in steps
-    )
+    return max(int(step.step.decisions.get("parallelize", {}).get("threads", 1)) for step in steps)
 
 
 def measured(

@@ -92,7 +92,7 @@ _graphs: ById[Graph] = ById()
 
 def read_graph(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> Graph:
     """The checked graph; a pipeline that the points of a sweep share is read once."""
-    return _graphs.get(lambda: _read(stages, types), stages, types)
+    return _graphs.get(_read, stages, types)
 
 
 def _read(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> Graph:

@@ -55,7 +55,7 @@ _tensors: ById[dict[str, TensorSpec]] = ById()
 
 def sizes_of(workload: Workload) -> dict[str, int]:
     """Every size as a number (sizes may be expressions over others), and bytes per `element`."""
-    return _sizes.get(lambda: _evaluated(workload), workload)
+    return _sizes.get(_evaluated, workload)
 
 
 def _evaluated(workload: Workload) -> dict[str, int]:
@@ -78,10 +78,11 @@ def _evaluated(workload: Workload) -> dict[str, int]:
 
 def tensors_of(workload: Workload) -> dict[str, TensorSpec]:
     """Every tensor with its shape in numbers."""
-    return _tensors.get(lambda: _shaped(workload, sizes_of(workload)), workload)
+    return _tensors.get(_shaped, workload)
 
 
-def _shaped(workload: Workload, sizes: Mapping[str, int]) -> dict[str, TensorSpec]:
+def _shaped(workload: Workload) -> dict[str, TensorSpec]:
+    sizes = sizes_of(workload)
     tensors = {}
     for name, tensor in workload.tensors.items():
         key = f"workload.tensors.{name}.shape"

@@ -11,6 +11,10 @@ from kernloom.measure.trial import Trial
 from kernloom.store.rows import name_in
 
 
+BUILD_NAMES = ("built", "cached", "failed", "seconds", "scons")
+"""What a document says about building; `scons` is how often SCons was started."""
+
+
 def trial_document(trial: Trial) -> dict[str, Any]:
     return {
         "id": trial.id,
@@ -37,7 +41,7 @@ def run_document(trials: Iterable[Trial], build: Mapping[str, Any]) -> dict[str,
     """What `run` prints; `build` says how many artifacts were built and cached, in what time."""
     return {
         "trials": [trial_document(trial) for trial in trials],
-        "build": {name: build.get(name, 0) for name in ("built", "cached", "seconds")},
+        "build": {name: build.get(name, 0) for name in BUILD_NAMES},
     }
 
 

@@ -50,7 +50,7 @@ def _artifacts(artifacts: Sequence[Mapping[str, Any]], file: TextIO) -> None:
             "artifact": artifact["name"],
             "key": artifact["key"][:SHORT_KEY],
             "state": artifact["state"],
-            "reason": artifact["reason"],
+            "reason": artifact["reason"] if artifact["state"] == "missing" else "",
         }
         for artifact in artifacts
     ]

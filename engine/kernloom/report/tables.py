@@ -75,7 +75,8 @@ def closing_line(trials: Sequence[Trial], build: Mapping[str, Any]) -> str:
         words.append(f"{reused} from the store")
     seconds = time_text(float(build.get("seconds", 0)) * 1e9) if build.get("seconds") else "0 s"
     built = f"built {build.get('built', 0)}, cached {build.get('cached', 0)}, {seconds}"
-    return f"{', '.join(words)}; {built}"
+    runs = ", 1 SCons run" if build.get("scons") else ""
+    return f"{', '.join(words)}; {built}{runs}"
 
 
 def _console(file: TextIO) -> Console:

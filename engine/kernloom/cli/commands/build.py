@@ -1,7 +1,7 @@
 """Build an experiment's artifacts without running them.
 
-  kernloom build workload=matmul toolchain=clang build.keep=true
-  kernloom build --all      # every runtime whose toolchain is present
+kernloom build workload=matmul toolchain=clang build.keep=true
+kernloom build --all      # every runtime whose toolchain is present
 """
 
 from __future__ import annotations

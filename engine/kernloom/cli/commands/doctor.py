@@ -103,12 +103,18 @@ def _print(document: dict[str, Any], invocation: Invocation) -> None:
     lines = [
         ("kernloom", f"{document['kernloom']}, Python {document['python']}"),
         ("processor", f"{machine['cpu']}, {machine['usable_cores']} of {machine['cores']} cores"),
-        ("memory", f"{format_size(machine['memory_available'])} free of "
-                   f"{format_size(machine['memory_total'])}"),
+        (
+            "memory",
+            f"{format_size(machine['memory_available'])} free of "
+            f"{format_size(machine['memory_total'])}",
+        ),
         ("huge pages", document["huge_pages"]),
         ("load", " ".join(map(str, machine["load"]))),
-        ("noise", f"wall clock ±{spread['wall_spread'] / 2:.1%}, "
-                  f"CPU clock ±{spread['cpu_spread'] / 2:.1%}"),
+        (
+            "noise",
+            f"wall clock ±{spread['wall_spread'] / 2:.1%}, "
+            f"CPU clock ±{spread['cpu_spread'] / 2:.1%}",
+        ),
         ("build", document["places"]["build"]),
         ("store", document["places"]["store"]),
     ]

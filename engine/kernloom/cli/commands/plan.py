@@ -1,9 +1,9 @@
 """What would be built and run, what is cached, and why the rest is not. Does nothing.
 
-  kernloom plan workload=mlp
-  kernloom plan -m workload.sizes.N=64,128
-  kernloom plan show=choice.params        # an output of a stage
-  kernloom plan show=source               # the rendered source
+kernloom plan workload=mlp
+kernloom plan -m workload.sizes.N=64,128
+kernloom plan show=choice.params        # an output of a stage
+kernloom plan show=source               # the rendered source
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Replay a recipe file: the same configs and parameters, built, verified and measured again.
 
-  kernloom run workload=mlp recipe=mlp.yaml    # writes one
-  kernloom recipe run mlp.yaml                 # replays it
+kernloom run workload=mlp recipe=mlp.yaml    # writes one
+kernloom recipe run mlp.yaml                 # replays it
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Query the store. Filters are key=value on columns, params, metrics or config keys.
 
-  kernloom results
-  kernloom results workload=matmul status=ok --sort metrics.median_ns --limit 10
-  kernloom results output=csv > trials.csv
+kernloom results
+kernloom results workload=matmul status=ok --sort metrics.median_ns --limit 10
+kernloom results output=csv > trials.csv
 """
 
 from __future__ import annotations

@@ -31,9 +31,7 @@ def run(invocation: Invocation) -> int:
     return carry_out_and_report(assembly, plans, invocation)
 
 
-def carry_out_and_report(
-    assembly: Assembly, plans: list[Planned], invocation: Invocation
-) -> int:
+def carry_out_and_report(assembly: Assembly, plans: list[Planned], invocation: Invocation) -> int:
     experiment = plans[0].experiment
     progress = Progress(invocation.stderr, quiet=not invocation.for_people)
     with store_of(assembly, experiment) as store:

@@ -1,4 +1,4 @@
-"""Every target: available, or the reason it is not and the command that installs what is missing."""
+"""Every target: available, or the reason it is not and what installs the missing part."""
 
 from __future__ import annotations
 
