@@ -48,16 +48,23 @@ def share_folder() -> Path:
         if (candidate / "SConstruct").is_file() and (candidate / "configs").is_dir():
             return candidate
     raise UnavailableError(
-        f"Kernloom's own files (configs/, templates/, native/, SConstruct) are not beside {package}",
+        f"Kernloom's files (configs/, templates/, native/, SConstruct) are not beside {package}",
         hint="Reinstall Kernloom.",
     )
 
 
 def find_project(start: Path) -> Path | None:
     for folder in (start, *start.parents):
-        if (folder / PROJECT_FILE).is_file():
+        if (folder / PROJECT_FILE).is_file() and not _holds_root_config(folder):
             return folder
     return None
+
+
+def _holds_root_config(folder: Path) -> bool:
+    """Whether a kernloom.yaml is the root of configs/, ours or one that shadows it."""
+    if folder.name != "configs":
+        return False
+    return folder == share_folder() / "configs" or (folder.parent / PROJECT_FILE).is_file()
 
 
 def find_places(start: Path | None = None) -> Places:
@@ -81,14 +88,18 @@ def find_places(start: Path | None = None) -> Places:
 def confined(path: str, roots: list[Path], *, key: str, what: str) -> Path:
     """The file `path` names under the first of `roots` that has it; never one outside them."""
     for root in roots:
-        candidate = (root / path).resolve()
+        try:
+            candidate = (root / path).resolve()
+            exists = candidate.is_file()
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{what} {path!r} cannot be read: {error}", key=key) from None
         if not candidate.is_relative_to(root.resolve()):
             raise ConfigError(
                 f"{what} '{path}' leaves {root}",
                 key=key,
                 hint=f"Use a path relative to and inside {root}.",
             )
-        if candidate.is_file():
+        if exists:
             return candidate
     looked = ", ".join(str(root) for root in roots) or "(no such folder)"
     raise ConfigError(f"{what} '{path}' does not exist", key=key, hint=f"Looked in: {looked}.")

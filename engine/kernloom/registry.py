@@ -23,14 +23,19 @@ class Registry(Generic[T]):
         self._known = dict(known)
         self._group = group
         self._scanned = not group
+        self._broken: dict[str, str] = {}
 
     def _scan(self) -> None:
         if self._scanned:
             return
         self._scanned = True
         for entry in entry_points(group=self._group):
-            if entry.name not in self._known:
+            if entry.name in self._known:
+                continue
+            try:
                 self._known[entry.name] = entry.load()
+            except Exception as error:  # another package's fault must not stop those who do without
+                self._broken[entry.name] = f"{entry.value}: {type(error).__name__}: {error}"
 
     def names(self) -> list[str]:
         self._scan()
@@ -42,6 +47,12 @@ class Registry(Generic[T]):
         try:
             return self._known[name]
         except KeyError:
+            if name in self._broken:
+                raise ConfigError(
+                    f"{self.what} '{name}' cannot be loaded from {self._broken[name]}",
+                    key=key,
+                    hint="Mend or remove the package that adds it.",
+                ) from None
             raise ConfigError(
                 f"unknown {self.what} '{name}'", key=key, hint=nearest(name, self._known)
             ) from None

@@ -152,6 +152,20 @@ def test_a_forgotten_session_ends(host: Subject) -> None:
     assert gone(pid)
 
 
+def test_a_fork_of_the_engine_that_ends_leaves_its_sessions_alone(host: Subject) -> None:
+    with host.device.open() as session:
+        buffer = session.allocate(10)
+        child = os.fork()
+        if child == 0:
+            try:
+                # What the interpreter does on its way out.
+                session._finalizer()  # type: ignore[attr-defined]
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        session.fill(buffer, 1)
+
+
 def test_an_interrupted_launch_ends_at_once(host: Subject) -> None:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -129,7 +129,7 @@ def test_every_request_gets_exactly_one_response_whatever_its_bytes(raw: Raw) ->
     for request in range(1, 1500):
         kind = numbers.choice([kind for kind in [*Kind, 0, 99] if kind != Kind.CLOSE])
         if numbers.random() < 0.5:
-            body = numbers.randbytes(numbers.randrange(100))
+            body = bytearray(numbers.randbytes(numbers.randrange(100)))
         else:
             example = numbers.choice([m for m in EXAMPLES if kind == m.KIND] or EXAMPLES)
             body = bytearray(pack(example, correlation=1, request=1)[HEADER.size :])

@@ -10,7 +10,7 @@ from kernloom.report.documents import results_document, run_document, to_json, t
 def test_a_run_is_its_trials_and_its_build(make_trial):
     build = {"built": 0, "cached": 1, "seconds": 0.5, "more": "ignored"}
     document = json.loads(to_json(run_document([make_trial()], build)))
-    assert document["build"] == {"built": 0, "cached": 1, "seconds": 0.5}
+    assert document["build"] == {"built": 0, "cached": 1, "failed": 0, "seconds": 0.5, "scons": 0}
     (trial,) = document["trials"]
     assert set(trial) == {
         *("id", "workload", "case", "target", "point", "params", "provider", "status", "verified"),

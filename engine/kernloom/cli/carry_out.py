@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,10 +66,11 @@ class Workshop:
             known = self._stored(plans)
             waiting = [plan for plan in plans if plan.id not in known]
             outcomes = self._build(waiting, results)
+            results.build = _with_reused(results.build, known.values(), outcomes)
             best = ""
             for number, plan in enumerate(plans):
                 if plan.id in known:
-                    trial = replace(known[plan.id], point=plan.point.swept, reused=True)
+                    trial = _reused(known[plan.id], plan)
                 else:
                     self._progress.update("running", number, len(plans), best)
                     trial = self._trial(plan, outcomes)
@@ -183,6 +184,26 @@ class Workshop:
         if key not in self._devices:
             self._devices[key] = make(runner, arch=arch.name, pin=pin)
         return self._devices[key]
+
+
+def _reused(trial: Trial, plan: Planned) -> Trial:
+    """A stored trial as one of this run, for which nothing had to be built."""
+    whole = trial.status != "build_failed"
+    artifacts = tuple({**item, "cached": whole} for item in trial.artifacts)
+    return replace(trial, point=plan.point.swept, artifacts=artifacts, reused=True)
+
+
+def _with_reused(
+    build: BuildSummary, reused: Iterable[Trial], outcomes: Mapping[str, Outcome]
+) -> BuildSummary:
+    """What building took, with the artifacts that stored trials spared us."""
+    spared = {
+        item["key"]
+        for trial in reused
+        if trial.status != "build_failed"
+        for item in trial.artifacts
+    }
+    return replace(build, cached=build.cached + len(spared - outcomes.keys()))
 
 
 def _status(error: KernloomError) -> str:

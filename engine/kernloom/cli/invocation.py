@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TextIO
 
 from kernloom.errors import UsageError, nearest
@@ -82,12 +83,27 @@ def output_of(words: Sequence[str]) -> Output:
     return output
 
 
+def check_output(command: str, words: Sequence[str], allowed: Sequence[str]) -> None:
+    """Refuse a form of output that the command does not have."""
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key == "output" and equals and value not in allowed:
+            raise UsageError(f"'{command}' has no output={value}", hint=nearest(value, allowed))
+
+
 def without_output(words: Sequence[str]) -> tuple[str, ...]:
     """The words of a command that reads no experiment, less `output=`."""
-    for word in words:
-        if word.startswith("output=") and output_of([word]) != word.partition("=")[2]:
-            value = word.partition("=")[2]
-            raise UsageError(
-                f"output={value} is not known", hint=nearest(value, ("table", "json", "csv"))
-            )
     return tuple(word for word in words if not word.startswith("output="))
+
+
+def destination(path: str, key: str) -> Path:
+    """Where a file is to be written, refused before any work is done if that cannot be."""
+    target = Path(path)
+    if not path or target.is_dir():
+        raise UsageError(f"{key}: '{path}' is not the name of a file")
+    if not target.parent.is_dir():
+        raise UsageError(
+            f"{key}: cannot write {path}: there is no folder {target.parent}",
+            hint="Make the folder first, or name another file.",
+        )
+    return target

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from kernloom import __version__
-from kernloom.cli.invocation import Flag, Invocation, output_of, parse
+from kernloom.cli.invocation import Flag, Invocation, check_output, output_of, parse
 from kernloom.errors import KernloomError, UsageError, nearest
 
 COMMANDS = {
@@ -31,6 +31,10 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 
+class Terminated(BaseException):
+    """SIGTERM, as an exception that nothing but `main` catches."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     signal.signal(signal.SIGTERM, _terminated)
@@ -43,6 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("kernloom: interrupted; everything finished so far is kept", file=sys.stderr)
         return INTERRUPTED
+    except Terminated:
+        print("kernloom: terminated; everything finished so far is kept", file=sys.stderr)
+        return TERMINATED
     except KernloomError as error:
         return _failed(error, words)
     except BrokenPipeError:
@@ -50,16 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "Free some space and run the command again."
+        elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            hint = "Make the folder writable, or work in another one."
+        elif error.filename:
+            hint = ""
+        else:
             raise
         where = f" {error.filename}" if error.filename else ""
-        return _failed(
-            KernloomError(
-                f"cannot write{where}: {error.strerror}",
-                hint="Free some space, or make the folder writable.",
-            ),
-            words,
-        )
+        reason = error.strerror or str(error)
+        return _failed(KernloomError(f"cannot use{where}: {reason}", hint=hint), words)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -78,6 +86,7 @@ def _dispatch(words: list[str]) -> int:
     if any(word in ("-h", "--help") for word in rest):
         print(_command_help(name, command, flags, sweeps=sweeps))
         return 0
+    check_output(name, rest, getattr(command, "OUTPUTS", ("table", "json", "jsonl")))
     invocation: Invocation = parse(name, rest, flags, sweeps=sweeps)
     code: int = command.run(invocation)
     return code
@@ -127,4 +136,4 @@ def _failed(error: KernloomError, words: Sequence[str]) -> int:
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:
     """End by unwinding, so that children and temporary files go too."""
-    raise SystemExit(TERMINATED)
+    raise Terminated

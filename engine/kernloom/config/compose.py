@@ -6,6 +6,7 @@ config file changes, so that most starts do without importing it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,10 +100,8 @@ class Composer:
         except (OSError, ValueError):
             pass
         data = self._hydra.compose(groups)
-        try:
+        with contextlib.suppress(OSError):  # only speed is lost
             write_atomically(path, json.dumps(data))
-        except OSError:
-            pass  # only speed is lost
         return data
 
     @cached_property
@@ -118,9 +117,7 @@ class Composer:
         for folder in self._folders:
             for path in sorted(folder.rglob("*.yaml")):
                 status = path.stat()
-                stamps.append(
-                    [str(path), status.st_mtime_ns, status.st_ctime_ns, status.st_size]
-                )
+                stamps.append([str(path), status.st_mtime_ns, status.st_ctime_ns, status.st_size])
         return stamps
 
 

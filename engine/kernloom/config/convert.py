@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -56,7 +57,9 @@ def fields_at(cls: Any, names: Sequence[str]) -> frozenset[str]:
             wanted = get_args(wanted)[1]
         else:
             wanted = Any
-    return frozenset(_fields_of(wanted)) if isinstance(wanted, type) and is_dataclass(wanted) else frozenset()
+    if isinstance(wanted, type) and is_dataclass(wanted):
+        return frozenset(_fields_of(wanted))
+    return frozenset()
 
 
 def _value(wanted: Any, value: Any, key: str) -> Any:
@@ -68,7 +71,9 @@ def _value(wanted: Any, value: Any, key: str) -> Any:
     if origin is Literal:
         allowed = get_args(wanted)
         if value not in allowed:
-            raise ConfigError(f"{_shown(value)} is not allowed", key=key, hint=nearest(value, allowed))
+            raise ConfigError(
+                f"{_shown(value)} is not allowed", key=key, hint=nearest(value, allowed)
+            )
         return value
     if origin in (Union, types.UnionType):
         return _one_of(get_args(wanted), value, key)
@@ -113,7 +118,11 @@ def _scalar(wanted: Any, value: Any, key: str) -> Any:
 
 def _check_range(value: Any, metadata: Mapping[str, Any], key: str) -> None:
     minimum = metadata.get("minimum")
-    if minimum is not None and value < minimum:
+    if minimum is None:
+        return
+    if not math.isfinite(value):
+        raise ConfigError(f"{value} is not a finite number", key=key)
+    if value < minimum:
         raise ConfigError(f"{value} is too small", key=key, hint=f"Allowed: {minimum} or more.")
 
 

@@ -61,7 +61,8 @@ class HydraComposer:
         except (HydraException, OmegaConfBaseException) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             lines = [line for line in lines if not line.startswith(("provider=", "Config search"))]
-            raise ConfigError(". ".join(lines) or type(error).__name__) from None
+            text = ". ".join(line.rstrip(".") for line in lines)
+            raise ConfigError(text or type(error).__name__) from None
         if not isinstance(data, dict):
             raise ConfigError(f"configs/{PRIMARY}.yaml is not a mapping")
         return {str(key): value for key, value in data.items()}

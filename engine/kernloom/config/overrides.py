@@ -23,9 +23,9 @@ PATH_KEYS = re.compile(
 OPEN_KEYS = ("select.fixed.", "pipeline.stages.", "workload.cases.")
 """Maps that take new names without Hydra's leading `+`."""
 
-_PLAIN = re.compile(r"([A-Za-z_][\w./]*)=([\w.,-]+)")
-_INTEGER = re.compile(r"-?(?:0|[1-9]\d*)")
-_FLOAT = re.compile(r"-?\d+\.\d+")
+_PLAIN = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*|[A-Za-z]\w*(?:/\w+)+)=([\w.,-]+)", re.ASCII)
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
+_FLOAT = re.compile(r"-?\d+\.\d+", re.ASCII)
 _WORD = re.compile(r"[A-Za-z][A-Za-z_0-9]*")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
@@ -55,9 +55,28 @@ def parse_overrides(
     words: Sequence[str], groups: Groups, *, multirun: bool
 ) -> tuple[Override, ...]:
     return tuple(
-        _plain(word, groups, multirun=multirun) or _parse(word, groups, multirun=multirun)
+        _path(word)
+        or _plain(word, groups, multirun=multirun)
+        or _parse(word, groups, multirun=multirun)
         for word in words
     )
+
+
+def _path(word: str) -> Override | None:
+    """A path or URL, which may hold whatever Hydra's grammar gives a meaning to."""
+    key, equals, text = word.partition("=")
+    name = key.lstrip("+")
+    if not equals or not PATH_KEYS.fullmatch(name):
+        return None
+    kinds: dict[str, Kind] = {"": "change", "+": "add", "++": "force"}
+    if key.removesuffix(name) not in kinds:
+        return None
+    value: str | None = text
+    if text == "null":
+        value = None
+    elif len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        value = text[1:-1]
+    return Override(word, kinds[key.removesuffix(name)], name, (value,), group=False)
 
 
 def _plain(word: str, groups: Groups, *, multirun: bool) -> Override | None:
@@ -67,9 +86,9 @@ def _plain(word: str, groups: Groups, *, multirun: bool) -> Override | None:
         return None
     key, text = match.groups()
     parts = text.split(",")
-    if PATH_KEYS.fullmatch(key) or (len(parts) > 1 and not multirun):
+    if len(parts) > 1 and not multirun:
         return None
-    values = []
+    values: list[Any] = []
     for part in parts:
         if part in _CONSTANTS:
             values.append(_CONSTANTS[part])
@@ -92,7 +111,7 @@ def _parse(word: str, groups: Groups, *, multirun: bool) -> Override:
 
     version.setbase("1.3")
     try:
-        parsed = OverridesParser.create().parse_overrides([_quoted(word)])[0]
+        parsed = OverridesParser.create().parse_overrides([word])[0]
     except HydraException as error:
         reason = str(error).splitlines()[0]
         raise UsageError(
@@ -117,24 +136,11 @@ def _parse(word: str, groups: Groups, *, multirun: bool) -> Override:
     )
 
 
-def _quoted(word: str) -> str:
-    """Quote the value of a path key so that Hydra's grammar takes it whole."""
-    key, equals, value = word.partition("=")
-    if not equals or not PATH_KEYS.fullmatch(key.lstrip("+")):
-        return word
-    if value == "null" or value[:1] in ("'", '"'):
-        return word
-    escaped = value.replace("'", "\\'")
-    return f"{key}='{escaped}'"
-
-
 def _is_open(key: str) -> bool:
     return key.startswith(OPEN_KEYS)
 
 
-def _values(
-    parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool
-) -> Iterator[Any]:
+def _values(parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool) -> Iterator[Any]:
     from hydra.core.override_parser.types import Glob
     from hydra.core.override_parser.types import Override as HydraOverride
 

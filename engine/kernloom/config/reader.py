@@ -23,6 +23,8 @@ class _Loader(_BASE):  # type: ignore[misc]
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         seen = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key '{key.value}' stands here twice", key.start_mark
@@ -47,5 +49,7 @@ def load_yaml(text: str, *, where: str) -> Any:
         mark = error.problem_mark
         line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise ConfigError(f"{error.problem}", key=f"{where}{line}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"not YAML: {error}", key=where) from None
+    except RecursionError:
+        raise ConfigError("is nested too deeply", key=where) from None

@@ -61,7 +61,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """Where a kernel's source comes from for one family of targets: a template or a plain C file."""
+    """A kernel's source for one family of targets: a template or a plain C file."""
 
     template: str | None = None
     file: str | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernloom.config.convert import convert
@@ -12,6 +13,8 @@ from kernloom.expressions import names_in
 from kernloom.remember import ById
 
 _checked: ById[None] = ById()
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 ARCH_NAMES = (
     "registers",
     "vector_bytes",
@@ -39,6 +42,14 @@ def experiment(data: Mapping[str, Any]) -> Experiment:
 
 def _check_target(experiment: Experiment) -> None:
     target = experiment.target
+    # These become parts of paths below build/.
+    named = {
+        "arch.name": experiment.arch.name,
+        "target.variant": target.variant,
+        "runtime.name": experiment.runtime.name,
+    }
+    for key, name in named.items():
+        _check_text([name], _PLAIN, key)
     if target.variant not in target.variants:
         raise ConfigError(
             f"target '{target.name}' has no variant '{target.variant}'",
@@ -138,6 +149,15 @@ def _check_steps(workload: Workload) -> None:
 
 def _check_kernel(kernel: Kernel, name: str) -> None:
     key = f"workload.kernels.{name}"
+    # These are written into C source, where other text would be code.
+    _check_text([kernel.name], _IDENTIFIER, f"{key}.name")
+    _check_text(kernel.arguments, _IDENTIFIER, f"{key}.arguments")
+    _check_text(kernel.tunables, _IDENTIFIER, f"{key}.tunables")
+    for transform, group in kernel.tunables.items():
+        _check_text(group, _IDENTIFIER, f"{key}.tunables.{transform}")
+        for tunable_name, tunable in group.items():
+            texts = [value for value in (*tunable.values, tunable.off) if isinstance(value, str)]
+            _check_text(texts, _PLAIN, f"{key}.tunables.{transform}.{tunable_name}")
     for dtype in kernel.dtypes:
         _check_dtype(dtype, f"{key}.dtypes")
     tunables: dict[str, str] = {}
@@ -172,6 +192,17 @@ def _check_dtype(dtype: str, key: str) -> None:
         raise ConfigError(f"unknown dtype '{dtype}'", key=key, hint=nearest(dtype, DTYPES))
 
 
+def _check_text(texts: Iterable[str], allowed: re.Pattern[str], key: str) -> None:
+    for text in texts:
+        if not allowed.fullmatch(text):
+            raise ConfigError(
+                f"{text!r} cannot be used as a name",
+                key=key,
+                hint="Allowed: letters, digits and _"
+                + (", not a digit first." if allowed is _IDENTIFIER else ", and . + - inside."),
+            )
+
+
 def _check_names(texts: Any, known: set[str], key: str) -> None:
     try:
         used = names_in(texts)
@@ -180,5 +211,3 @@ def _check_names(texts: Any, known: set[str], key: str) -> None:
     for name in sorted(used):
         if name not in known:
             raise ConfigError(f"unknown name '{name}'", key=key, hint=nearest(name, known))
-
-

@@ -20,6 +20,7 @@ from kernloom.remember import ById
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _places: ById[list[tuple[Any, ...]]] = ById()
 _sections: ById[Any] = ById()
+_NESTED = (dict, list)
 _DEEPEST = 20
 """How many references may lead to the next before we call it a circle."""
 
@@ -69,7 +70,7 @@ def _applied(node: Any, names: list[str], depth: int, override: Override, value:
         changed[name] = _applied(below, names, depth + 1, override, value)
     elif override.kind == "delete":
         del changed[name]
-    elif override.kind == "add" and node.get(name) is not None and not isinstance(value, dict):
+    elif override.kind == "add" and node.get(name) is not None and not isinstance(value, _NESTED):
         raise ConfigError("is there already", key=override.key, hint="Leave the + away.")
     else:
         changed[name] = merged(node.get(name), value)
@@ -88,12 +89,9 @@ def _index(node: list[Any], name: str, where: str) -> int:
 
 def resolve(data: dict[str, Any]) -> dict[str, Any]:
     """`data` with every `${...}` replaced; OmegaConf does the rare kinds that we do not."""
-    places = {
-        name: _places.get(_interpolated, section)
-        for name, section in data.items()
-    }
+    places = {name: _places.get(_interpolated, section) for name, section in data.items()}
     texts = [_at(data[name], path) for name, paths in places.items() for path in paths]
-    if any("${" in _NODE.sub("", text) for text in texts):
+    if any("${" in _NODE.sub("", text) or "\\" in text for text in texts):
         return _resolved_by_omegaconf(data)
     return {
         name: _resolved_section(data, name, paths) if paths else data[name]
@@ -152,6 +150,15 @@ def _replaced(node: Any, path: tuple[Any, ...], value: Any) -> Any:
     return changed
 
 
+def _resolved_within(data: Mapping[str, Any], node: Any, place: tuple[Any, ...], depth: int) -> Any:
+    """What is referred to, with the references inside it replaced."""
+    if isinstance(node, str):
+        return _resolved(data, node, place, depth) if "${" in node else node
+    for path in _places.get(_interpolated, node) if isinstance(node, _NESTED) else ():
+        node = _replaced(node, path, _resolved(data, _at(node, path), place, depth))
+    return node
+
+
 def _resolved(data: Mapping[str, Any], text: str, place: tuple[Any, ...], depth: int) -> Any:
     if depth > _DEEPEST:
         raise ConfigError("refers to itself", key=".".join(map(str, place)))
@@ -159,6 +166,9 @@ def _resolved(data: Mapping[str, Any], text: str, place: tuple[Any, ...], depth:
     def look_up(reference: str) -> Any:
         node: Any = data
         for name in reference.split("."):
+            if isinstance(node, list) and name.isdigit() and int(name) < len(node):
+                node = node[int(name)]
+                continue
             if not isinstance(node, dict) or name not in node:
                 raise ConfigError(
                     f"'${{{reference}}}' refers to nothing: unknown key '{name}'",
@@ -166,9 +176,7 @@ def _resolved(data: Mapping[str, Any], text: str, place: tuple[Any, ...], depth:
                     hint=nearest(name, node if isinstance(node, dict) else ()),
                 )
             node = node[name]
-        if isinstance(node, str) and "${" in node:
-            return _resolved(data, node, place, depth + 1)
-        return node
+        return _resolved_within(data, node, place, depth + 1)
 
     whole = _NODE.fullmatch(text)
     if whole:

@@ -39,6 +39,7 @@ class Process:
 
     def __init__(self, path: Path, arguments: Sequence[str], inherited: Sequence[int]) -> None:
         self.returncode: int | None = None
+        self._parent = os.getpid()
         self._output = above_stdio(os.memfd_create("kernloom-output", os.MFD_CLOEXEC))
         actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -67,6 +68,9 @@ class Process:
 
     def kill(self) -> int:
         """End the process and all it started, and reap it; the status it really ended with."""
+        if self._parent != os.getpid():
+            # A fork of the engine that ends must not take the engine's runners with it.
+            return -signal.SIGKILL
         if self.returncode is None:
             # Before the reaping: until then nobody else can have this number.
             with contextlib.suppress(ProcessLookupError, PermissionError):

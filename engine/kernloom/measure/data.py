@@ -192,8 +192,12 @@ def check_goldens(workload: Workload) -> None:
     except ConfigError:
         return
     inputs = {name: np.ones(tensors[name].shape, tensors[name].dtype) for name in _inputs_of(small)}
-    with np.errstate(all="ignore"):
-        goldens_of(small, sizes, inputs)
+    try:
+        with np.errstate(all="ignore"):
+            goldens_of(small, sizes, inputs)
+    except ConfigError as error:
+        tried = ", ".join(f"{name}={sizes[name]}" for name in workload.sizes)
+        raise ConfigError(error.message, hint=error.hint or f"Tried with {tried}.") from None
     _fitting.add(memo)
 
 

@@ -124,7 +124,14 @@ def check_harmless(config: Mapping[str, Any], groups: Groups, where: str) -> Non
     toolchain = config.get("toolchain")
     if not isinstance(toolchain, dict):
         raise ConfigError("has no toolchain", key=where)
-    known = groups.read("toolchain", str(toolchain.get("name")))
+    name = str(toolchain.get("name"))
+    if name not in groups.options("toolchain"):
+        raise ConfigError(
+            f"unknown toolchain '{name}'",
+            key=f"{where}.toolchain.name",
+            hint=nearest(name, groups.options("toolchain")),
+        )
+    known = groups.read("toolchain", name)
     if toolchain.get("tools") != known.get("tools"):
         raise ConfigError(
             f"names other tools than this machine's toolchain '{known.get('name')}'",
@@ -132,13 +139,18 @@ def check_harmless(config: Mapping[str, Any], groups: Groups, where: str) -> Non
             hint=f"Allowed: {known.get('tools')}. Add a toolchain of your own for others.",
         )
     arch = config.get("arch")
-    for key, flag in _flags(toolchain, "toolchain") if isinstance(toolchain, dict) else ():
+    for key, flag in _flags(toolchain, "toolchain"):
         _check_flag(flag, f"{where}.{key}")
     for key, flag in _flags({"flags": arch.get("flags")} if isinstance(arch, dict) else {}, "arch"):
         _check_flag(flag, f"{where}.{key}")
-    select = config.get("select")
-    if isinstance(select, dict) and select.get("file"):
-        raise ConfigError("a recipe cannot name a file of parameters", key=f"{where}.select.file")
+    pipeline = config.get("pipeline")
+    stages = pipeline.get("stages") if isinstance(pipeline, dict) else None
+    named = {f"pipeline.stages.{name}": stage for name, stage in (stages or {}).items()}
+    for key, section in {"select": config.get("select"), **named}.items():
+        if isinstance(section, dict) and section.get("file"):
+            raise ConfigError(
+                "a recipe cannot name a file of parameters", key=f"{where}.{key}.file"
+            )
 
 
 def _flags(section: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:

@@ -131,13 +131,13 @@ def subject_text(trial: Trial) -> str:
 
 
 def params_text(params: Mapping[str, Any]) -> str:
-    """The chosen parameters, by step where there are several: `multiply: mr=6 nv=4; scale: ...`."""
+    """The chosen parameters; of several steps, those that agree together: `fc1, fc2: mr=6 nv=4`."""
     chosen: dict[str, list[tuple[str, str, Any]]] = {}
     for transform, steps in params.items():
         for path, value in leaves(steps) if isinstance(steps, Mapping) else [("", steps)]:
             step, _, tunable = path.rpartition(".")
             chosen.setdefault(step, []).append((transform, tunable or transform, value))
-    groups = []
+    groups: dict[str, list[str]] = {}
     for step, entries in chosen.items():
         names = [tunable for _, tunable, _ in entries]
         text = " ".join(
@@ -145,8 +145,11 @@ def params_text(params: Mapping[str, Any]) -> str:
             f"{value_text(value)}"
             for transform, tunable, value in entries
         )
-        groups.append(f"{step}: {text}" if len(chosen) > 1 and step else text)
-    return "; ".join(groups)
+        groups.setdefault(text, []).append(step)
+    return "; ".join(
+        f"{', '.join(steps)}: {text}" if len(chosen) > 1 and all(steps) else text
+        for text, steps in groups.items()
+    )
 
 
 def value_text(value: Any) -> str:

@@ -47,7 +47,7 @@ def row_of(trial: Trial) -> dict[str, Any]:
         "provider": trial.provider,
         "seconds": trial.seconds,
         "version": kernloom.__version__,
-        **{name: _text(canonical_json(getattr(trial, name))) for name in DOCUMENTS},
+        **{name: _text(json.dumps(getattr(trial, name))) for name in DOCUMENTS},
         "stderr": _text(trial.stderr),
     }
 

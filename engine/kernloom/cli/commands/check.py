@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Workshop, exit_code
-from kernloom.cli.invocation import Flag, Invocation
+from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.planning import plan_points
 from kernloom.cli.progress import Progress
+from kernloom.files import write_atomically
 from kernloom.report.checks import junit, print_checks
 from kernloom.report.documents import run_document
 
@@ -26,6 +26,8 @@ FLAGS = {"junit": Flag("also write the outcome as JUnit XML", "FILE")}
 
 
 def run(invocation: Invocation) -> int:
+    file = invocation.flags.get("junit")
+    report = destination(file, "--junit") if file is not None else None
     assembly = Assembly()
     plans = [
         plan
@@ -35,8 +37,8 @@ def run(invocation: Invocation) -> int:
     progress = Progress(invocation.stderr, quiet=not invocation.for_people)
     results = Workshop(assembly, None, progress).carry_out(plans)
     build = vars(results.build)
-    if "junit" in invocation.flags:
-        Path(invocation.flags["junit"]).write_text(junit(results.trials), encoding="utf-8")
+    if report:
+        write_atomically(report, junit(results.trials))
     if invocation.for_people:
         print_checks(results.trials, build, invocation.stdout)
     else:

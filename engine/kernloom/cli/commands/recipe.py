@@ -17,6 +17,7 @@ from kernloom.errors import UsageError, nearest
 from kernloom.recipe.recipe import read_recipe
 
 USAGE = "run FILE [output=json]"
+OUTPUTS = ("table", "json", "jsonl", "csv")
 
 
 def run(invocation: Invocation) -> int:

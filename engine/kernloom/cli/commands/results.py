@@ -15,6 +15,7 @@ from kernloom.report.results import results
 from kernloom.store.store import open_store
 
 USAGE = "[key=value ...] [--sort KEY] [--limit N]"
+OUTPUTS = ("table", "json", "jsonl", "csv")
 FLAGS = {
     "sort": Flag("sort by a key; -KEY for the largest first", "KEY"),
     "limit": Flag("at most this many trials", "N"),

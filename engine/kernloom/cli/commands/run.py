@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Results, Workshop, exit_code
-from kernloom.cli.invocation import Invocation
+from kernloom.cli.invocation import Invocation, destination
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
 from kernloom.config.schema import Experiment
@@ -23,6 +23,7 @@ from kernloom.report.documents import run_document
 from kernloom.store.store import Store, open_store
 
 SWEEPS = True
+OUTPUTS = ("table", "json", "jsonl", "csv")
 
 
 def run(invocation: Invocation) -> int:
@@ -33,15 +34,17 @@ def run(invocation: Invocation) -> int:
 
 def carry_out_and_report(assembly: Assembly, plans: list[Planned], invocation: Invocation) -> int:
     experiment = plans[0].experiment
+    recipe = destination(experiment.recipe, "recipe") if experiment.recipe else None
     progress = Progress(invocation.stderr, quiet=not invocation.for_people)
     with store_of(assembly, experiment) as store:
         results = Workshop(assembly, store, progress).carry_out(plans)
-    report(results, invocation)
-    if experiment.recipe and not results.interrupted:
+    if recipe and not results.interrupted:
         from kernloom.recipe.recipe import write_recipe
 
-        write_recipe(Path(experiment.recipe), results.trials)
-        print(f"recipe written: {experiment.recipe}", file=invocation.stderr)
+        # Before the report: if it fails, the error is all that stdout shows.
+        write_recipe(recipe, results.trials)
+        print(f"recipe written: {recipe}", file=invocation.stderr)
+    report(results, invocation)
     return exit_code(results.trials, interrupted=results.interrupted)
 
 
@@ -61,6 +64,10 @@ def report(results: Results, invocation: Invocation) -> None:
     elif invocation.output == "jsonl":
         for trial in document["trials"]:
             print(json.dumps(trial), file=invocation.stdout)
+    elif invocation.output == "csv":
+        from kernloom.report.csv import write_csv
+
+        write_csv(results.trials, invocation.stdout)
     else:
         from kernloom.report.tables import print_run
 
