@@ -10,6 +10,7 @@ from kernloom.machine import (
     available_memory,
     cgroup_room,
     cpu_model,
+    flags_in,
     machine_class,
     machine_facts,
     parse_cpuinfo,
@@ -30,6 +31,13 @@ def test_cpus_that_share_a_name_are_told_apart_by_their_numbers():
     assert cpu_model(parse_cpuinfo(X86)) == "AMD EPYC (AuthenticAMD/25/17)"
     assert cpu_model(parse_cpuinfo(ARM)) == "(0x41/0xd40)"
     assert cpu_model({}) == "unknown"
+
+
+def test_features_are_read_on_any_processor():
+    assert {"sse3", "pni", "avx2"} <= flags_in(parse_cpuinfo("flags\t\t: fpu pni avx2\n"))
+    assert flags_in(parse_cpuinfo(ARM)) == {"fp", "asimd", "sve"}
+    assert "v" in flags_in(parse_cpuinfo("isa\t: rv64imafdcv_zicsr\n"))
+    assert flags_in({}) == frozenset()
 
 
 def test_the_class_of_a_machine_is_the_same_each_time_and_is_plain_data():

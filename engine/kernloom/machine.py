@@ -38,13 +38,22 @@ def parse_cpuinfo(text: str) -> dict[str, str]:
     return entries
 
 
+_ALIASES = {"pni": "sse3", "lzcnt": "abm"}
+
+
+@cache
 def cpu_flags() -> frozenset[str]:
-    """The features the kernel reports for this CPU, by the kernel's names."""
-    info = _cpuinfo()
+    """The features the kernel reports for this CPU, plus the usual name where it has another."""
+    return flags_in(_cpuinfo())
+
+
+def flags_in(info: Mapping[str, str]) -> frozenset[str]:
+    """x86 calls them flags, aarch64 Features; RISC-V spells them in its isa string."""
     extensions = re.sub(r"^rv(32|64)", "", info.get("isa", ""))
-    single, *named = extensions.split("_") if extensions else [""]
+    single, *named = extensions.split("_")
     listed = (info.get("flags") or info.get("features") or "").split()
-    return frozenset([*listed, *single, *named])
+    aliases = [alias for name, alias in _ALIASES.items() if name in listed]
+    return frozenset([*listed, *aliases, *single, *named])
 
 
 def cpu_model(info: Mapping[str, str]) -> str:

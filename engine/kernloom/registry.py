@@ -7,7 +7,6 @@ config says is ever imported or called by path.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from typing import Generic, TypeVar
 
 from kernloom.errors import ConfigError, nearest
@@ -29,6 +28,8 @@ class Registry(Generic[T]):
         if self._scanned:
             return
         self._scanned = True
+        from importlib.metadata import entry_points
+
         for entry in entry_points(group=self._group):
             if entry.name in self._known:
                 continue

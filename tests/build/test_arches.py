@@ -10,7 +10,7 @@ import yaml
 from demo_kernel import shipped
 
 from kernloom.build import arches
-from kernloom.build.arches import features_in, host_caches, missing_features, resolve_native
+from kernloom.build.arches import host_caches, missing_features, resolve_native
 from kernloom.build.toolchains import Detected, accepts, detect
 from kernloom.config.convert import convert
 from kernloom.config.schema import Arch, Toolchain
@@ -62,16 +62,10 @@ def test_a_feature_the_host_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     v4 = shipped(Arch, "arch", "x86_64_v4")
     v3 = shipped(Arch, "arch", "x86_64_v3")
     monkeypatch.setattr(arches, "host_isa", lambda: "x86_64")
-    monkeypatch.setattr(arches, "host_features", lambda: frozenset(v3.features))
+    monkeypatch.setattr(arches, "cpu_flags", lambda: frozenset(v3.features))
     assert missing_features(v3) == []
     assert missing_features(v4) == ["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]
     assert missing_features(replace(v3, isa="aarch64")) == ["aarch64"]
-
-
-def test_features_are_read_on_any_processor() -> None:
-    assert {"sse3", "pni", "avx2"} <= features_in("model name\t: X\nflags\t\t: fpu pni avx2\n")
-    assert features_in("Features\t: fp asimd sve\n") == {"fp", "asimd", "sve"}
-    assert features_in("nothing of the kind") == frozenset()
 
 
 def test_caches_are_read_as_the_system_says(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_rerun_all_measures_again_without_building(project: Project) -> None:
     assert again.document["build"]["built"] == 0
     assert again.document["build"]["cached"] == 2
     assert again.trial["id"] == first.trial["id"]
-    assert len(project.json("results").trials) == 2
+    assert len(project.json("results", "--history").trials) == 2
 
 
 def test_rerun_failed_repeats_only_what_failed(project: Project) -> None:
@@ -89,7 +89,7 @@ def test_rerun_failed_repeats_only_what_failed(project: Project) -> None:
     sweep = ("run", "-m", "workload=good,wrong")
     project.json(*sweep)
     project.json(*sweep, "rerun=failed")
-    stored = [trial["workload"] for trial in project.json("results").trials]
+    stored = [trial["workload"] for trial in project.json("results", "--history").trials]
     assert sorted(stored) == ["good", "wrong", "wrong"]
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from functools import cache as remember_forever
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,12 @@ from kernloom.build.toolchains import Detected, accepts, read_cache, write_cache
 from kernloom.config.schema import Arch
 from kernloom.expressions import parse_size
 from kernloom.files import sha256_json
+from kernloom.machine import cpu_flags, machine_class
 
 NATIVE = "native"
-CPUINFO = Path("/proc/cpuinfo")
 SYSFS_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 _ISAS = {"amd64": "x86_64", "arm64": "aarch64"}
-_ALIASES = {"pni": "sse3", "lzcnt": "abm"}
 _VECTORS = {"avx512f": (64, 32), "avx2": (32, 16), "asimd": (16, 32)}
 """Feature -> bytes of a vector and number of vector registers, best first."""
 _PLAIN_VECTORS = (16, 16)
@@ -41,24 +38,11 @@ def host_isa() -> str:
     return _ISAS.get(machine, machine)
 
 
-@remember_forever
-def host_features() -> frozenset[str]:
-    """The processor's features under Linux's names, plus the usual name where they differ."""
-    return features_in(_cpuinfo())
-
-
-def features_in(cpuinfo: str) -> frozenset[str]:
-    """Features named in the text of /proc/cpuinfo: x86 calls them flags, aarch64 Features."""
-    match = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
-    named = set(match[1].split()) if match else set()
-    return frozenset(named | {alias for name, alias in _ALIASES.items() if name in named})
-
-
 def missing_features(arch: Arch) -> list[str]:
     """What this machine lacks to run code for `arch`; empty if it can."""
     if arch.isa != host_isa():
         return [arch.isa]
-    return [feature for feature in arch.features if feature not in host_features()]
+    return [feature for feature in arch.features if feature not in cpu_flags()]
 
 
 def resolve_native(
@@ -101,20 +85,10 @@ def host_caches(folder: Path = SYSFS_CACHES) -> dict[str, int]:
     return sizes
 
 
-def _cpuinfo() -> str:
-    """The part of /proc/cpuinfo about the first core."""
-    try:
-        return CPUINFO.read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
-    except OSError:
-        return ""
-
-
 def _facts(compilers: Mapping[str, Detected], cache: Path) -> dict[str, Any]:
     """Name, isa, features and flags: what takes archspec and the compilers to find out."""
-    cpu = _cpuinfo()
-    model = re.findall(r"^(?:vendor_id|cpu family|model|model name|CPU part)\s*:.*$", cpu, re.M)
     versions = {family: found.digest for family, found in compilers.items()}
-    entry = sha256_json([model, sorted(features_in(cpu)), versions])
+    entry = sha256_json([machine_class(), sorted(cpu_flags()), versions])
     file = cache / "arch.json"
     facts = read_cache(file).get(entry)
     if not isinstance(facts, dict):
@@ -128,7 +102,7 @@ def _examine(compilers: Mapping[str, Detected]) -> dict[str, Any]:
 
     host = archspec.cpu.host()
     isa = host_isa()
-    features = host_features()
+    features = cpu_flags()
     flags = {}
     for family, found in compilers.items():
         candidates = [_tuned(host, family, found.version), *_levels(isa, features)]

@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kernloom.build.arches import NATIVE
 from kernloom.build.artifact import Artifact
 from kernloom.build.compile import runner_artifact
 from kernloom.build.toolchains import detect
 from kernloom.config.convert import convert
+from kernloom.config.groups import Groups
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import UnavailableError
 from kernloom.places import Places
@@ -63,12 +64,6 @@ def planned_runtimes(builder: Builder) -> Iterator[Path]:
 
 def _shipped(places: Places, group: str, cls: type[T]) -> list[T]:
     """The options of a config group, read as they stand; the user's shadow ours."""
-    import yaml
-
-    found: dict[str, Any] = {}
-    for folder in places.folders("configs"):
-        for path in sorted((folder / group).glob("*.yaml")):
-            data = yaml.safe_load(path.read_text(encoding="utf-8"))
-            if path.stem != NATIVE and isinstance(data, dict) and "defaults" not in data:
-                found.setdefault(path.stem, convert(cls, data, group))
-    return [found[name] for name in sorted(found)]
+    groups = Groups(places.folders("configs"))
+    read = {name: groups.read(group, name) for name in groups.options(group) if name != NATIVE}
+    return [convert(cls, data, group) for data in read.values() if "defaults" not in data]

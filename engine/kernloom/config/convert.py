@@ -29,7 +29,7 @@ def convert(cls: type[T], data: Any, key: str) -> T:
     """An instance of the dataclass `cls` from a mapping; `key` is where the mapping stands."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"expected keys and values, not {_shown(data)}", key=key)
-    known = _fields_of(cls)
+    known = _fields_of(cls)  # type: ignore[arg-type]
     values = {}
     for name, value in data.items():
         if name not in known:

@@ -23,7 +23,7 @@ PATH_KEYS = re.compile(
 OPEN_KEYS = ("select.fixed.", "pipeline.stages.", "workload.cases.")
 """Maps that take new names without Hydra's leading `+`."""
 
-_PLAIN = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*|[A-Za-z]\w*(?:/\w+)+)=([\w.,-]+)", re.ASCII)
+_PLAIN = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)=([\w.,-]+)", re.ASCII)
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
 _FLOAT = re.compile(r"-?\d+\.\d+", re.ASCII)
 _WORD = re.compile(r"[A-Za-z][A-Za-z_0-9]*")

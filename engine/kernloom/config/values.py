@@ -112,6 +112,19 @@ def _resolved_section(data: dict[str, Any], name: str, paths: list[tuple[Any, ..
     return _sections.get(replaced, section, *values)
 
 
+def _interpolated_below(section: Any) -> list[tuple[Any, ...]]:
+    """As `_interpolated`, but what a changed section still shares is looked through once."""
+    if not isinstance(section, dict):
+        return _interpolated(section)
+    return [
+        (key, *path)
+        for key, value in section.items()
+        for path in (
+            _places.get(_interpolated, value) if isinstance(value, dict) else _interpolated(value)
+        )
+    ]
+
+
 def _interpolated(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The paths of all values that hold a `${...}`."""
     if isinstance(data, str):
@@ -166,6 +179,8 @@ def _resolved(data: Mapping[str, Any], text: str, place: tuple[Any, ...], depth:
     def look_up(reference: str) -> Any:
         node: Any = data
         for name in reference.split("."):
+            if isinstance(node, str) and "${" in node:
+                node = _resolved(data, node, place, depth + 1)
             if isinstance(node, list) and name.isdigit() and int(name) < len(node):
                 node = node[int(name)]
                 continue

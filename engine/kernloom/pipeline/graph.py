@@ -23,6 +23,18 @@ ROOTS = {
 }
 """What a ref can name beside stages, with its type."""
 ANY = "any"
+_INSIDE = {"choices": "params", "params": "params", "provenance": ANY, "tensors": ANY}
+"""Types that a ref can look into, with the type of what it finds there."""
+_WHOLE = ("workload", "target", "arch", "toolchain", "measure")
+_CLOSED = {"schedule", "steps", "sources", "artifacts", "number", "text"}
+"""Types that a ref can only take whole."""
+_PLAIN: dict[str, tuple[type, ...]] = {
+    "number": (int, float),
+    "text": (str,),
+    "params": (Mapping,),
+    ANY: (object,),
+}
+"""Types whose values can be written down instead of referred to."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +156,15 @@ def _check_inputs(name: str, node: Node, nodes: Mapping[str, Node]) -> None:
             raise PipelineError(
                 f"has no input '{given}'", key=f"{key}.in", hint=nearest(given, stage.inputs)
             )
+        wanted = stage.inputs[given]
         if isinstance(value, Ref):
-            _check_ref(value, stage.inputs[given], stage, nodes, f"{key}.in.{given}")
+            _check_ref(value, wanted, stage, nodes, f"{key}.in.{given}")
+        elif not isinstance(value, _PLAIN.get(wanted, ())):
+            raise PipelineError(
+                f"{value!r} is not of type {wanted}",
+                key=f"{key}.in.{given}",
+                hint=f"Refer to an output of that type: {given}: {{ref: stage.output}}.",
+            )
     for wanted in stage.inputs:
         if wanted not in node.inputs:
             raise PipelineError(
@@ -158,13 +177,17 @@ def _check_inputs(name: str, node: Node, nodes: Mapping[str, Node]) -> None:
             raise PipelineError(
                 f"unknown stage '{earlier}'", key=f"{key}.after", hint=nearest(earlier, nodes)
             )
+        phase = nodes[earlier].stage.phase
+        if PHASES.index(phase) > PHASES.index(stage.phase):
+            raise PipelineError(
+                f"'{earlier}' belongs to the {phase} phase, which follows the {stage.phase} phase",
+                key=f"{key}.after",
+            )
 
 
-def _check_ref(
-    ref: Ref, wanted: str, stage: Stage, nodes: Mapping[str, Node], key: str
-) -> None:
+def _check_ref(ref: Ref, wanted: str, stage: Stage, nodes: Mapping[str, Node], key: str) -> None:
     if ref.source in ROOTS:
-        found = ROOTS[ref.source] if not ref.path else ANY
+        found = ROOTS[ref.source] if not ref.path else "config"
     elif ref.source not in nodes:
         raise PipelineError(
             f"'{ref.text}' names an unknown stage '{ref.source}'",
@@ -182,13 +205,26 @@ def _check_ref(
             )
         if PHASES.index(source.phase) > PHASES.index(stage.phase):
             raise PipelineError(
-                f"'{ref.text}' is known only in the {source.phase} phase, but '{stage.name}' belongs "
-                f"to the {stage.phase} phase",
+                f"'{ref.text}' is known only in the {source.phase} phase, but '{stage.name}' "
+                f"belongs to the {stage.phase} phase",
                 key=key,
             )
-        found = source.outputs[ref.path[0]] if len(ref.path) == 1 else ANY
-    if ANY not in (found, wanted) and found != wanted:
-        raise PipelineError(f"'{ref.text}' is of type {found}; expected {wanted}", key=key)
+        found = source.outputs[ref.path[0]]
+        if len(ref.path) > 1 and found in _CLOSED:
+            raise PipelineError(f"'{ref.text}': there is nothing inside a {found}", key=key)
+        if len(ref.path) > 1:
+            found = _INSIDE.get(found, ANY)
+    if found == "config":
+        # Of the experiment's own data only numbers and text are of a type that stages know.
+        fits = wanted not in (*_INSIDE, *_CLOSED - {"number", "text"}, *_WHOLE)
+    else:
+        fits = ANY in (found, wanted) or found == wanted
+    if not fits:
+        raise PipelineError(
+            f"'{ref.text}' is of type {found}; expected {wanted}",
+            key=key,
+            hint=f"Refer to one of them: {ref.text}.NAME." if _INSIDE.get(found) == wanted else "",
+        )
 
 
 def _ordered(nodes: Mapping[str, Node]) -> dict[str, Node]:

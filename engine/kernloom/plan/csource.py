@@ -63,6 +63,12 @@ def read_signature(text: str, function: str, *, where: str, key: str) -> tuple[P
 
 
 def _parameter(text: str, where: str, key: str) -> Parameter:
+    if text.count("*") + ("[" in text) > 1:
+        raise ConfigError(
+            f"{where}: '{text}' points to pointers",
+            key=key,
+            hint="A tensor is passed as one pointer to its first element.",
+        )
     pointer = "*" in text or "[" in text
     words = _WORD.findall(text.split("[")[0])
     if len(words) < 2:
@@ -70,7 +76,9 @@ def _parameter(text: str, where: str, key: str) -> Parameter:
     *kind, name = words
     base = " ".join(word for word in kind if word not in _QUALIFIERS)
     constant = "const" in text.split("*")[0].split()
-    shown = f"{'const ' if constant else ''}{base}{' *' if pointer else ''}"
+    # An array of arrays is a pointer to rows: only a pointer without a type turns into it.
+    shown = "void" if text.count("[") > 1 else base
+    shown = f"{'const ' if constant else ''}{shown}{' *' if pointer else ''}"
     return Parameter(name, shown, _BASE.get(base, ""), pointer, constant)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from kernloom.config.schema import Argument, Kernel, Step, Workload
 from kernloom.errors import ConfigError, nearest
@@ -20,8 +21,8 @@ MAX_EXTENT = 2**40
 class Inspect(Stage):
     """Workload -> steps (op, shapes, dtypes), flops, bytes, and a schedule without decisions."""
 
-    inputs = {"workload": "workload"}
-    outputs = {
+    inputs: ClassVar[Mapping[str, str]] = {"workload": "workload"}
+    outputs: ClassVar[Mapping[str, str]] = {
         "steps": "steps",
         "schedule": "schedule",
         "tensors": "tensors",
@@ -44,8 +45,8 @@ class Inspect(Stage):
             "steps": schedule,
             "schedule": schedule,
             "tensors": tensors,
-            "flops": evaluate(workload.cost.flops, sizes),
-            "bytes": evaluate(workload.cost.bytes, sizes),
+            "flops": evaluate(workload.cost.flops, sizes, key="workload.cost.flops"),
+            "bytes": evaluate(workload.cost.bytes, sizes, key="workload.cost.bytes"),
         }
 
 
@@ -72,7 +73,8 @@ def _evaluated(workload: Workload) -> dict[str, int]:
                 f"these refer to each other: {', '.join(waiting)}", key="workload.sizes"
             )
         for name in ready:
-            known[name] = _extent(evaluate(waiting.pop(name), known), f"workload.sizes.{name}")
+            key = f"workload.sizes.{name}"
+            known[name] = _extent(evaluate(waiting.pop(name), known, key=key), key)
     return known
 
 
@@ -86,7 +88,7 @@ def _shaped(workload: Workload) -> dict[str, TensorSpec]:
     tensors = {}
     for name, tensor in workload.tensors.items():
         key = f"workload.tensors.{name}.shape"
-        shape = tuple(_extent(evaluate(extent, sizes), key) for extent in tensor.shape)
+        shape = tuple(_extent(evaluate(extent, sizes, key=key), key) for extent in tensor.shape)
         tensors[name] = TensorSpec(name, shape, tensor.dtype or workload.dtype)
     return tensors
 
@@ -100,8 +102,8 @@ def check_memory(tensors: Mapping[str, TensorSpec], available: int) -> None:
     if 4 * total > available:
         largest = max(tensors.values(), key=lambda tensor: tensor.nbytes)
         raise ConfigError(
-            f"the tensors need {format_size(total)}, about {format_size(4 * total)} with the copies "
-            f"for verifying, but {format_size(available)} of memory are free",
+            f"the tensors need {format_size(total)}, about {format_size(4 * total)} with the "
+            f"copies for verifying, but {format_size(available)} of memory are free",
             key="workload.sizes",
             hint=f"The largest is {largest.name} {list(largest.shape)}: make it smaller.",
         )
@@ -171,10 +173,7 @@ def _bind(
     if declared.kind == "tensor":
         return BoundArgument(name, "tensor", declared.access, dtype, str(given))
     if declared.kind == "size":
-        try:
-            value = evaluate(given, sizes)
-        except ConfigError as error:
-            raise ConfigError(error.message, key=key, hint=error.hint) from None
+        value = evaluate(given, sizes, key=key)
         return BoundArgument(name, "size", "read", "int64", _extent(value, key))
     if isinstance(given, str):
         if given not in workload.scalars:
@@ -193,8 +192,8 @@ def _check_tensor(
     kernel: Kernel,
     key: str,
 ) -> None:
-    wanted = tuple(evaluate(extent, sizes) for extent in declared.shape)
     where = f"{key}.args.{argument.name}"
+    wanted = tuple(evaluate(extent, sizes, key=where) for extent in declared.shape)
     if declared.shape and wanted != tensor.shape:
         raise ConfigError(
             f"tensor '{tensor.name}' has shape {list(tensor.shape)}, but kernel '{kernel.name}' "
@@ -210,9 +209,9 @@ def _check_tensor(
 
 
 def _mark_fusable(schedule: Schedule, workload: Workload) -> Schedule:
-    """A step can be fused into the one before if that one alone writes, and it alone reads, its input."""
+    """A step can be fused into the one before if what it reads passes between these two alone."""
     marked = list(schedule[:1])
-    for before, record in zip(schedule, schedule[1:], strict=False):
+    for before, record in itertools.pairwise(schedule):
         fusable = record.kernel.name in before.kernel.epilogues and bool(
             handed_over(before, record, schedule, workload)
         )

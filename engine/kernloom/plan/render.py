@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from kernloom.config.schema import Arch, KernelSource, Scalar, Target
 from kernloom.errors import ConfigError, TemplateError, nearest
@@ -42,8 +42,8 @@ class StepSource:
 class Render(Stage):
     """Schedule -> sources, one library per step (equal ones are built once)."""
 
-    inputs = {"schedule": "schedule"}
-    outputs = {"sources": "sources", "text": "text"}
+    inputs: ClassVar[Mapping[str, str]] = {"schedule": "schedule"}
+    outputs: ClassVar[Mapping[str, str]] = {"sources": "sources", "text": "text"}
 
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         schedule: Schedule = inputs["schedule"]
@@ -83,7 +83,7 @@ class Renderer:
             files = {"kernel.c": f"{_header(record)}{text}\n{_entry(function, record.arguments)}"}
         else:
             files, origins = self._plain(source, record, key)
-        return Source(name=name, files=files, origins=origins, params=record.decisions)
+        return Source(name, files, origins, record.decisions, main=next(iter(files)))
 
     def _plain(
         self, source: KernelSource, record: StepRecord, key: str
@@ -113,10 +113,9 @@ class Renderer:
                 zip(parameters, record.arguments, strict=True)
             )
         ]
-        wrapper = (
-            f'{_header(record)}{defines}#include "{main}"\n\n{_entry_with(function, casts)}'
-        )
-        return {"kernel.c": wrapper, **found}, found
+        wrapper = f'{_header(record)}{defines}#include "{main}"\n\n{_entry_with(function, casts)}'
+        main = "kernel.c" if "kernel.c" not in found else "kernloom_entry.c"
+        return {main: wrapper, **found}, found
 
     def _template(
         self, template: str, record: StepRecord, arch: Arch, function: str, key: str
@@ -188,12 +187,12 @@ def _source_for(record: StepRecord, target: Target) -> tuple[KernelSource, str]:
         f"kernel '{kernel.name}' has no source for target '{target.name}' "
         f"({', '.join(target.sources)})",
         key=f"workload.kernels.{kernel.name}.sources",
-        hint=nearest(target.sources[0], kernel.sources),
+        hint=nearest(next(iter(target.sources), ""), kernel.sources),
     )
 
 
 def _variables(record: StepRecord, arch: Arch, function: str) -> dict[str, Any]:
-    """What a template sees: decisions and arch data, but no sizes, so that one library serves all."""
+    """What a template sees: decisions and arch data, but no sizes: one library serves all."""
     decisions = {name: dict(record.decisions.get(name, {})) for name in TRANSFORMS}
     others = {name: dict(group) for name, group in record.decisions.items()}
     epilogue = record.epilogue and {
@@ -284,6 +283,7 @@ def _macro_value(value: Scalar, record: StepRecord, key: str) -> str:
         raise TemplateError(error.message, key=key, hint=error.hint) from None
     if isinstance(result, bool):
         return str(int(result))
-    if isinstance(result, str) and not result.replace("_", "").isalnum():
-        raise TemplateError(f"'{result}' is not a plain word or number", key=key)
+    word = isinstance(result, str) and result.isascii() and result.replace("_", "").isalnum()
+    if not word and not isinstance(result, (int, float)):
+        raise TemplateError(f"{result!r} is not a plain word or number", key=key)
     return str(result)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from kernloom.config.reader import load_yaml
 from kernloom.config.schema import Arch, Scalar
@@ -13,7 +13,7 @@ from kernloom.errors import ConfigError, nearest
 from kernloom.files import canonical_json
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.schedule import Schedule, StepRecord
-from kernloom.plan.space import Space, check_point, tunables_of, variables_of
+from kernloom.plan.space import Space, allowed_value, check_point, tunables_of, variables_of
 from kernloom.registry import Registry
 
 
@@ -25,6 +25,8 @@ class Request:
     arch: Arch
     options: SelectOptions
     decided: Mapping[str, Scalar]
+    steps: Schedule = ()
+    """All steps of the workload, this one included."""
 
 
 Provider = Callable[[Request], Mapping[str, Scalar]]
@@ -43,8 +45,12 @@ class SelectOptions:
 class Select(Stage):
     """Steps -> params (transform -> step -> tunable -> value) and who provided them."""
 
-    inputs = {"steps": "steps"}
-    outputs = {"params": "params", "provider": "text", "provenance": "provenance"}
+    inputs: ClassVar[Mapping[str, str]] = {"steps": "steps"}
+    outputs: ClassVar[Mapping[str, str]] = {
+        "params": "choices",
+        "provider": "text",
+        "provenance": "provenance",
+    }
     Options = SelectOptions
 
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -60,7 +66,7 @@ class Select(Stage):
         }
         provenance: dict[str, dict[str, str]] = {}
         for record in steps:
-            point, by = self._choose(record, context.experiment.arch, providers, key)
+            point, by = self._choose(record, steps, context.experiment.arch, providers, key)
             provenance[record.name] = by
             for name, (transform, _) in tunables_of(record.kernel).items():
                 params.setdefault(transform, {}).setdefault(record.name, {})[name] = point[name]
@@ -71,6 +77,7 @@ class Select(Stage):
     def _choose(
         self,
         record: StepRecord,
+        steps: Schedule,
         arch: Arch,
         providers: Sequence[tuple[str, Provider]],
         key: str,
@@ -81,10 +88,10 @@ class Select(Stage):
         for name, provider in providers:
             if len(decided) == len(wanted):
                 break
-            answer = provider(Request(record, arch, self.options, dict(decided)))
+            answer = provider(Request(record, arch, self.options, dict(decided), steps))
             for tunable, value in answer.items():
                 if tunable not in decided and tunable in wanted:
-                    decided[tunable] = value
+                    decided[tunable] = allowed_value(record.kernel, tunable, value, key="select")
                     by[tunable] = name
         missing = [name for name in wanted if name not in decided]
         if missing:
@@ -122,7 +129,7 @@ def file(request: Request) -> Mapping[str, Scalar]:
     data = load_yaml(text, where=str(path)) or {}
     if not isinstance(data, Mapping):
         raise ConfigError("expected transforms with their tunables", key=str(path))
-    _check_given(data, (request.record,), str(path), strict=False)
+    _check_given(data, request.steps or (request.record,), str(path))
     return _for_step(data, request.record)
 
 
@@ -139,11 +146,11 @@ def model(request: Request) -> Mapping[str, Scalar]:
     )
     if memo not in _model_answers:
         space = Space.of(kernel, request.decided, known)
-        point = space.cheapest(kernel.model, known)
+        point = space.cheapest(kernel.model, known, key=f"workload.kernels.{kernel.name}.model")
         if point is None:
             # Name the constraint: check some point, which must break one.
-            point = {name: values[0] for name, (_, values) in tunables_of(kernel).items()}
-            check_point(kernel, {**point, **request.decided}, known, key="select")
+            first = {name: values[0] for name, (_, values) in tunables_of(kernel).items()}
+            check_point(kernel, {**first, **request.decided}, known, key="select")
             raise ConfigError(f"no point of kernel '{kernel.name}' is allowed", key="select")
         _model_answers[memo] = point
     return _model_answers[memo]
@@ -166,33 +173,34 @@ def _for_step(given: Mapping[str, Any], record: StepRecord) -> dict[str, Scalar]
     return chosen
 
 
-def _check_given(
-    given: Mapping[str, Any], steps: Schedule, key: str, *, strict: bool = True
-) -> None:
+def _check_given(given: Mapping[str, Any], steps: Schedule, key: str) -> None:
     """Every transform, step and tunable that is given must exist."""
-    transforms = {t: set(g) for record in steps for t, g in record.kernel.tunables.items()}
+    transforms: dict[str, set[str]] = {}
     for record in steps:
         for transform, group in record.kernel.tunables.items():
-            transforms[transform] |= set(group)
-    names = {record.name for record in steps}
+            transforms.setdefault(transform, set()).update(group)
     for transform, group in given.items():
         if not isinstance(group, Mapping):
             raise ConfigError(
                 f"expected {transform}.TUNABLE=VALUE", key=key, hint=nearest(transform, transforms)
             )
         if transform not in transforms:
-            if not strict:
-                continue
             raise ConfigError(
                 f"no kernel of this workload has tunables for '{transform}'",
                 key=key,
                 hint=nearest(transform, transforms),
             )
+        own = {record.name: record.kernel.tunables.get(transform, {}) for record in steps}
         for name, value in group.items():
-            known = names if isinstance(value, Mapping) else transforms[transform]
-            if name not in known and strict:
-                raise ConfigError(
-                    f"unknown {'step' if isinstance(value, Mapping) else 'tunable'} '{name}'",
-                    key=f"{key}.{transform}",
-                    hint=nearest(name, known),
-                )
+            where = f"{key}.{transform}"
+            if not isinstance(value, Mapping):
+                _check_known("tunable", [name], transforms[transform], where)
+            else:
+                _check_known("step", [name], own, where)
+                _check_known("tunable", value, own[name], f"{where}.{name}")
+
+
+def _check_known(what: str, names: Iterable[str], known: Iterable[str], key: str) -> None:
+    for name in names:
+        if name not in set(known):
+            raise ConfigError(f"unknown {what} '{name}'", key=key, hint=nearest(name, known))

@@ -56,64 +56,82 @@ class Space:
     axes: tuple[Any, ...]
     """Arrays that broadcast against each other."""
     mask: Any
+    values: tuple[tuple[Scalar, ...], ...]
+    picked: tuple[Any, ...]
+    """For each axis, which of its values stand there."""
 
     @classmethod
     def of(cls, kernel: Kernel, fixed: Mapping[str, Scalar], known: Mapping[str, Any]) -> Space:
         """The space of a kernel with some tunables fixed."""
         tunables = tunables_of(kernel)
         names = tuple(tunables)
-        values = [
-            (fixed[name],) if name in fixed else tunables[name][1] for name in names
-        ]
-        arrays = [np.array(options) for options in values]
-        cells = math.prod(len(array) for array in arrays)
+        values = [(fixed[name],) if name in fixed else tunables[name][1] for name in names]
+        cells = math.prod(len(options) for options in values)
         if cells <= MAX_CELLS:
-            rank = len(arrays)
-            axes = tuple(
-                array.reshape([-1 if i == axis else 1 for i in range(rank)])
-                for axis, array in enumerate(arrays)
+            rank = len(values)
+            picked = tuple(
+                np.arange(len(options)).reshape([-1 if i == axis else 1 for i in range(rank)])
+                for axis, options in enumerate(values)
             )
-            shape = tuple(len(array) for array in arrays)
+            shape = tuple(len(options) for options in values)
         else:
             random = np.random.default_rng(0)
-            axes = tuple(array[random.integers(len(array), size=SAMPLES)] for array in arrays)
+            picked = tuple(random.integers(len(options), size=SAMPLES) for options in values)
             shape = (SAMPLES,)
+        axes = tuple(_array(o)[index] for o, index in zip(values, picked, strict=True))
         variables = {**known, **dict(zip(names, axes, strict=True))}
         mask = np.ones(shape, dtype=bool)
-        for constraint in kernel.constraints:
-            mask &= np.asarray(parse(constraint)(variables), dtype=bool)
-        return cls(names, axes, mask)
+        for i, constraint in enumerate(kernel.constraints):
+            key = f"workload.kernels.{kernel.name}.constraints[{i}]"
+            mask &= np.asarray(evaluate(constraint, variables, key=key), dtype=bool)
+        return cls(names, axes, mask, tuple(values), picked)
 
-    def cheapest(self, formula: str, known: Mapping[str, Any]) -> dict[str, Scalar] | None:
+    def cheapest(
+        self, formula: str, known: Mapping[str, Any], *, key: str = ""
+    ) -> dict[str, Scalar] | None:
         """The allowed point of least cost; of equals, the one with the earlier values."""
-        if not self.mask.any():
+        allowed = np.flatnonzero(self.mask)
+        if not allowed.size:
             return None
         variables = {**known, **dict(zip(self.names, self.axes, strict=True))}
-        cost = np.asarray(parse(formula)(variables), dtype=float)
-        cost = np.where(self.mask, cost, np.inf)
-        index = np.unravel_index(int(np.argmin(cost)), cost.shape)
+        cost = np.asarray(evaluate(formula, variables, key=key), dtype=float)
+        costs = np.broadcast_to(cost, self.mask.shape).ravel()[allowed]
+        best = int(np.argmin(np.where(np.isnan(costs), np.inf, costs)))
+        cell = np.unravel_index(allowed[best], self.mask.shape)
         return {
-            name: np.broadcast_to(axis, cost.shape)[index].item()
-            for name, axis in zip(self.names, self.axes, strict=True)
+            name: options[int(np.broadcast_to(index, self.mask.shape)[cell])]
+            for name, options, index in zip(self.names, self.values, self.picked, strict=True)
         }
+
+
+def _array(options: tuple[Scalar, ...]) -> Any:
+    # numpy would turn the numbers among texts into text.
+    kinds = {isinstance(option, str) for option in options}
+    return np.array(options, dtype=object if len(kinds) > 1 else None)
+
+
+def allowed_value(kernel: Kernel, name: str, value: Any, *, key: str) -> Scalar:
+    """The value of the space that `value` means: 4.0 means 4, but true does not mean 1."""
+    transform, values = tunables_of(kernel)[name]
+    for option in values:
+        if option == value and isinstance(option, bool) == isinstance(value, bool):
+            return option
+    raise ConfigError(
+        f"{transform}.{name}={value} is not in kernel '{kernel.name}'s space",
+        key=key,
+        hint=f"Allowed: {', '.join(map(str, values))}.",
+    )
 
 
 def check_point(
     kernel: Kernel, point: Mapping[str, Scalar], known: Mapping[str, Any], *, key: str
 ) -> None:
     """A chosen point must lie in the kernel's space; the constraint it breaks is named."""
-    for name, (transform, values) in tunables_of(kernel).items():
-        value = point[name]
-        if value not in values or isinstance(value, bool) != isinstance(values[0], bool):
-            allowed = ", ".join(map(str, values))
-            raise ConfigError(
-                f"{transform}.{name}={value} is not in kernel '{kernel.name}'s space",
-                key=key,
-                hint=f"Allowed: {allowed}.",
-            )
+    for name in tunables_of(kernel):
+        allowed_value(kernel, name, point[name], key=key)
     variables = {**known, **point}
     for constraint in kernel.constraints:
-        if not evaluate(constraint, variables):
+        if not evaluate(constraint, variables, key=key):
             used = ", ".join(
                 f"{name}={variables[name]}" for name in sorted(parse(constraint).names)
             )

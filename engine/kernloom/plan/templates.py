@@ -26,7 +26,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=True,
-            autoescape=False,  # noqa: S701 (C source, not HTML)
+            autoescape=False,  # C source, not HTML
         )
 
     def render(

@@ -30,14 +30,20 @@ class Transform(Stage):
 
     transform: ClassVar[str] = ""
     """Its name in a kernel's tunables and in the schedule."""
-    inputs = {"schedule": "schedule", "params": "params"}
-    outputs = {"schedule": "schedule"}
+    inputs: ClassVar[Mapping[str, str]] = {"schedule": "schedule", "params": "params"}
+    outputs: ClassVar[Mapping[str, str]] = {"schedule": "schedule"}
     Options = TransformOptions
 
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         schedule: Schedule = inputs["schedule"]
         params: Mapping[str, Mapping[str, Scalar]] = inputs["params"]
         names = {record.name for record in schedule}
+        for step, values in params.items():
+            if not isinstance(values, Mapping):
+                raise PipelineError(
+                    f"'{step}' should be a step with its tunables, not {values!r}",
+                    key=f"pipeline.stages.{self.name}.in.params",
+                )
         for step in self.options.steps:
             if step not in names:
                 raise PipelineError(
@@ -103,6 +109,12 @@ class Fuse(Transform):
                     f"step '{record.name}' cannot be fused into the one before it",
                     key=f"pipeline.stages.{self.name}",
                     hint="Its input must come from that step alone, and be used nowhere else.",
+                )
+            elif fused[-1].epilogue:
+                raise PipelineError(
+                    f"step '{fused[-1].name}' cannot take '{record.name}' as a second epilogue",
+                    key=f"pipeline.stages.{self.name}",
+                    hint=f"Set select.fixed.fuse.{record.name}.into_producer=false.",
                 )
             else:
                 fused[-1] = _fused(fused[-1], record, schedule, context)

@@ -27,7 +27,12 @@ def parse_filters(words: Sequence[str]) -> dict[str, str]:
 
 
 def results(
-    store: Store, words: Sequence[str], *, sort: str = "", limit: int | None = None
+    store: Store,
+    words: Sequence[str],
+    *,
+    sort: str = "",
+    limit: int | None = None,
+    history: bool = False,
 ) -> list[Trial]:
     """The trials the words ask for, newest first or by `sort` (`-key` for the largest first)."""
-    return store.query(parse_filters(words), limit, sort)
+    return store.query(parse_filters(words), limit, sort, history=history)

@@ -84,7 +84,7 @@ def parse_key(text: str) -> Key:
         return Key(text, column=COLUMNS[head])
     if rest and head in DOCUMENTS:
         return Key(text, documents=(head,), path=tuple(rest))
-    if rest and head in ROOT_KEYS:
+    if head in ROOT_KEYS:
         return Key(text, documents=("point", "config"), path=(head, *rest))
     return Key(text, documents=("metrics", "point", "params", "machine"), path=(head, *rest))
 

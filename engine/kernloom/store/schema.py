@@ -42,7 +42,6 @@ trials = Table(
     Column("config", Text, nullable=False),
     Column("machine", Text, nullable=False),
     Column("stderr", Text, nullable=False),
-    Index("trials_by_subject", "workload", "target"),
     Index("trials_by_time", "created"),
 )
 
@@ -56,4 +55,5 @@ samples = Table(
     Column("wall_ns", Text, nullable=False),
     Column("cpu_ns", Text, nullable=False),
     Column("involuntary", Text, nullable=False),
+    sqlite_with_rowid=False,
 )

@@ -41,6 +41,8 @@ def wal_of(path: Path) -> Path:
 
 def _safely(connection: Any, record: object) -> None:
     connection.execute("PRAGMA synchronous=FULL")
+    # Every checkpoint is a pause of several commits' length; a sweep should meet few of them.
+    connection.execute("PRAGMA wal_autocheckpoint=8000")
 
 
 def check_version(engine: Engine, path: Path) -> bool:

@@ -14,11 +14,12 @@ from kernloom.report.documents import results_document, stored_document, to_json
 from kernloom.report.results import results
 from kernloom.store.store import open_store
 
-USAGE = "[key=value ...] [--sort KEY] [--limit N]"
+USAGE = "[key=value ...] [--sort KEY] [--limit N] [--history]"
 OUTPUTS = ("table", "json", "jsonl", "csv")
 FLAGS = {
     "sort": Flag("sort by a key; -KEY for the largest first", "KEY"),
     "limit": Flag("at most this many trials", "N"),
+    "history": Flag("every attempt of a trial, not only the newest"),
     "csv": Flag("the same as output=csv"),
 }
 
@@ -33,6 +34,7 @@ def run(invocation: Invocation) -> int:
             without_output(invocation.words),
             sort=invocation.flags.get("sort", ""),
             limit=int(limit) if limit else None,
+            history="history" in invocation.flags,
         )
     if invocation.output == "csv" or "csv" in invocation.flags:
         from kernloom.report.csv import write_csv

@@ -1,0 +1,180 @@
+"""`plan`, `build` and `explain`: what is missing and why, before and after it is built."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Project
+
+from kernloom.places import share_folder
+
+TEMPLATE = "templates/kernels/axpy/host.c.j2"
+AXPY = ("workload=axpy", "case=small")
+
+
+@pytest.fixture
+def shadowing(project: Project) -> Project:
+    """A project with our axpy template under its own roof, built."""
+    project.write(TEMPLATE, (share_folder() / TEMPLATE).read_text(encoding="utf-8"))
+    assert project.run("run", *AXPY).code == 0
+    return project
+
+
+def change_a_line(project: Project) -> int:
+    """Change one line that ends up in the rendered source; its number."""
+    path = project.folder / TEMPLATE
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    number = next(i for i, line in enumerate(lines) if "long i = begin;" in line)
+    lines[number] = lines[number].replace("long i = begin;", "long i = begin + 0;")
+    path.write_text("".join(lines), encoding="utf-8")
+    return number + 1
+
+
+def states(project: Project, *words: str) -> dict[str, dict[str, Any]]:
+    document = project.json("plan", *words).document
+    return {artifact["name"]: artifact for artifact in document["artifacts"]}
+
+
+def test_a_plan_lists_artifacts_with_their_state_and_trials(fresh_project: Project) -> None:
+    done = fresh_project.json("plan", *AXPY)
+    assert done.code == 0
+    artifacts = {artifact["name"]: artifact for artifact in done.document["artifacts"]}
+    assert artifacts.keys() == {"axpy.add", "runner"}
+    for artifact in artifacts.values():
+        assert artifact["state"] == "missing"
+        assert artifact["key"]
+        assert artifact["reason"]
+    (trial,) = done.document["trials"]
+    assert (trial["workload"], trial["case"], trial["stored"]) == ("axpy", "small", False)
+
+
+def test_planning_does_nothing(fresh_project: Project) -> None:
+    assert fresh_project.run("plan", *AXPY).code == 0
+    assert not (fresh_project.build / "kernels").exists()
+    assert not (fresh_project.folder / ".kernloom" / "store.db").exists()
+
+
+def test_a_plan_names_the_keys_that_are_then_built(project: Project) -> None:
+    planned = {name: item["key"] for name, item in states(project, *AXPY).items()}
+    trial = project.json("run", *AXPY).trial
+    assert planned == {item["name"]: item["key"] for item in trial["artifacts"]}
+    after = project.json("plan", *AXPY).document
+    assert [artifact["state"] for artifact in after["artifacts"]] == ["cached", "cached"]
+    assert [item["stored"] for item in after["trials"]] == [True]
+
+
+def test_a_changed_template_line_is_named_with_file_and_line(shadowing: Project) -> None:
+    line = change_a_line(shadowing)
+    planned = states(shadowing, *AXPY)
+    assert planned["runner"]["state"] == "cached"
+    assert planned["axpy.add"]["state"] == "missing"
+    assert f"kernels/axpy/host.c.j2:{line}" in planned["axpy.add"]["reason"]
+    assert "long i = begin + 0;" in planned["axpy.add"]["reason"]
+
+
+def test_a_changed_template_line_rebuilds_just_what_it_changes(shadowing: Project) -> None:
+    line = change_a_line(shadowing)
+    done = shadowing.json("run", *AXPY)
+    assert done.code == 0
+    assert (done.document["build"]["built"], done.document["build"]["cached"]) == (1, 1)
+    explained = shadowing.json("explain", *AXPY).document["artifacts"]
+    (kernel,) = [item for item in explained if item["name"] == "axpy.add"]
+    assert kernel["state"] == "cached"
+    assert f"kernels/axpy/host.c.j2:{line}" in kernel["reason"]
+    assert f"host.c.j2:{line}" in shadowing.run("explain", *AXPY).stdout
+
+
+def test_touching_files_rebuilds_nothing(shadowing: Project) -> None:
+    for path in (shadowing.folder / TEMPLATE, shadowing.folder / "kernloom.yaml"):
+        os.utime(path, ns=(10**18, 10**18))
+    done = shadowing.json("run", *AXPY)
+    assert done.document["build"]["built"] == 0
+    assert all(artifact["cached"] for artifact in done.trial["artifacts"])
+    assert len(shadowing.json("results", "--history").trials) == 1
+
+
+def test_a_change_that_renders_to_the_same_source_rebuilds_nothing(shadowing: Project) -> None:
+    path = shadowing.folder / TEMPLATE
+    path.write_text("{# only a comment #}\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    assert {item["state"] for item in states(shadowing, *AXPY).values()} == {"cached"}
+
+
+def test_a_copied_project_has_the_same_keys_and_builds_nothing(
+    shadowing: Project, tmp_path: Path
+) -> None:
+    here = states(shadowing, *AXPY)
+    elsewhere = Project(tmp_path / "elsewhere at another path")
+    shutil.rmtree(elsewhere.folder)
+    shutil.copytree(shadowing.folder, elsewhere.folder, symlinks=True)
+    there = states(elsewhere, *AXPY)
+    assert {name: item["key"] for name, item in there.items()} == {
+        name: item["key"] for name, item in here.items()
+    }
+    assert {item["state"] for item in there.values()} == {"cached"}
+    assert elsewhere.json("run", *AXPY).document["build"]["built"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "says"),
+    [
+        (("toolchain.extra_flags=[-O1]",), "flag", "-O1"),
+        (("select.fixed.unroll.vectors=2",), "parameter", "vectors"),
+        (("workload.dtype=float64",), "source", ""),
+    ],
+)
+def test_a_reason_says_what_kind_of_thing_changed(
+    shadowing: Project, words: tuple[str, ...], kind: str, says: str
+) -> None:
+    kernel = states(shadowing, *AXPY, *words)["axpy.add"]
+    assert (kernel["state"], kernel["kind"]) == ("missing", kind) or kind == "source"
+    assert says in kernel["reason"]
+
+
+def test_a_damaged_artifact_is_noticed_named_and_built_again(shadowing: Project) -> None:
+    key = states(shadowing, *AXPY)["axpy.add"]["key"]
+    library = shadowing.build / "kernels" / key / "kernel.so"
+    library.chmod(0o755)
+    library.write_bytes(library.read_bytes()[:-8])
+    kernel = states(shadowing, *AXPY)["axpy.add"]
+    assert kernel["state"] == "missing"
+    assert "damaged" in kernel["reason"]
+    done = shadowing.json("run", *AXPY, "rerun=all")
+    assert (done.trial["status"], done.document["build"]["built"]) == ("ok", 1)
+
+
+def test_build_builds_without_running(project: Project) -> None:
+    project.add("good")
+    done = project.json("build", "workload=good")
+    assert done.code == 0
+    built = {item["name"]: item for item in done.document["artifacts"]}
+    assert built["good.call"]["state"] == "built"
+    assert Path(built["good.call"]["path"]).is_file()
+    assert not (project.folder / ".kernloom" / "store.db").exists()
+
+
+def test_build_of_what_does_not_compile_fails_with_the_compilers_words(project: Project) -> None:
+    project.add("broken", "y[0] = nothing; (void)x; (void)n;")
+    done = project.json("build", "workload=broken")
+    assert done.code == 1
+    (kernel,) = [i for i in done.document["artifacts"] if i["name"] == "broken.call"]
+    assert kernel["state"] == "failed"
+    assert "nothing" in kernel["message"]
+    assert Path(kernel["source"]).is_file()
+
+
+def test_show_prints_the_rendered_source_and_the_parameters(shared_project: Project) -> None:
+    source = shared_project.run("plan", "workload=axpy", "show=source")
+    assert source.code == 0
+    assert "kl_entry" in source.stdout
+    params = shared_project.json("plan", "workload=axpy", "show=choice.params").document
+    assert "lanes" in params["vectorize"]["add"]
+
+
+def test_one_build_serves_every_size(project: Project) -> None:
+    done = project.json("run", "-m", "workload=axpy", "workload.sizes.N=100,1000,5000")
+    assert done.code == 0, done
+    assert done.document["build"]["built"] == 1

@@ -1,0 +1,250 @@
+"""Recipes replay a run exactly, and a stranger's recipe reaches nothing but the compiler."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import Project, listing
+
+AXPY = ("workload=axpy", "case=small")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, shared_project: Project) -> Project:
+    project = Project(tmp_path_factory.mktemp("recipes"))
+    project.take_runner_from(shared_project)
+    done = project.run("run", *AXPY, "recipe=axpy.yaml")
+    assert done.code == 0, done.stderr
+    return project
+
+
+def read(project: Project) -> Any:
+    return yaml.safe_load((project.folder / "axpy.yaml").read_text(encoding="utf-8"))
+
+
+def test_replaying_gives_the_same_artifacts_and_parameters(home: Project) -> None:
+    (original,) = home.json("results", "provider=model").trials
+    replayed = home.json("recipe", "run", "axpy.yaml")
+    assert replayed.code == 0
+    trial = replayed.trial
+    assert trial["params"] == original["params"]
+    assert [a["key"] for a in trial["artifacts"]] == [a["key"] for a in original["artifacts"]]
+    assert trial["verified"] is True
+
+
+def test_a_recipe_expects_what_was_built(home: Project) -> None:
+    (entry,) = read(home)["trials"]
+    trial = home.json("run", *AXPY).trial
+    assert entry["expected"]["artifacts"] == {a["name"]: a["key"] for a in trial["artifacts"]}
+
+
+def test_a_sweep_is_replayed_in_its_order(project: Project) -> None:
+    words = ("run", "-m", "workload=axpy", "case=small,ragged", "select.fixed.unroll.vectors=1,2")
+    swept = project.json(*words, "recipe=sweep.yaml")
+    replayed = project.json("recipe", "run", "sweep.yaml")
+    assert replayed.code == 0
+    assert [t["point"] for t in replayed.trials] == [t["point"] for t in swept.trials]
+    assert [t["params"] for t in replayed.trials] == [t["params"] for t in swept.trials]
+    assert replayed.document["build"]["built"] == 0
+
+
+def test_a_recipe_replays_in_another_project(home: Project, fresh_project: Project) -> None:
+    done = fresh_project.json("recipe", "run", str(home.folder / "axpy.yaml"))
+    assert (done.code, done.trial["status"]) == (0, "ok")
+    expected = read(home)["trials"][0]["expected"]["artifacts"]
+    assert {a["name"]: a["key"] for a in done.trial["artifacts"]} == expected
+
+
+def kernel(config: Any) -> Any:
+    return config["workload"]["kernels"]["axpy"]
+
+
+def rename_kernel(config: Any) -> None:
+    kernel(config)["name"] = "x(void) {} __attribute__((constructor)) static void y"
+
+
+def rename_argument(config: Any) -> None:
+    arguments = kernel(config)["arguments"]
+    kernel(config)["arguments"] = {f"{name}) {{}} (": value for name, value in arguments.items()}
+
+
+def text_as_tunable(config: Any) -> None:
+    kernel(config)["tunables"]["unroll"]["vectors"]["values"] = ['1; system("true")']
+
+
+def other_variant(config: Any) -> None:
+    config["target"] |= {"variant": "../../v", "variants": ["../../v"]}
+    config["toolchain"]["variants"]["../../v"] = []
+
+
+def read_by_stage(config: Any) -> None:
+    stage = config["pipeline"]["stages"]["choice"]
+    stage |= {"providers": ["file", "fixed"], "file": "/etc/passwd"}
+
+
+def set_at(path: str, value: Any) -> Callable[[Any], None]:
+    def change(config: Any) -> None:
+        *folders, last = path.split(".")
+        for name in folders:
+            config = config[name]
+        config[last] = value
+
+    return change
+
+
+HARMFUL: dict[str, Callable[[Any], None]] = {
+    "other tools": set_at("toolchain.tools", {"cc": "/bin/sh"}),
+    "more tools": set_at("toolchain.tools", {"cc": "gcc", "as": "/bin/sh"}),
+    "a toolchain outside configs": set_at("toolchain.name", "../../../axpy"),
+    "an unknown toolchain": set_at("toolchain.name", "evilcc"),
+    "flags of an arch": set_at("arch.flags", {"gcc": ["-B/tmp"]}),
+    "flags of a variant": set_at("toolchain.variants", {"release": ["-wrapper"]}),
+    "an arch outside build": set_at("arch.name", "../../../../escaped"),
+    "a variant outside build": other_variant,
+    "a template outside": set_at(
+        "workload.kernels.axpy.sources.host", {"template": "../../../x.c.j2"}
+    ),
+    "a C file outside": set_at(
+        "workload.kernels.axpy.sources.host", {"file": "/etc/passwd", "function": "f"}
+    ),
+    "data outside": set_at("workload.tensors.x.fill", {"kind": "file", "path": "/etc/passwd"}),
+    "a file of parameters": set_at("select", {"providers": ["file"], "file": "/etc/passwd"}),
+    "a file of parameters in a stage": read_by_stage,
+    "an unknown stage type": set_at("pipeline.stages.library.use", "python"),
+    "an unknown provider": set_at("pipeline.stages.choice.providers", ["os.system"]),
+    "an unknown device": set_at("target.device", "os.system"),
+    "code in a kernel's name": rename_kernel,
+    "code in an argument's name": rename_argument,
+    "code in a tunable": text_as_tunable,
+    "a store elsewhere": set_at("store", {"name": "sqlite", "path": "/tmp/evil.db"}),
+    "an unknown key": set_at("hooks", ["true"]),
+}
+FLAGS = [
+    "-wrapper",
+    "-fplugin=./evil.so",
+    "-fplugin-arg-evil-x",
+    "-B/tmp",
+    "-B",
+    "@flags",
+    "-specs=evil.specs",
+    "-Wl,-rpath,/tmp",
+    "-Wa,-x",
+    "-Wp,-x",
+    "-Xlinker",
+    "-Xclang",
+    "-I/tmp",
+    "-L/tmp",
+    "-include",
+    "-imacros",
+    "-o",
+    "-fuse-ld=/tmp/ld",
+    "-fpass-plugin=/tmp/x.so",
+    "-fprofile-use=/tmp/x",
+    "-fdump-tree-all",
+    "-mllvm",
+    "-print-prog-name=x",
+    "/etc/passwd",
+    "evil.c",
+    "",
+    "-O2 -wrapper x",
+    "-D'X=\"a\"'",
+]
+
+
+def refused(project: Project, path: Path) -> str:
+    """The message with which a recipe is refused before anything is done."""
+    around = project.folder.parent
+    before = {name for name in listing(around) if "/cache/" not in name}
+    done = project.run("recipe", "run", str(path))
+    assert done.code == 2, done
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert {name for name in listing(around) if "/cache/" not in name} == before
+    return done.stderr
+
+
+def changed(project: Project, change: Callable[[Any], None], path: Path) -> Path:
+    document = copy.deepcopy(read(project))
+    change(document["trials"][0]["config"])
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("what", HARMFUL)
+def test_a_strangers_recipe_is_refused(home: Project, tmp_path: Path, what: str) -> None:
+    message = refused(home, changed(home, HARMFUL[what], tmp_path / "stranger.yaml"))
+    assert message.startswith("kernloom: error: ")
+    assert "root:" not in message  # what a file outside holds is not repeated
+
+
+def test_flags_that_reach_beyond_compiling_are_refused(home: Project, tmp_path: Path) -> None:
+    from kernloom.config.groups import Groups
+    from kernloom.errors import ConfigError
+    from kernloom.places import share_folder
+    from kernloom.recipe.recipe import check_harmless
+
+    groups = Groups([share_folder() / "configs"])
+    config = read(home)["trials"][0]["config"]
+    check_harmless(config, groups, "recipe")
+    for flag in FLAGS:
+        config["toolchain"]["extra_flags"] = [flag]
+        with pytest.raises(ConfigError, match="cannot use the flag"):
+            check_harmless(config, groups, "recipe")
+
+
+@pytest.mark.parametrize("flag", ["-wrapper", "-fplugin=./evil.so", "-B/tmp", "@f", "-specs=x"])
+def test_the_command_line_names_the_flag_it_refuses(
+    home: Project, tmp_path: Path, flag: str
+) -> None:
+    path = changed(home, set_at("toolchain.extra_flags", [flag]), tmp_path / "stranger.yaml")
+    message = refused(home, path)
+    assert flag in message
+    assert "toolchain.extra_flags" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "recipe.yaml:"),
+        ("just text", "is not a recipe"),
+        ("recipe: 99\ntrials: []\n", "format 99"),
+        ("recipe: 1\n", "no trials"),
+        ("recipe: 1\ntrials: []\n", "no trials"),
+        ("recipe: 1\ntrials: [3]\n", "no config"),
+        ("recipe: 1\ntrials: {a: 1}\n", "no trials"),
+        ("recipe: 1\ntrials: [{config: {}}]\n", "no toolchain"),
+        ("recipe: 1\ntrials: [{config: {toolchain: {name: gcc}}}]\n", "tools"),
+        ("recipe: !!python/object/apply:os.system ['true']\n", "python/object"),
+        ("recipe: 1\nrecipe: 1\n", "twice"),
+        ("\x00\x01", "recipe.yaml"),
+    ],
+)
+def test_what_is_not_a_recipe_is_refused(
+    home: Project, tmp_path: Path, text: str, says: str
+) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert says in refused(home, path)
+
+
+def test_every_section_of_a_recipe_may_be_missing_or_nonsense(
+    home: Project, tmp_path: Path
+) -> None:
+    path = tmp_path / "recipe.yaml"
+    for section in read(home)["trials"][0]["config"]:
+        for value in (None, 3, "text", [1], {}):
+            changed(home, set_at(section, value), path)
+            done = home.run("recipe", "run", str(path)) if section == "workload" else None
+            assert done is None or (done.code == 2 and "Traceback" not in done.stderr), done
+
+
+def test_a_recipe_that_cannot_be_written_is_refused_before_the_run(home: Project) -> None:
+    done = home.json("run", *AXPY, "seed=77", "recipe=no/folder/r.yaml")
+    assert done.code == 2
+    assert set(done.document) == {"error"}
+    assert home.json("results", "seed=77").trials == []

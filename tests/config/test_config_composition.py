@@ -1,0 +1,262 @@
+"""Composition: the same as Hydra's own, kept on disk, and open to a project's files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernloom.config.compose import Composer
+from kernloom.config.groups import Groups
+from kernloom.config.validate import experiment
+from kernloom.errors import ConfigError
+from kernloom.places import share_folder
+
+Compose = Callable[..., dict[str, Any]]
+Project = Callable[[Mapping[str, str]], Composer]
+CONFIGS = share_folder() / "configs"
+
+# Hydra as anybody would use it, in a process of its own: it holds global state.
+_STOCK = """
+import json, sys
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+with initialize_config_dir(config_dir=sys.argv[1], version_base="1.3"):
+    for line in sys.stdin:
+        config = compose("kernloom", overrides=json.loads(line))
+        print(json.dumps(OmegaConf.to_container(config, resolve=True)), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def stock() -> Iterator[Compose]:
+    with subprocess.Popen(
+        [sys.executable, "-c", _STOCK, str(CONFIGS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin and process.stdout
+
+        def composed(*words: str) -> dict[str, Any]:
+            assert process.stdin and process.stdout
+            process.stdin.write(json.dumps(words) + "\n")
+            process.stdin.flush()
+            data: dict[str, Any] = json.loads(process.stdout.readline())
+            return data
+
+        yield composed
+        process.stdin.close()
+
+
+def _choices() -> st.SearchStrategy[list[str]]:
+    groups = Groups([CONFIGS])
+    axes = [
+        st.one_of(st.none(), st.sampled_from(groups.options(group)).map(f"{group}={{}}".format))
+        for group in ("workload", "toolchain", "measure", "target")
+    ]
+    arches = [name for name in groups.options("arch") if name != "native"]
+    arch = st.sampled_from(arches).map("arch={}".format)
+    return st.tuples(arch, *axes).map(lambda words: [word for word in words if word])
+
+
+_CHANGES = st.lists(
+    st.sampled_from(
+        [
+            "seed=5",
+            "timeout=2.5",
+            "output=json",
+            "show=source.text",
+            "build.keep=true",
+            "arch.cores=2",
+            "arch.caches.l1=48KiB",
+            "toolchain.extra_flags=[-g,'-DX=1']",
+            "toolchain.flags=[]",
+            "select.providers=[fixed,model]",
+            "++select.fixed.tile.mr=8",
+            "++select.fixed.vectorize={lanes:4}",
+            "+workload.dtype=float64",
+            "++workload.sizes.extra=7",
+            "workload.about=${toolchain.name} on ${arch.name}",
+            "~workload.cases.small",
+            "workload.cost.flops='2 * element'",
+            "measure.samples=3",
+            "pipeline.stages.source.use=render",
+            "+pipeline.stages.again={use:unroll,in:{schedule:{ref:packing.schedule}}}",
+            "~pipeline.stages.timing",
+        ]
+    ),
+    max_size=6,
+    unique=True,
+)
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(groups=_choices(), changes=_CHANGES)
+def test_equals_what_stock_hydra_composes(
+    stock: Compose, composer: Composer, groups: list[str], changes: list[str]
+) -> None:
+    words = [*groups, *changes]
+    (point,) = composer.points(words, multirun=False)
+    assert point.data == stock(*words)
+
+
+def test_interpolations_are_resolved_as_omegaconf_does(stock: Compose, compose: Compose) -> None:
+    for changes in (
+        ["workload.about=${seed}"],
+        ["workload.about=a-${seed}-${build.keep}-${recipe}"],
+        ["workload.about=${workload.sizes.M}", "workload.sizes.M=${workload.sizes.N}"],
+        ["++select.fixed.tile.mr=${seed}"],
+        ["workload.about=${pipeline.stages.choice.providers.0}"],
+        ["workload.about=${toolchain.flags[1]}"],
+        ["workload.about=${.name}"],
+        ["workload.about=${oc.select:nothing,7}"],
+        ["workload.about='\\${seed}'"],
+        ["show=${arch.caches}"],
+        ["++workload.cases.a.sizes=${workload.sizes}", "workload.sizes.M=${seed}"],
+    ):
+        words = ["arch=x86_64_v2", *changes]
+        assert compose(*changes) == stock(*words), changes
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["workload.about=${sede}"], ["workload.about", "'${sede}'", "Did you mean 'seed'?"]),
+        (["seed=${timeout}", "timeout=${seed}"], ["refers to itself"]),
+        (["++select.fixed.a=${select.fixed}"], ["refers to itself"]),
+        (["show=${oc.env:KERNLOOM_NO_SUCH_VARIABLE}"], ["KERNLOOM_NO_SUCH_VARIABLE"]),
+        (["show=${.nothing}"], ["nothing"]),
+    ],
+)
+def test_an_interpolation_that_leads_nowhere_is_named(
+    compose: Compose, words: list[str], said: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose(*words)
+    for part in said:
+        assert part in str(caught.value)
+
+
+def test_the_shipped_configs_are_all_valid(composer: Composer) -> None:
+    words = ["arch=x86_64_v2", "workload=glob(*)", "toolchain=glob(*)", "measure=glob(*)"]
+    for point in composer.points(words, multirun=True):
+        experiment(point.data)
+
+
+def test_a_points_data_is_not_touched_by_the_next(composer: Composer) -> None:
+    words = ["arch=x86_64_v2", "workload.sizes.M=1,2", "toolchain.flags=[-O1],[-O2]"]
+    points = list(composer.points(words, multirun=True))
+    assert [p.data["workload"]["sizes"]["M"] for p in points] == [1, 1, 2, 2]
+    assert [p.data["toolchain"]["flags"] for p in points] == [["-O1"], ["-O2"]] * 2
+    (plain,) = composer.points(["arch=x86_64_v2"], multirun=False)
+    assert plain.data["workload"]["sizes"]["M"] == 256
+
+
+def _only(composer: Composer, *words: str) -> dict[str, Any]:
+    (point,) = composer.points(["arch=x86_64_v2", *words], multirun=False)
+    return point.data
+
+
+def test_a_projects_file_shadows_ours(project: Project) -> None:
+    composer = project({"measure/quick.yaml": "name: quick\nsamples: 3\nwarmup: 0\n"})
+    assert _only(composer)["measure"] == {"name": "quick", "samples": 3, "warmup": 0}
+
+
+def test_a_projects_file_adds_an_option(project: Project) -> None:
+    composer = project(
+        {"workload/mine.yaml": "defaults: [/workload/axpy@_here_, _self_]\nname: mine\n"}
+    )
+    data = _only(composer, "workload=mine")
+    assert data["workload"]["name"] == "mine"
+    assert data["workload"]["steps"] == {"add": {"kernel": "axpy"}}
+    assert "mine" in composer.options("workload")
+    assert "axpy" in composer.options("workload")
+
+
+def test_a_projects_root_config_shadows_ours(project: Project) -> None:
+    text = (CONFIGS / "kernloom.yaml").read_text().replace("workload: matmul", "workload: sum")
+    assert _only(project({"kernloom.yaml": text}))["workload"]["name"] == "sum"
+
+
+def test_what_was_composed_is_kept_on_disk(project: Project, tmp_path: Path) -> None:
+    first = _only(project({}))
+    (kept,) = (tmp_path / "cache").iterdir()
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "seed": 42}))
+    assert _only(project({})) == {**first, "seed": 42}
+
+
+def test_a_changed_added_or_removed_file_is_seen(project: Project, tmp_path: Path) -> None:
+    configs = tmp_path / "configs"
+    quick = "name: quick\nsamples: {}\nwarmup: 0\n"
+    assert _only(project({}))["measure"]["samples"] == 7
+    assert _only(project({"measure/quick.yaml": quick.format(3)}))["measure"]["samples"] == 3
+    assert _only(project({"measure/quick.yaml": quick.format(4)}))["measure"]["samples"] == 4
+    (configs / "measure" / "quick.yaml").unlink()
+    assert _only(project({}))["measure"]["samples"] == 7
+
+
+def test_a_change_that_keeps_size_and_time_is_seen(project: Project, tmp_path: Path) -> None:
+    quick = "name: quick\nsamples: {}\nwarmup: 0\n"
+    path = tmp_path / "configs" / "measure" / "quick.yaml"
+    assert _only(project({"measure/quick.yaml": quick.format(3)}))["measure"]["samples"] == 3
+    before = path.stat()
+    composer = project({"measure/quick.yaml": quick.format(4)})
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert _only(composer)["measure"]["samples"] == 4
+
+
+def test_a_kept_composition_cut_short_is_made_again(project: Project, tmp_path: Path) -> None:
+    first = _only(project({}))
+    (kept,) = (tmp_path / "cache").iterdir()
+    kept.write_text(kept.read_text()[:100])
+    assert _only(project({})) == first
+
+
+def test_a_cache_that_cannot_be_written_is_only_slower(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    assert _only(project({}))["seed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [", ["quick.yaml:1:8"]),
+        ("name: quick\n  samples: 3\n", ["quick.yaml:2"]),
+        ("name: a\nname: b\n", ["quick.yaml:2:1", "'name' stands here twice"]),
+        ("- a\n- b\n", ["quick.yaml", "expected keys and values"]),
+        ("{[a]: b}", ["quick.yaml"]),
+        ("[" * 5000, ["quick.yaml", "nested too deeply"]),
+        ("name: !!python/object/apply:os.system [id]\n", ["quick.yaml:1"]),
+        ("name: \x01\n", ["quick.yaml"]),
+        ("defaults: [nothing]\nname: quick\n", ["nothing"]),
+        ("name: quick\nsamlpes: 3\n", ["unknown key 'samlpes'", "Did you mean 'samples'?"]),
+        ("name: quick\nsamples: ???\n", ["measure.samples: must be given"]),
+        ("name: quick\n", ["measure.", "is missing"]),
+    ],
+)
+def test_a_mistake_in_a_file_is_named_with_file_and_line(
+    project: Project, text: str, said: list[str]
+) -> None:
+    composer = project({"measure/quick.yaml": text})
+    with pytest.raises(ConfigError) as caught:
+        experiment(_only(composer))
+    for part in said:
+        assert part in str(caught.value)
+
+
+def test_a_file_that_is_not_text_is_named(project: Project, tmp_path: Path) -> None:
+    composer = project({"measure/quick.yaml": ""})
+    (tmp_path / "configs" / "measure" / "quick.yaml").write_bytes(b"name: \xff\xfe")
+    with pytest.raises(ConfigError, match=r"quick\.yaml: cannot be read"):
+        _only(composer)

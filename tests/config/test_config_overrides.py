@@ -1,0 +1,293 @@
+"""What the command line can change, and what it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from kernloom.config.compose import Point
+from kernloom.config.groups import Groups
+from kernloom.config.overrides import _parse, _plain, parse_overrides
+from kernloom.config.schema import ROOT_KEYS
+from kernloom.config.validate import experiment
+from kernloom.errors import ConfigError, KernloomError, UsageError
+from kernloom.places import share_folder
+
+Compose = Callable[..., dict[str, Any]]
+Sweep = Callable[..., list[Point]]
+GROUPS = Groups([share_folder() / "configs"])
+
+OVERRIDES = {
+    "workload": ("workload=softmax", "workload.name", "softmax"),
+    "target": ("target.variant=asan", "target.variant", "asan"),
+    "arch": ("arch.cores=3", "arch.cores", 3),
+    "toolchain": ("toolchain=clang", "toolchain.name", "clang"),
+    "runtime": ("runtime=none", "runtime.name", "none"),
+    "pipeline": ("pipeline.about=mine", "pipeline.about", "mine"),
+    "select": ("select.providers=[model]", "select.providers", ["model"]),
+    "measure": ("measure=rigorous", "measure.name", "rigorous"),
+    "store": ("store.path=/x/y.db", "store.path", "/x/y.db"),
+    "fleet": ("fleet=local", "fleet.name", "local"),
+    "sweep": ("+sweep.samples=3", "sweep.samples", 3),
+    "build": ("build.keep=true", "build.keep", True),
+    "case": ("case=ragged", "workload.sizes.M", 61),
+    "seed": ("seed=7", "seed", 7),
+    "output": ("output=json", "output", "json"),
+    "rerun": ("rerun=all", "rerun", "all"),
+    "recipe": ("recipe=r.yaml", "recipe", "r.yaml"),
+    "trace": ("trace=t.json", "trace", "t.json"),
+    "timeout": ("timeout=2.5", "timeout", 2.5),
+    "show": ("show=source", "show", "source"),
+}
+
+
+def at(data: Any, key: str) -> Any:
+    for name in key.split("."):
+        data = data[name]
+    return data
+
+
+@pytest.mark.parametrize("root", ROOT_KEYS)
+def test_every_root_key_can_be_overridden(compose: Compose, root: str) -> None:
+    if root not in OVERRIDES:
+        pytest.skip(f"no example for {root} yet")
+    word, key, value = OVERRIDES[root]
+    data = compose(word)
+    assert at(data, key) == value
+    experiment(data)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("workload=matmol", ["unknown workload 'matmol'", "Did you mean 'matmul'?", "softmax"]),
+        ("toolchain=gc", ["unknown toolchain 'gc'", "Did you mean 'gcc'?"]),
+        ("arch=x86_64_v9", ["unknown arch 'x86_64_v9'", "Did you mean 'x86_64_"]),
+        ("wrkload=axpy", ["unknown key 'wrkload'", "Did you mean 'workload'?"]),
+        ("workload.sises.M=3", ["workload: unknown key 'sises'", "Did you mean 'sizes'?"]),
+        ("workload.sizes.Q=3", ["workload.sizes: unknown key 'Q'", "K, M, N"]),
+        ("case=smal", ["case", "no case 'smal'", "Did you mean 'small'?", "default"]),
+        ("workload.dtype=float23", ["workload.dtype", "'float23'", "Did you mean 'float32'?"]),
+        ("workload.tensors.A.dtype=half", ["workload.tensors.A.dtype", "'half'", "float32"]),
+        ("seed=many", ["seed: expected a whole number, not 'many'"]),
+        ("seed=-1", ["seed: -1 is too small", "0 or more"]),
+        ("seed=1.5", ["seed: expected a whole number, not 1.5"]),
+        ("seed=null", ["seed: expected a whole number, not None"]),
+        ("timeout=0", ["timeout", "too small", "0.001"]),
+        ("timeout=nan", ["timeout: nan is not a finite number"]),
+        ("timeout=inf", ["timeout: inf is not a finite number"]),
+        ("output=xml", ["output: 'xml' is not allowed", "json"]),
+        ("measure.pin=maybe", ["measure.pin: expected true or false, not 'maybe'"]),
+        ("measure.max_rounds=0", ["measure.max_rounds: 0 is too small"]),
+        ("select.providers=model", ["select.providers: expected a list"]),
+        ("toolchain.flags=[1]", ["toolchain.flags[0]: expected text, not 1"]),
+        ("workload.sizes=3", ["workload.sizes: expected keys and values, not 3"]),
+        ("workload.sizes.M=???", ["workload.sizes.M: must be given"]),
+        ("workload.tensors.A.shape.9=3", ["'9' is not an index", "0 to 1"]),
+        ("seed.deeper=1", ["seed", "has no key 'deeper'"]),
+        ("~nothing", ["unknown key 'nothing'"]),
+        ("~workload.golden.C", ["workload.golden: no output has a golden"]),
+        ("+seed=3", ["seed: is there already"]),
+        ("+new=1", ["unknown key 'new'"]),
+        ("+new.key=1", ["unknown key 'new'"]),
+        ("++new.key=1", ["unknown key 'new'"]),
+        ("+workload.tensors.A.fil.low=1", ["workload.tensors.A: unknown key 'fil'", "'fill'"]),
+        ("target.variant=fast", ["target.variant", "no variant 'fast'", "asan, release"]),
+        ("workload.steps.multiply.kernel=matmull", ["unknown kernel 'matmull'", "'matmul'"]),
+        ("workload.sizes.M=lenght", ["workload.sizes.M: unknown name 'lenght'"]),
+        ("hydra.run.dir=x", ["unknown key 'hydra'"]),
+        ("kernel=axpy", ["Could not override 'kernel'", "kernel@workload.kernels.matmul"]),
+    ],
+)
+def test_a_mistake_is_named_with_key_value_and_what_is_allowed(
+    compose: Compose, word: str, said: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        experiment(compose(word))
+    for part in said:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("word", ["workload.sizes", "a b=1", "x=[1", "x={a", "-x", "=("])
+def test_words_that_are_no_overrides_are_quoted_back(compose: Compose, word: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        compose(word)
+    assert f"'{word}' cannot be read" in str(caught.value)
+    assert "key=value" in str(caught.value)
+
+
+def test_plus_adds_and_double_plus_does_either(compose: Compose) -> None:
+    assert compose("+workload.cases.mine={sizes: {M: 3}}")["workload"]["cases"]["mine"]
+    assert compose("++seed=3")["seed"] == 3
+    assert compose("++workload.dtype=float64")["workload"]["dtype"] == "float64"
+
+
+def test_tilde_deletes(compose: Compose) -> None:
+    assert "seed" not in compose("~seed")
+    assert experiment(compose("~seed")).seed == 0
+    assert "unrolling" not in compose("~pipeline.stages.unrolling")["pipeline"]["stages"]
+
+
+def test_keys_that_only_the_schema_knows_need_no_plus(compose: Compose) -> None:
+    data = compose("workload.dtype=float64", "workload.tensors.A.fill.kind=normal")
+    assert data["workload"]["dtype"] == "float64"
+    assert experiment(data).workload.tensors["A"].fill.kind == "normal"
+
+
+def test_open_maps_take_new_names_without_plus(compose: Compose) -> None:
+    data = compose(
+        "select.fixed.tile.mr=8",
+        "pipeline.stages.more.use=unroll",
+        "pipeline.stages.more.in.schedule.ref=packing.schedule",
+    )
+    assert data["select"]["fixed"] == {"tile": {"mr": 8}}
+    assert data["pipeline"]["stages"]["more"]["in"] == {"schedule": {"ref": "packing.schedule"}}
+    assert data["pipeline"]["stages"]["choice"]["fixed"] == {"tile": {"mr": 8}}
+
+
+def test_lists_are_replaced_and_maps_merged(compose: Compose) -> None:
+    data = compose("toolchain.flags=[-O1]", "workload.sizes={M: 5}", "toolchain.variants.asan=[]")
+    assert data["toolchain"]["flags"] == ["-O1"]
+    assert data["workload"]["sizes"] == {"M": 5, "N": 256, "K": 256}
+    assert data["toolchain"]["variants"] == {"release": [], "asan": []}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a b.yaml",
+        "a,b.yaml",
+        "it's",
+        'say "hi"',
+        "a;b&c|d",
+        "a\\b",
+        "ends\\",
+        "a\\'b",
+        "'half",
+        "x=y",
+        "[1]{2}(3)",
+        "ü/ñ.db",
+        "50%",
+        "a:b",
+        "",
+    ],
+)
+@pytest.mark.parametrize("key", ["recipe", "select.file", "store.path"])
+def test_a_path_is_taken_as_it_is(compose: Compose, key: str, path: str) -> None:
+    assert at(compose(f"{key}={path}"), key) == path
+
+
+def test_a_path_may_be_quoted_or_null(compose: Compose) -> None:
+    assert compose("recipe='a b'")["recipe"] == "a b"
+    assert compose('recipe="a,b"')["recipe"] == "a,b"
+    assert compose("recipe=null")["recipe"] is None
+    assert compose("++trace=t.json")["trace"] == "t.json"
+
+
+def test_the_last_axis_of_a_sweep_moves_fastest(sweep: Sweep) -> None:
+    points = sweep("workload.sizes.M=1,2", "toolchain=gcc,clang", "seed=5")
+    assert [point.swept for point in points] == [
+        {"workload.sizes.M": 1, "toolchain": "gcc"},
+        {"workload.sizes.M": 1, "toolchain": "clang"},
+        {"workload.sizes.M": 2, "toolchain": "gcc"},
+        {"workload.sizes.M": 2, "toolchain": "clang"},
+    ]
+    assert [point.data["toolchain"]["name"] for point in points] == ["gcc", "clang"] * 2
+    assert {point.data["seed"] for point in points} == {5}
+
+
+@pytest.mark.parametrize(
+    ("word", "values"),
+    [
+        ("workload.sizes.M=choice(4,8)", [4, 8]),
+        ("workload.sizes.M=range(4,10,3)", [4, 7]),
+        ("workload.sizes.M=sort(8,4)", [4, 8]),
+        ("workload.sizes.M=4,M,'N * 2'", [4, "M", "N * 2"]),
+        ("toolchain.flags=[-O1],[-O2,-g]", [["-O1"], ["-O2", "-g"]]),
+        ("measure=glob(*)", ["quick", "rigorous", "standard"]),
+        ("measure=glob([q*,s*])", ["quick", "standard"]),
+        ("measure=choice(quick)", ["quick"]),
+    ],
+)
+def test_sweeps_in_hydras_words(sweep: Sweep, word: str, values: list[Any]) -> None:
+    key = word.partition("=")[0]
+    assert [point.swept[key] for point in sweep(word)] == values
+
+
+def test_without_m_several_values_are_refused_with_a_hint(compose: Compose) -> None:
+    for word in ("seed=1,2", "seed=choice(1,2)", "measure=glob(*)", "seed=range(1,3)"):
+        with pytest.raises(UsageError, match="Add -m to sweep"):
+            compose(word)
+
+
+def test_an_interval_cannot_be_swept(sweep: Sweep) -> None:
+    with pytest.raises(UsageError, match="continuous interval"):
+        sweep("timeout=interval(1,4)")
+
+
+def test_a_pattern_that_matches_nothing_is_refused(sweep: Sweep) -> None:
+    with pytest.raises(UsageError, match="matches nothing"):
+        sweep("workload=glob(zz*)")
+
+
+def test_a_case_changes_defaults_but_the_command_line_wins(compose: Compose) -> None:
+    assert compose("case=small")["workload"]["sizes"] == {"M": 16, "N": 24, "K": 32}
+    for words in (["case=small", "workload.sizes.M=9"], ["workload.sizes.M=9", "case=small"]):
+        assert compose(*words)["workload"]["sizes"] == {"M": 9, "N": 24, "K": 32}
+
+
+def test_a_case_can_be_made_on_the_command_line(compose: Compose) -> None:
+    data = compose("workload.cases.mine.sizes.M=7", "case=mine")
+    assert data["workload"]["sizes"]["M"] == 7
+
+
+def test_a_case_can_only_change_data(compose: Compose) -> None:
+    with pytest.raises(ConfigError, match="a case cannot change 'golden'"):
+        compose("workload.cases.mine.golden.C=A", "case=mine")
+
+
+def test_the_default_case_changes_nothing(compose: Compose) -> None:
+    assert compose("case=default") == compose()
+
+
+_TEXT = (
+    "workload target seed sizes M x_1 _a a1 0 1 007 -1 -0 1.5 01.5 .5 1. 1e3 1_0 true True TRUE "
+    "false null Null nan inf -inf e5 off a-b a.b ??? on word Word_2 ٣ 1٣ ä"
+)
+_PARTS = st.sampled_from(_TEXT.split())
+_KEYS = st.one_of(
+    st.sampled_from(["workload", "seed", "workload.sizes.M", "select.fixed.tile.mr"]),
+    st.lists(_PARTS, min_size=1, max_size=3).map(".".join),
+    st.lists(_PARTS, min_size=1, max_size=3).map("/".join),
+    st.text("abZ_0.-/", min_size=1, max_size=6),
+)
+_VALUES = st.one_of(
+    st.lists(_PARTS, min_size=1, max_size=3).map(",".join),
+    st.text("aeE_019.,-+", min_size=1, max_size=7),
+    st.integers().map(str),
+    st.floats().map(str),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(key=_KEYS, value=_VALUES, multirun=st.booleans())
+def test_the_short_way_reads_a_word_exactly_as_hydra_does(
+    key: str, value: str, multirun: bool
+) -> None:
+    word = f"{key}={value}"
+    short = _plain(word, GROUPS, multirun=multirun)
+    assume(short is not None)
+    assert repr(short) == repr(_parse(word, GROUPS, multirun=multirun))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=25), st.booleans())
+def test_any_word_is_read_or_refused_for_people(word: str, multirun: bool) -> None:
+    try:
+        parse_overrides([word], GROUPS, multirun=multirun)
+    except KernloomError as error:
+        assert str(error)

@@ -1,0 +1,74 @@
+"""YAML without surprises."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernloom.config.reader import load_yaml
+from kernloom.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("off", "off"),
+        ("on", "on"),
+        ("yes", "yes"),
+        ("no", "no"),
+        ("true", True),
+        ("False", False),
+        ("null", None),
+        ("~", None),
+        ("1e-6", 1e-6),
+        ("1E5", 1e5),
+        ("-2.5e+3", -2500.0),
+        (".5", 0.5),
+        ("3", 3),
+        ("-7", -7),
+        (".inf", math.inf),
+        ("2024-01-01", "2024-01-01"),
+        ("e5", "e5"),
+        ("1.2.3", "1.2.3"),
+        ('"1"', "1"),
+        ("${seed}", "${seed}"),
+    ],
+)
+def test_reads_plain_words(text: str, value: Any) -> None:
+    result = load_yaml(f"key: {text}", where="f")["key"]
+    assert result == value
+    assert type(result) is type(value)
+
+
+def test_off_is_a_key_like_any_other() -> None:
+    assert load_yaml("{values: [1, 2], off: 0}", where="f") == {"values": [1, 2], "off": 0}
+
+
+def test_anchors_and_merges_work() -> None:
+    text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n"
+    assert load_yaml(text, where="f")["b"] == {"x": 1, "y": 3}
+
+
+_JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+    max_leaves=10,
+)
+
+
+@given(_JSON)
+def test_reads_back_what_was_written(value: Any) -> None:
+    assert load_yaml(yaml.safe_dump(value), where="f") == value
+
+
+@given(st.text(alphabet="ab:-[]{}&*!|>'\"%@`#?,\n \t0", max_size=30))
+def test_any_text_is_read_or_refused_with_its_file(text: str) -> None:
+    try:
+        load_yaml(text, where="some/file.yaml")
+    except ConfigError as error:
+        assert "some/file.yaml" in str(error)
