@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+
 from command_line import FUNCTION, KERNEL, WORKLOAD, Done, Project, listing, working_in
 
 USAGE = [
@@ -12,21 +13,16 @@ USAGE = [
     (["runn"], ["'runn'", "Did you mean 'run'?", "Allowed: build,"]),
     (["run", "--jnit", "x"], ["'--jnit'", "Allowed: --help, -m"]),
     (["check", "--jnit", "x"], ["'--jnit'", "Did you mean '--junit'?"]),
-    (["check", "--junit"], ["--junit needs a value"]),
     (["run", "workload=mathmul"], ["workload 'mathmul'", "Did you mean 'matmul'?", "axpy"]),
-    (["run", "-m", "workload=good,goood"], ["workload 'goood'", "Did you mean 'good'?"]),
     (["run", "target=hots"], ["target 'hots'", "Did you mean 'host'?"]),
     (["run", "wrkload=axpy"], ["'wrkload'", "Did you mean 'workload'?"]),
-    (["run", "+extra.key=1"], ["'extra'", "Allowed: arch,"]),
     (["run", "workload.size.M=3"], ["workload", "'size'", "Did you mean 'sizes'?"]),
-    (["run", "measure.sample=3"], ["measure", "'sample'", "Did you mean 'samples'?"]),
     (
         ["run", "pipeline.stages.blocking.use=tyle"],
         ["pipeline.stages.blocking.use", "'tyle'", "Did you mean 'tile'?", "Allowed: compile,"],
     ),
     (["run", "output=jsn"], ["output=jsn", "Did you mean 'json'?", "table"]),
     (["plan", "output=csv"], ["output=csv", "Allowed: json, jsonl, table"]),
-    (["targets", "output=xml"], ["output=xml", "Allowed: json"]),
     (["run", "select.providers=[modell]"], ["provider", "'modell'", "Did you mean 'model'?"]),
     (["run", "workload.dtype=float23"], ["workload.dtype", "'float23'", "Did you mean 'float"]),
     (["run", "case=smal"], ["case", "'smal'", "Did you mean 'small'?", "default"]),
@@ -41,6 +37,17 @@ USAGE = [
         ["run", "workload.sizes.M=1000000000"],
         ["workload.sizes", "TiB", "of memory are free", "The largest is"],
     ),
+    (["run", "recipe=no/such/folder/r.yaml"], ["recipe", "no/such/folder"]),
+    (["check", "--junit", "no/such/folder/x.xml"], ["--junit", "no/such/folder"]),
+    (["results", "statsu=ok"], ["'statsu'", "Did you mean 'status'?"]),
+    (["recipe", "run", "missing.yaml"], ["missing.yaml", "No such file"]),
+]
+MORE_USAGE = [
+    (["check", "--junit"], ["--junit needs a value"]),
+    (["run", "-m", "workload=good,goood"], ["workload 'goood'", "Did you mean 'good'?"]),
+    (["run", "+extra.key=1"], ["'extra'", "Allowed: arch,"]),
+    (["run", "measure.sample=3"], ["measure", "'sample'", "Did you mean 'samples'?"]),
+    (["targets", "output=xml"], ["output=xml", "Allowed: json"]),
     (["run", "workload=matmul,axpy"], ["several values", "-m"]),
     (["run", "workload"], ["'workload'", "key=value"]),
     (["run", "rerun=some"], ["rerun", "'some'", "Allowed: all, failed, none"]),
@@ -50,12 +57,8 @@ USAGE = [
     (["run", "select.fixed.tile.mrr=6"], ["select.fixed.tile", "'mrr'", "Did you mean 'mr'?"]),
     (["run", "select.fixed.tile.mr=7"], ["tile.mr=7", "Allowed: 6,"]),
     (["run", "select.fixed.tyle.mr=6"], ["'tyle'", "Did you mean 'tile'?"]),
-    (["run", "recipe=no/such/folder/r.yaml"], ["recipe", "no/such/folder"]),
-    (["check", "--junit", "no/such/folder/x.xml"], ["--junit", "no/such/folder"]),
-    (["results", "statsu=ok"], ["'statsu'", "Did you mean 'status'?"]),
     (["results", "--limit", "many"], ["--limit many"]),
     (["recipe", "runn", "x"], ["'runn'", "Did you mean 'run'?"]),
-    (["recipe", "run", "missing.yaml"], ["missing.yaml", "No such file"]),
     (["plan", "show=choise"], ["'choise'", "Did you mean 'choice'?"]),
     (["targets", "extra"], ["'extra'"]),
 ]
@@ -110,10 +113,12 @@ def assert_refused(done: Done, says: Sequence[str], code: int = 2) -> None:
         assert words in done.stderr
 
 
-@pytest.mark.parametrize(("words", "says"), USAGE, ids=lambda value: " ".join(value)[:40])
-def test_what_is_typed_wrongly_is_named(
-    flawed: Project, words: list[str], says: list[str]
-) -> None:
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [*USAGE, *(pytest.param(*more, marks=pytest.mark.slow) for more in MORE_USAGE)],
+    ids=lambda value: " ".join(value)[:40],
+)
+def test_what_is_typed_wrongly_is_named(flawed: Project, words: list[str], says: list[str]) -> None:
     files = sorted(flawed.folder.iterdir())
     done = flawed.run(*words)
     assert_refused(done, says)

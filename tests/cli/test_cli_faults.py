@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from command_line import DOUBLE, Project, working_in
 
 UNUSED = "(void)n; (void)x; (void)y;"
@@ -142,8 +143,11 @@ def test_a_kernel_cannot_signal_the_engine(project: Project) -> None:
 @pytest.mark.slow
 def test_asan_finds_the_overread_that_release_does_not(project: Project) -> None:
     project.add("good")
-    project.add("peeks", "float sum = x[n]; for (long i = 0; i < n; i++) y[i] = 2 * x[i];"
-                " if (sum == 12345.0f) y[0] = sum;")
+    project.add(
+        "peeks",
+        "float sum = x[n]; for (long i = 0; i < n; i++) y[i] = 2 * x[i];"
+        " if (sum == 12345.0f) y[0] = sum;",
+    )
     release = project.json("run", "workload=peeks")
     assert release.trial["status"] == "ok"
     asan = project.json("run", "-m", "workload=good,peeks", "target.variant=asan")

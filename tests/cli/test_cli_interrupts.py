@@ -3,6 +3,7 @@ process lingers."""
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import shutil
@@ -11,9 +12,11 @@ import subprocess
 from collections.abc import Sequence
 
 import pytest
+
 from command_line import DOUBLE, Project, in_group, working_in
 
 PATIENCE_S = 60
+SLOW = pytest.mark.slow
 WAITS = """\
 int started = open("{folder}/started", O_WRONLY);
 if (started >= 0 && write(started, "!", 1) == 1)
@@ -77,10 +80,10 @@ def stored(project: Project) -> list[str]:
     ("number", "group", "code"),
     [
         (signal.SIGINT, True, 130),
-        (signal.SIGINT, False, 130),
+        pytest.param(signal.SIGINT, False, 130, marks=SLOW),
         (signal.SIGTERM, True, 143),
-        (signal.SIGTERM, False, 143),
-        (signal.SIGKILL, True, -9),
+        pytest.param(signal.SIGTERM, False, 143, marks=SLOW),
+        pytest.param(signal.SIGKILL, True, -9, marks=SLOW),
     ],
 )
 def test_an_interrupted_sweep_keeps_what_it_finished_and_the_next_run_does_the_rest(
@@ -103,16 +106,14 @@ def test_an_interrupted_sweep_keeps_what_it_finished_and_the_next_run_does_the_r
 
 
 def test_the_document_of_an_interrupted_sweep_holds_the_finished_trials(sweep: Project) -> None:
-    import json
-
     _, stdout, _ = signalled(sweep, SWEEP, signal.SIGINT)
     assert [trial["workload"] for trial in json.loads(stdout)["trials"]] == ["good"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupting_a_build_ends_the_compilers(
-    project: Project, number: int, code: int
-) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=SLOW)]
+)
+def test_interrupting_a_build_ends_the_compilers(project: Project, number: int, code: int) -> None:
     project.add("good")
     script = (
         "#!/bin/sh\n"
@@ -169,7 +170,9 @@ def test_a_read_only_project_can_still_be_planned_and_queried(project: Project) 
     assert len(project.json("results", before=read_only).trials) == 1
 
 
-@pytest.mark.parametrize("size", ["16k", "120k", "320k"])
+@pytest.mark.parametrize(
+    "size", ["120k", pytest.param("16k", marks=SLOW), pytest.param("320k", marks=SLOW)]
+)
 def test_a_full_disk_is_said_to_be_full(fresh_project: Project, size: str) -> None:
     fresh_project.add("good")
     (fresh_project.folder / ".kernloom").mkdir()

@@ -1,10 +1,10 @@
-"""A user's own kernels, workloads and configs, in a folder of their own, beside the shipped ones."""
+"""A user's own kernels, workloads and configs, in a folder of their own beside the shipped ones."""
 
 from __future__ import annotations
 
 import pytest
-from command_line import KERNEL, WORKLOAD, Project
 
+from command_line import KERNEL, WORKLOAD, Project
 from kernloom.places import share_folder
 
 TEMPLATED = """\
@@ -119,7 +119,9 @@ def test_a_users_measuring_policy_joins_the_shipped_ones(project: Project) -> No
 
 def test_a_workload_may_call_its_kernels_in_several_steps(project: Project) -> None:
     project.add("good")
-    workload = WORKLOAD.format(name="chain", n=500).replace("kernels.chain: chain", "kernels.k: good")
+    workload = WORKLOAD.format(name="chain", n=500).replace(
+        "kernels.chain: chain", "kernels.k: good"
+    )
     workload = workload.replace(
         "  call: {kernel: chain}",
         "  first: {kernel: k, args: {y: t}}\n  second: {kernel: k, args: {x: t}}",

@@ -54,6 +54,19 @@ def test_anchors_and_merges_work() -> None:
     assert load_yaml(text, where="f")["b"] == {"x": 1, "y": 3}
 
 
+def test_a_small_file_cannot_stand_for_a_huge_one() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    with pytest.raises(ConfigError, match="f: holds too many values"):
+        load_yaml("\n".join(lines), where="f")
+
+
+@pytest.mark.parametrize("text", ["&a [*a]", "&a {b: *a}", "[" * 5000 + "]" * 5000])
+def test_a_file_without_a_bottom_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="f: is nested too deeply"):
+        load_yaml(text, where="f")
+
+
 _JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()),
     lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),

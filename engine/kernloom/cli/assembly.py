@@ -16,6 +16,7 @@ from kernloom.build.stage import Compile, Compilers
 from kernloom.config.compose import Composer
 from kernloom.config.convert import convert
 from kernloom.config.schema import Experiment, Toolchain
+from kernloom.device.devices import DEVICES
 from kernloom.errors import UnavailableError
 from kernloom.measure.rounds import Measure
 from kernloom.measure.verify import Verify
@@ -95,8 +96,12 @@ class Assembly:
         memo = canonical_json([arch, data["toolchain"]])
         if memo not in self._arches:
             toolchain = convert(Toolchain, data["toolchain"], "toolchain")
-            found = self.compilers.detect(toolchain)
-            self._arches[memo] = resolve_native(arch, {toolchain.family: found}, self.places.cache)
+            try:
+                found = {toolchain.family: self.compilers.detect(toolchain)}
+            except UnavailableError:
+                # Said when the point is planned: the others of a sweep go on.
+                found = {}
+            self._arches[memo] = resolve_native(arch, found, self.places.cache)
         return self._arches[memo]
 
     def runner(self, experiment: Experiment) -> Artifact:
@@ -113,6 +118,8 @@ class Assembly:
     def check_available(self, experiment: Experiment) -> None:
         """Refuse what this machine cannot run, before anything is built."""
         target, arch = experiment.target, experiment.arch
+        DEVICES.get(target.device, key="target.device")
+        self.compilers.detect(experiment.toolchain)
         if sys.platform not in target.systems:
             raise UnavailableError(
                 f"target '{target.name}' runs on {', '.join(target.systems)}, not {sys.platform}"

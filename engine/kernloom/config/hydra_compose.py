@@ -35,7 +35,7 @@ class HydraComposer:
     def __init__(self, folders: Sequence[Path]) -> None:
         version.setbase("1.3")
         registry = SourcesRegistry.instance()
-        registry.types.setdefault("file", YamlSource)
+        registry.types["file"] = YamlSource
         registry.register(StructuredConfigSource)
         search = ConfigSearchPathImpl()
         for folder in folders:

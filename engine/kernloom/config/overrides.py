@@ -25,7 +25,7 @@ OPEN_KEYS = ("select.fixed.", "pipeline.stages.", "workload.cases.")
 
 _PLAIN = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)=([\w.,-]+)", re.ASCII)
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
-_FLOAT = re.compile(r"-?\d+\.\d+", re.ASCII)
+_FLOAT = re.compile(r"-?(?:0|[1-9]\d*)\.\d+", re.ASCII)
 _WORD = re.compile(r"[A-Za-z][A-Za-z_0-9]*")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
@@ -38,7 +38,7 @@ class Override:
     kind: Kind
     key: str
     values: tuple[Any, ...]
-    """One value; several in a sweep; none for `~key`."""
+    """One value; several in a sweep; none for `~key`, one for `~key=value`."""
     group: bool
     """Chooses an option of a config group."""
     swept: bool = False
@@ -48,7 +48,8 @@ class Override:
         """The group choice in Hydra's spelling."""
         prefix = {"change": "", "add": "+", "force": "++", "delete": "~"}[self.kind]
         package = f"@{self.package}" if self.package else ""
-        return f"{prefix}{self.key}{package}" + ("" if self.kind == "delete" else f"={value}")
+        chosen = "" if self.kind == "delete" and value is None else f"={value}"
+        return f"{prefix}{self.key}{package}{chosen}"
 
 
 def parse_overrides(
@@ -116,7 +117,7 @@ def _parse(word: str, groups: Groups, *, multirun: bool) -> Override:
         reason = str(error).splitlines()[0]
         raise UsageError(
             f"'{word}' cannot be read: {reason}",
-            hint="Write key=value; quote values that hold any of , ( ) [ ] { } : = \\ ' \".",
+            hint="Write key=value; quote values that hold any of , ( ) [ ] { } < > : = \\ ' \".",
         ) from None
     kind: Kind = "change"
     if parsed.is_delete():
@@ -145,6 +146,8 @@ def _values(parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool)
     from hydra.core.override_parser.types import Override as HydraOverride
 
     if parsed.is_delete():
+        if parsed.value() is not None:
+            yield parsed.value()
         return
     if not parsed.is_sweep_override():
         yield parsed.value()

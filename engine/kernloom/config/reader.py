@@ -14,6 +14,8 @@ _FLOAT = re.compile(
     r"^(?:[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)|[-+]?(?:\d+\.\d*|\.\d+)|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
 _BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
+MAX_DEPTH = 50
+MAX_VALUES = 500_000
 _REPLACED = {f"tag:yaml.org,2002:{name}" for name in ("bool", "float", "timestamp")}
 
 
@@ -44,7 +46,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456
 def load_yaml(text: str, *, where: str) -> Any:
     """The plain data in `text`; a mistake is named with file, line and column."""
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+        data = yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
@@ -53,3 +55,21 @@ def load_yaml(text: str, *, where: str) -> Any:
         raise ConfigError(f"not YAML: {error}", key=where) from None
     except RecursionError:
         raise ConfigError("is nested too deeply", key=where) from None
+    _check_extent(data, where)
+    return data
+
+
+def _check_extent(data: Any, where: str) -> None:
+    """A few lines with aliases can stand for more than memory holds, or contain themselves."""
+    seen = 0
+    waiting = [(data, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        seen += 1
+        if depth > MAX_DEPTH or seen > MAX_VALUES:
+            problem = "is nested too deeply" if depth > MAX_DEPTH else "holds too many values"
+            raise ConfigError(problem, key=where)
+        if isinstance(value, dict):
+            waiting.extend((inner, depth + 1) for inner in value.values())
+        elif isinstance(value, list):
+            waiting.extend((inner, depth + 1) for inner in value)

@@ -69,6 +69,12 @@ def _applied(node: Any, names: list[str], depth: int, override: Override, value:
         below = {} if node.get(name) is None else node[name]
         changed[name] = _applied(below, names, depth + 1, override, value)
     elif override.kind == "delete":
+        if value not in (None, node[name]):
+            raise ConfigError(
+                f"holds {node[name]!r}, not {value!r}, so it is not deleted",
+                key=override.key,
+                hint=f"Delete it whatever it holds: ~{override.key}.",
+            )
         del changed[name]
     elif override.kind == "add" and node.get(name) is not None and not isinstance(value, _NESTED):
         raise ConfigError("is there already", key=override.key, hint="Leave the + away.")

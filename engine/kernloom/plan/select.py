@@ -13,7 +13,14 @@ from kernloom.errors import ConfigError, nearest
 from kernloom.files import canonical_json
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.schedule import Schedule, StepRecord
-from kernloom.plan.space import Space, allowed_value, check_point, tunables_of, variables_of
+from kernloom.plan.space import (
+    Space,
+    allowed_value,
+    check_point,
+    nothing_left,
+    tunables_of,
+    variables_of,
+)
 from kernloom.registry import Registry
 
 
@@ -148,10 +155,7 @@ def model(request: Request) -> Mapping[str, Scalar]:
         space = Space.of(kernel, request.decided, known)
         point = space.cheapest(kernel.model, known, key=f"workload.kernels.{kernel.name}.model")
         if point is None:
-            # Name the constraint: check some point, which must break one.
-            first = {name: values[0] for name, (_, values) in tunables_of(kernel).items()}
-            check_point(kernel, {**first, **request.decided}, known, key="select")
-            raise ConfigError(f"no point of kernel '{kernel.name}' is allowed", key="select")
+            raise nothing_left(kernel, request.decided, known, key="select")
         _model_answers[memo] = point
     return _model_answers[memo]
 

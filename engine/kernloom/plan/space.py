@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -132,11 +132,28 @@ def check_point(
     variables = {**known, **point}
     for constraint in kernel.constraints:
         if not evaluate(constraint, variables, key=key):
-            used = ", ".join(
-                f"{name}={variables[name]}" for name in sorted(parse(constraint).names)
-            )
-            raise ConfigError(
-                f"kernel '{kernel.name}' requires {constraint}",
-                key=key,
-                hint=f"Here {used}.",
-            )
+            raise _broken(kernel, constraint, variables, key)
+
+
+def nothing_left(
+    kernel: Kernel, fixed: Mapping[str, Scalar], known: Mapping[str, Any], *, key: str
+) -> ConfigError:
+    """Why no point is allowed: the constraint that alone leaves none, or all of them together."""
+    for constraint in kernel.constraints:
+        alone = replace(kernel, constraints=(constraint,))
+        if not Space.of(alone, fixed, known).mask.any():
+            return _broken(kernel, constraint, {**known, **fixed}, key)
+    return ConfigError(
+        f"kernel '{kernel.name}' has no point that satisfies all of its constraints",
+        key=key,
+        hint=f"They are: {'; '.join(kernel.constraints)}.",
+    )
+
+
+def _broken(kernel: Kernel, constraint: str, variables: Mapping[str, Any], key: str) -> ConfigError:
+    used = [f"{n}={variables[n]}" for n in sorted(parse(constraint).names) if n in variables]
+    return ConfigError(
+        f"kernel '{kernel.name}' requires {constraint}",
+        key=key,
+        hint=f"Here {', '.join(used)}." if used else "",
+    )

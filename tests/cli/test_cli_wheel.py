@@ -1,0 +1,90 @@
+"""An installed wheel works anywhere, and leaves the folder it is started in alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import site
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from kernloom.places import share_folder
+
+pytestmark = pytest.mark.slow
+PATIENCE_S = 300
+
+
+def run(argv: list[str | Path], **how: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        [str(part) for part in argv],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        **how,
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pytest.importorskip("hatchling")
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+    done = run([*pip, "--no-index", "-w", folder, share_folder()], cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel, which sees the dependencies of this one."""
+    folder = tmp_path_factory.mktemp("environment")
+    assert run([sys.executable, "-m", "venv", "--without-pip", folder]).returncode == 0
+    (packages,) = folder.glob("lib/python*/site-packages")
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
+    done = run([*pip, "install", "--no-deps", "--no-index", wheel])
+    assert done.returncode == 0, done.stderr
+    ours = [path for path in site.getsitepackages() if Path(path).is_dir()]
+    (packages / "dependencies.pth").write_text("\n".join(ours) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_the_wheel_carries_configs_templates_sources_and_the_build_graph(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    for name in (
+        "SConstruct",
+        "configs/kernloom.yaml",
+        "templates/kernels/matmul/host.c.j2",
+        "native/runner/main.c",
+    ):
+        assert f"kernloom/share/{name}" in names
+    assert not [name for name in names if name.endswith((".pyc", ".so", ".db"))]
+
+
+def test_an_installed_wheel_runs_in_an_empty_folder_and_leaves_it_empty(
+    installed: Path, tmp_path: Path
+) -> None:
+    empty, home, cache = (tmp_path / name for name in ("empty", "home", "cache"))
+    for folder in (empty, home, cache):
+        folder.mkdir()
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "XDG_"))}
+    environment |= {"HOME": str(home), "XDG_CACHE_HOME": str(cache)}
+    where = run(
+        [installed / "bin" / "python", "-c", "import kernloom; print(kernloom.__file__)"],
+        cwd=empty,
+        env=environment,
+    )
+    assert where.stdout.startswith(str(installed))
+    program = installed / "bin" / "kernloom"
+    done = run([program, "run", "workload=axpy", "output=json"], cwd=empty, env=environment)
+    assert done.returncode == 0, done.stderr
+    (trial,) = json.loads(done.stdout)["trials"]
+    assert trial["verified"] is True
+    assert list(empty.iterdir()) == []
+    assert list(home.iterdir()) == []
+    assert [path.name for path in cache.iterdir()] == ["kernloom"]

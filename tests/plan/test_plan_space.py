@@ -1,0 +1,141 @@
+"""Spaces: the mask is what counting one by one would give."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from workbench import Workbench
+
+from kernloom.config.convert import convert
+from kernloom.config.schema import Kernel
+from kernloom.expressions import evaluate
+from kernloom.plan import space as space_module
+from kernloom.plan.space import Space, check_point, variables_of
+
+KNOWN: dict[str, Any] = {"N": 24, "registers": 16, "lanes_max": 8}
+
+
+def kernel(constraints: list[str], model: str = "0", count: int = 3) -> Kernel:
+    tunables = {
+        "a": {"values": [1, 2, 3, 0], "off": 1},
+        "b": {"values": [False, True], "off": False},
+        "c": {"values": [0.5, 2, 8], "off": 1},
+    }
+    more = {f"t{i}": {"values": [1, 2, 3, 4], "off": 1} for i in range(count - 3)}
+    data = {
+        "name": "k",
+        "arguments": {},
+        "sources": {},
+        "tunables": {"tile": {**tunables, **more}},
+        "constraints": constraints,
+        "model": model,
+    }
+    return convert(Kernel, data, "kernel")
+
+
+def allowed(space: Space) -> list[tuple[Any, ...]]:
+    """The allowed points, in order."""
+    columns = [np.broadcast_to(index, space.mask.shape)[space.mask] for index in space.picked]
+    return [
+        tuple(options[i] for options, i in zip(space.values, row, strict=True))
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def one_by_one(wanted: Kernel) -> list[tuple[Any, ...]]:
+    group = wanted.tunables["tile"]
+    found = []
+    for values in itertools.product(*(tunable.values for tunable in group.values())):
+        point = dict(zip(group, values, strict=True))
+        try:
+            if all(evaluate(text, {**KNOWN, **point}) for text in wanted.constraints):
+                found.append(values)
+        except Exception:
+            continue  # divides by zero there: not a point
+    return found
+
+
+_TERM = st.sampled_from(["a", "b", "c", "N", "a * c", "a + b", "N % a", "N // c", "max(a, c)", "4"])
+_RELATION = st.tuples(_TERM, st.sampled_from(["<", "<=", "==", ">", ">="]), _TERM).map(" ".join)
+_CONSTRAINT = st.one_of(
+    _RELATION,
+    st.tuples(_RELATION, st.sampled_from(["and", "or"]), _RELATION).map(" ".join),
+    st.tuples(_RELATION, _RELATION).map(lambda pair: f"not b or ({pair[0]} if a else {pair[1]})"),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(_CONSTRAINT, max_size=3))
+def test_the_mask_equals_counting_one_by_one(constraints: list[str]) -> None:
+    wanted = kernel(constraints)
+    assert allowed(Space.of(wanted, {}, KNOWN)) == one_by_one(wanted)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_CONSTRAINT, max_size=2), st.sampled_from(["a * c", "c - a", "0", "N % a + c"]))
+def test_the_cheapest_is_the_first_of_least_cost(constraints: list[str], model: str) -> None:
+    wanted = kernel(constraints, model)
+    best = Space.of(wanted, {}, KNOWN).cheapest(model, KNOWN)
+    points = [dict(zip("abc", values, strict=True)) for values in one_by_one(wanted)]
+    if not points:
+        assert best is None
+        return
+
+    def cost(point: dict[str, Any]) -> float:
+        try:
+            return float(evaluate(model, {**KNOWN, **point}))
+        except Exception:
+            return float("inf")
+
+    assert best == min(points, key=cost)
+
+
+def test_a_pinned_tunable_is_one_cell_wide() -> None:
+    space = Space.of(kernel(["a <= 2"]), {"b": True}, KNOWN)
+    assert space.mask.shape == (4, 1, 3)
+    assert {point[1] for point in allowed(space)} == {True}
+
+
+def test_a_space_too_large_to_hold_is_sampled_the_same_way_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(space_module, "SAMPLES", 20_000)
+    wanted = kernel(["a <= 2", "t0 < t1"], "a + t0 * c", count=15)
+    space = Space.of(wanted, {}, KNOWN)
+    assert space.mask.shape == (20_000,)
+    best = space.cheapest(wanted.model, KNOWN)
+    assert best is not None
+    check_point(wanted, best, KNOWN, key="select")
+    assert (best["a"], best["t0"], best["c"]) == (0, 1, 0.5)
+    assert Space.of(wanted, {}, KNOWN).cheapest(wanted.model, KNOWN) == best
+    pinned = Space.of(wanted, {"t1": 3}, KNOWN).cheapest(wanted.model, KNOWN)
+    assert pinned is not None
+    assert pinned["t1"] == 3
+
+
+def test_a_kernel_without_tunables_has_one_point() -> None:
+    data = {"name": "k", "arguments": {}, "sources": {}}
+    plain = convert(Kernel, data, "kernel")
+    assert Space.of(plain, {}, KNOWN).cheapest("0", KNOWN) == {}
+
+
+def test_what_constraints_may_use_is_there(toy: Workbench) -> None:
+    plan = toy.plan("workload=toy", "workload.dtype=float64")
+    known = variables_of(plan.outputs["shapes"]["steps"][0], plan.experiment.arch)
+    assert known == {
+        "n": 64,
+        "registers": 16,
+        "vector_bytes": 16,
+        "element": 8,
+        "lanes_max": 2,
+        "l1": 32 << 10,
+        "l2": 256 << 10,
+        "l3": 8 << 20,
+        "cores": 16,
+        "fusable": 0,
+    }
