@@ -39,6 +39,10 @@ class ConfigError(KernloomError):
         self.key = key
 
 
+class ExpressionError(ConfigError):
+    """An expression that cannot be read or evaluated."""
+
+
 class PipelineError(ConfigError):
     """The stages of a pipeline do not fit together."""
 

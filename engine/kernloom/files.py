@@ -16,7 +16,8 @@ def canonical_json(value: Any) -> str:
 
 
 def sha256_text(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    # Paths that are not UTF-8 hold surrogates.
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
 def sha256_json(value: Any) -> str:

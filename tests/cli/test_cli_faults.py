@@ -98,6 +98,7 @@ def test_a_kernel_that_prints_does_not_disturb_the_document(project: Project) ->
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_the_last_words_of_a_kernel_are_kept(project: Project) -> None:
     body = f'{UNUSED} fputs("these are my last words\\n", stderr); abort();'
     project.add("speaks", body, head="#include <stdio.h>\n#include <stdlib.h>")
@@ -119,6 +120,7 @@ def test_a_compile_error_names_the_compilers_words_and_a_source_that_exists(
     assert (source.parent / "broken.c").is_file()
 
 
+@pytest.mark.slow
 def test_a_compile_error_is_mended_by_mending_the_source(project: Project) -> None:
     project.add("broken", "y[0] = x[0] + nothing; (void)n;")
     assert project.run("run", "workload=broken").code == 1
@@ -133,6 +135,7 @@ def test_outputs_that_are_never_written_are_wrong(project: Project) -> None:
     assert "never written" in trial["message"]
 
 
+@pytest.mark.slow
 def test_a_kernel_cannot_signal_the_engine(project: Project) -> None:
     project.add("rude", f"{UNUSED} kill(0, SIGKILL);", head="#include <signal.h>")
     done = project.json("run", "workload=rude")

@@ -105,6 +105,7 @@ def test_an_interrupted_sweep_keeps_what_it_finished_and_the_next_run_does_the_r
     assert working_in(sweep.folder) == []
 
 
+@pytest.mark.slow
 def test_the_document_of_an_interrupted_sweep_holds_the_finished_trials(sweep: Project) -> None:
     _, stdout, _ = signalled(sweep, SWEEP, signal.SIGINT)
     assert [trial["workload"] for trial in json.loads(stdout)["trials"]] == ["good"]

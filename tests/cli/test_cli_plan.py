@@ -106,6 +106,7 @@ def test_touching_files_rebuilds_nothing(shadowing: Project) -> None:
     assert len(shadowing.json("results", "--history").trials) == 1
 
 
+@pytest.mark.slow
 def test_a_change_that_renders_to_the_same_source_rebuilds_nothing(shadowing: Project) -> None:
     path = shadowing.folder / TEMPLATE
     path.write_text("{# only a comment #}\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
@@ -144,6 +145,7 @@ def test_a_reason_says_what_kind_of_thing_changed(
     assert says in kernel["reason"]
 
 
+@pytest.mark.slow
 def test_a_damaged_artifact_is_noticed_named_and_built_again(shadowing: Project) -> None:
     key = states(shadowing, *AXPY)["axpy.add"]["key"]
     library = shadowing.build / "kernels" / key / "kernel.so"
@@ -166,6 +168,7 @@ def test_build_builds_without_running(project: Project) -> None:
     assert not (project.folder / ".kernloom" / "store.db").exists()
 
 
+@pytest.mark.slow
 def test_build_of_what_does_not_compile_fails_with_the_compilers_words(project: Project) -> None:
     project.add("broken", "y[0] = nothing; (void)x; (void)n;")
     done = project.json("build", "workload=broken")

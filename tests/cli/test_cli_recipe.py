@@ -11,6 +11,10 @@ import pytest
 import yaml
 
 from command_line import Project, listing
+from kernloom.config.groups import Groups
+from kernloom.errors import ConfigError
+from kernloom.places import share_folder
+from kernloom.recipe.recipe import check_harmless
 
 AXPY = ("workload=axpy", "case=small")
 
@@ -196,12 +200,7 @@ def test_a_strangers_recipe_is_refused(home: Project, tmp_path: Path, what: str)
     assert "root:" not in message  # what a file outside holds is not repeated
 
 
-def test_flags_that_reach_beyond_compiling_are_refused(home: Project, tmp_path: Path) -> None:
-    from kernloom.config.groups import Groups
-    from kernloom.errors import ConfigError
-    from kernloom.places import share_folder
-    from kernloom.recipe.recipe import check_harmless
-
+def test_flags_that_reach_beyond_compiling_are_refused(home: Project) -> None:
     groups = Groups([share_folder() / "configs"])
     config = read(home)["trials"][0]["config"]
     check_harmless(config, groups, "recipe")
@@ -221,6 +220,7 @@ def test_the_command_line_names_the_flag_it_refuses(
     assert "toolchain.extra_flags" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -165,6 +165,7 @@ def test_nothing_is_written_outside_the_projects_own_folder(fresh_project: Proje
     assert all(path.startswith(str(inside)) for path in after.keys() - before.keys())
 
 
+@pytest.mark.slow
 def test_a_folder_below_the_project_belongs_to_it(project: Project) -> None:
     project.add("good")
     below = project.folder / "notes" / "deep"
@@ -174,6 +175,7 @@ def test_a_folder_below_the_project_belongs_to_it(project: Project) -> None:
     assert len(project.json("results").trials) == 1
 
 
+@pytest.mark.slow
 def test_sizes_and_seed_from_the_command_line_reach_the_trial(project: Project) -> None:
     project.add("good", DOUBLE)
     trial = project.json("run", "workload=good", "workload.sizes.n=77", "seed=5").trial

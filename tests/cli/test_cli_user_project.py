@@ -92,6 +92,7 @@ def test_a_point_that_breaks_a_constraint_is_refused_by_its_name(blocked: Projec
     assert "block <= n" in done.trials[1]["message"]
 
 
+@pytest.mark.slow
 def test_parameters_can_come_from_a_file(blocked: Project) -> None:
     path = blocked.write("my params, best.yaml", "tile: {block: 64}\n")
     done = blocked.json("run", "workload=blocked", f"select.file={path}")
@@ -108,6 +109,7 @@ def test_a_users_file_shadows_the_built_in_one(project: Project) -> None:
     assert len(stored.trials) == 1
 
 
+@pytest.mark.slow
 def test_a_users_measuring_policy_joins_the_shipped_ones(project: Project) -> None:
     project.add("good")
     policy = (share_folder() / "configs/measure/quick.yaml").read_text(encoding="utf-8")
@@ -117,6 +119,7 @@ def test_a_users_measuring_policy_joins_the_shipped_ones(project: Project) -> No
     assert metrics["samples"] == 3
 
 
+@pytest.mark.slow
 def test_a_workload_may_call_its_kernels_in_several_steps(project: Project) -> None:
     project.add("good")
     workload = WORKLOAD.format(name="chain", n=500).replace(

@@ -31,8 +31,11 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 with initialize_config_dir(config_dir=sys.argv[1], version_base="1.3"):
     for line in sys.stdin:
-        config = compose("kernloom", overrides=json.loads(line))
-        print(json.dumps(OmegaConf.to_container(config, resolve=True)), flush=True)
+        try:
+            config = compose("kernloom", overrides=json.loads(line))
+            print(json.dumps(OmegaConf.to_container(config, resolve=True)), flush=True)
+        except Exception as error:
+            print(json.dumps({"refused": str(error)}), flush=True)
 """
 
 
@@ -87,7 +90,7 @@ _CHANGES = st.lists(
             "++workload.sizes.extra=7",
             "workload.about=${toolchain.name} on ${arch.name}",
             "~workload.cases.small",
-            "workload.cost.flops='2 * element'",
+            "++workload.cost.flops='2 * element'",
             "measure.samples=3",
             "pipeline.stages.source.use=render",
             "+pipeline.stages.again={use:unroll,in:{schedule:{ref:packing.schedule}}}",

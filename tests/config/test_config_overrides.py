@@ -68,6 +68,8 @@ def test_every_root_key_can_be_overridden(compose: Compose, root: str) -> None:
         ("wrkload=axpy", ["unknown key 'wrkload'", "Did you mean 'workload'?"]),
         ("workload.sises.M=3", ["workload: unknown key 'sises'", "Did you mean 'sizes'?"]),
         ("workload.sizes.Q=3", ["workload.sizes: unknown key 'Q'", "K, M, N"]),
+        ("case=[small]", ["case: workload 'matmul' has no case"]),
+        ("~arch", ["arch: expected keys and values"]),
         ("case=smal", ["case", "no case 'smal'", "Did you mean 'small'?", "default"]),
         ("workload.dtype=float23", ["workload.dtype", "'float23'", "Did you mean 'float32'?"]),
         ("workload.tensors.A.dtype=half", ["workload.tensors.A.dtype", "'half'", "float32"]),
@@ -249,6 +251,12 @@ def test_a_case_can_be_made_on_the_command_line(compose: Compose) -> None:
 def test_a_case_can_only_change_data(compose: Compose) -> None:
     with pytest.raises(ConfigError, match="a case cannot change 'golden'"):
         compose("workload.cases.mine.golden.C=A", "case=mine")
+
+
+@pytest.mark.parametrize("word", ["workload.cases.small=5", "workload.cases=[small]"])
+def test_a_case_that_is_none_is_named(compose: Compose, word: str) -> None:
+    with pytest.raises(ConfigError, match="case"):
+        compose(word, "case=small")
 
 
 def test_the_default_case_changes_nothing(compose: Compose) -> None:

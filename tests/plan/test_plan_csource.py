@@ -17,7 +17,7 @@ Project = Callable[..., Workbench]
 PLAIN = """
 // void scale(int wrong) {
 /* void scale(int wrong) { */
-#include "parts/helper.h"
+#include "parts/steps.h"
 #ifndef BLOCK
 #error BLOCK is missing
 #endif
@@ -29,12 +29,12 @@ void scale(long n, /* how much, (really) */ float alpha,
            float *y)
 {
     for (long i = 0; i < n; i++)
-        y[i] = HELPER(alpha, x[i]) + 0 * BLOCK;
+        y[i] = STEP(alpha, x[i]) + 0 * BLOCK;
 }
 """
 FILES = {
     "templates/plain/scale.c": PLAIN,
-    "templates/plain/parts/helper.h": '#include "../more.h"\n#define HELPER(a, b) MORE(a, b)\n',
+    "templates/plain/parts/steps.h": '#include "../more.h"\n#define STEP(a, b) MORE(a, b)\n',
     "templates/plain/more.h": "#define MORE(a, b) ((a) * (b))\n",
 }
 PREFIX = "workload.kernels.scale.sources.host"
@@ -55,7 +55,7 @@ def test_a_plain_file_is_wrapped_with_its_macros_and_all_it_includes(
     assert set(source.files) == {
         "kernel.c",
         "plain/scale.c",
-        "plain/parts/helper.h",
+        "plain/parts/steps.h",
         "plain/more.h",
     }
     assert "#define BLOCK 64\n" in source.files["kernel.c"]
@@ -144,7 +144,7 @@ def test_an_include_cannot_leave_the_templates(
 
 
 def test_files_may_include_each_other(project: Project) -> None:
-    more = '#pragma once\n#include "parts/helper.h"\n'
+    more = '#pragma once\n#include "parts/steps.h"\n'
     plan = project({**FILES, "templates/plain/more.h": more}).plan(*WORDS)
     assert "plain/more.h" in plan.outputs["source"]["sources"][0].source.files
 

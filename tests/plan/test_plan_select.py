@@ -121,6 +121,7 @@ def test_a_mistake_in_the_file_is_named(
         ),
         (["workload.kernels.scale.constraints=['lanes > zz']"], ["unknown name 'zz'"]),
         (["workload.kernels.scale.model=1 / 0"], ["workload.kernels.scale.model", "division"]),
+        (["workload.kernels.scale.model='\"cheap\"'"], ["scale.model", "does not give a number"]),
         (["workload.kernels.scale.model=lnaes"], ["unknown name 'lnaes'", "Did you mean 'lanes'"]),
     ],
 )

@@ -62,7 +62,7 @@ def resolve_native(
         "cores": len(os.sched_getaffinity(0)),
     }
     for key, value in given.items():
-        if key in ("flags", "caches"):
+        if key in ("flags", "caches") and isinstance(value or {}, Mapping):
             resolved[key] = {**resolved[key], **{k: v for k, v in (value or {}).items() if v}}
         elif key != "name" and value not in (None, (), []):
             resolved[key] = value

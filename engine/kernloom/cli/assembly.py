@@ -88,14 +88,14 @@ class Assembly:
 
     def resolve_arch(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The arch section with `native` made concrete for the toolchain in use."""
-        arch: dict[str, Any] = data["arch"]
-        if arch.get("name") != NATIVE:
-            return arch
+        arch: Any = data.get("arch")
+        if not isinstance(arch, dict) or arch.get("name") != NATIVE:
+            return arch  # type: ignore[no-any-return]
         from kernloom.files import canonical_json
 
-        memo = canonical_json([arch, data["toolchain"]])
+        memo = canonical_json([arch, data.get("toolchain")])
         if memo not in self._arches:
-            toolchain = convert(Toolchain, data["toolchain"], "toolchain")
+            toolchain = convert(Toolchain, data.get("toolchain"), "toolchain")
             try:
                 found = {toolchain.family: self.compilers.detect(toolchain)}
             except UnavailableError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import json
 import os
 import signal
@@ -37,6 +38,7 @@ class Terminated(BaseException):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _prepare_streams()
     signal.signal(signal.SIGTERM, _terminated)
     try:
         code = _dispatch(words)
@@ -54,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(error, words)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): nothing is wrong on our side.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_stdout()
         return 0
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -67,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         where = f" {error.filename}" if error.filename else ""
         reason = error.strerror or str(error)
+        _abandon_stdout(only_if_full=True)
         return _failed(KernloomError(f"cannot use{where}: {reason}", hint=hint), words)
 
 
@@ -119,6 +122,28 @@ def _command_help(name: str, command: Any, flags: dict[str, Flag], *, sweeps: bo
     return "\n".join(lines).rstrip()
 
 
+def _prepare_streams() -> None:
+    """Streams that take every character, and are there even if we were started without them."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _abandon_stdout(*, only_if_full: bool = False) -> None:
+    """Let what stdout still holds go nowhere, so that the interpreter's last flush succeeds."""
+    if only_if_full:
+        try:
+            sys.stdout.flush()
+            return
+        except OSError:
+            pass
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _failed(error: KernloomError, words: Sequence[str]) -> int:
     if output_of(words) in ("json", "jsonl"):
         document = {
@@ -129,7 +154,10 @@ def _failed(error: KernloomError, words: Sequence[str]) -> int:
                 "exit_code": error.exit_code,
             }
         }
-        print(json.dumps(document))
+        try:
+            print(json.dumps(document), flush=True)
+        except OSError:
+            _abandon_stdout()
     print(f"kernloom: error: {error}", file=sys.stderr)
     return error.exit_code
 

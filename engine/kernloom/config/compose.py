@@ -79,6 +79,9 @@ class Composer:
         values = [(override, value) for override, value in chosen if not override.group]
         composed = self._compose(groups)
         data = _applied(composed, values)
+        for section in ("workload", "arch", "toolchain"):
+            if not isinstance(data.get(section), dict):
+                raise ConfigError("expected keys and values", key=section)
         if data.get("case") not in (None, "default"):
             # A case changes the workload's defaults; what the command line says still wins.
             workload = _with_case(data["workload"], composed["workload"], data["case"])
@@ -128,14 +131,17 @@ def _applied(data: dict[str, Any], values: list[tuple[Override, Any]]) -> dict[s
 
 
 def _with_case(final: dict[str, Any], workload: dict[str, Any], case: Any) -> dict[str, Any]:
-    cases = final.get("cases") or {}
-    if case not in cases:
+    cases = final.get("cases")
+    cases = cases if isinstance(cases, dict) else {}
+    if not isinstance(case, str) or case not in cases:
         raise ConfigError(
             f"workload '{final.get('name')}' has no case '{case}'",
             key="case",
             hint=nearest(str(case), ["default", *cases]),
         )
     change = cases[case] or {}
+    if not isinstance(change, dict):
+        raise ConfigError("expected keys and values", key=f"workload.cases.{case}")
     for name in change:
         if name not in CASE_KEYS:
             raise ConfigError(
@@ -143,7 +149,5 @@ def _with_case(final: dict[str, Any], workload: dict[str, Any], case: Any) -> di
                 key=f"workload.cases.{case}",
                 hint=nearest(name, CASE_KEYS),
             )
-    result = merged(workload, change)
-    if not isinstance(result, dict):
-        raise ConfigError("expected keys and values", key=f"workload.cases.{case}")
+    result: dict[str, Any] = merged(workload, change)
     return result

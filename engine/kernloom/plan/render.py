@@ -136,7 +136,7 @@ class Renderer:
         if name not in self._texts:
             for folder in self.folders:
                 if (folder / name).is_file():
-                    self._texts[name] = (folder / name).read_text(encoding="utf-8")
+                    self._texts[name] = _read(folder / name)
                     break
             else:
                 return None
@@ -231,6 +231,13 @@ def _variables(record: StepRecord, arch: Arch, function: str) -> dict[str, Any]:
             },
         },
     }
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TemplateError(f"cannot be read: {error}", key=str(path)) from None
 
 
 def _header(record: StepRecord) -> str:

@@ -94,8 +94,11 @@ class Space:
         if not allowed.size:
             return None
         variables = {**known, **dict(zip(self.names, self.axes, strict=True))}
-        cost = np.asarray(evaluate(formula, variables, key=key), dtype=float)
-        costs = np.broadcast_to(cost, self.mask.shape).ravel()[allowed]
+        try:
+            cost = np.asarray(evaluate(formula, variables, key=key), dtype=float)
+            costs = np.broadcast_to(cost, self.mask.shape).ravel()[allowed]
+        except (TypeError, ValueError):
+            raise ConfigError(f"'{formula}' does not give a number", key=key) from None
         best = int(np.argmin(np.where(np.isnan(costs), np.inf, costs)))
         cell = np.unravel_index(allowed[best], self.mask.shape)
         return {
@@ -129,10 +132,11 @@ def check_point(
     """A chosen point must lie in the kernel's space; the constraint it breaks is named."""
     for name in tunables_of(kernel):
         allowed_value(kernel, name, point[name], key=key)
-    variables = {**known, **point}
+    # As arrays of one: what the mask of a space allows must be allowed here, divisions by zero too.
+    variables = {**known, **{name: _array((value,)) for name, value in point.items()}}
     for constraint in kernel.constraints:
-        if not evaluate(constraint, variables, key=key):
-            raise _broken(kernel, constraint, variables, key)
+        if not np.all(evaluate(constraint, variables, key=key)):
+            raise _broken(kernel, constraint, {**known, **point}, key)
 
 
 def nothing_left(

@@ -10,7 +10,6 @@ from typing import Any
 from kernloom.measure.trial import Trial
 from kernloom.store.rows import name_in
 
-
 BUILD_NAMES = ("built", "cached", "failed", "seconds", "scons")
 """What a document says about building; `scons` is how often SCons was started."""
 

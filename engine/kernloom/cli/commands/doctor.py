@@ -15,7 +15,7 @@ from kernloom.cli.invocation import Invocation, without_output
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Toolchain
-from kernloom.errors import UnavailableError, UsageError
+from kernloom.errors import KernloomError, UsageError
 from kernloom.expressions import format_size
 from kernloom.machine import machine_facts
 from kernloom.measure.statistics import median
@@ -60,12 +60,12 @@ def _toolchains(places: Places) -> list[dict[str, Any]]:
     groups = Groups(places.folders("configs"))
     found = []
     for name in groups.options("toolchain"):
-        toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
         entry: dict[str, Any] = {"name": name, "available": True, "version": "", "hint": ""}
         try:
+            toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
             detected = detect(toolchain, places.cache)
             entry |= {"version": detected.version, "path": str(detected.tools["cc"])}
-        except UnavailableError as error:
+        except KernloomError as error:
             entry |= {"available": False, "reason": error.message, "hint": error.hint}
         found.append(entry)
     return found

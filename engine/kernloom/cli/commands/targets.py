@@ -47,7 +47,24 @@ def run(invocation: Invocation) -> int:
 def list_targets(places: Places) -> list[dict[str, Any]]:
     """The targets as their files describe them; Hydra is not needed for that."""
     groups = Groups(places.folders("configs"))
-    return [_target(groups, name, places) for name in groups.options("target")]
+    return [_listed(groups, name, places) for name in groups.options("target")]
+
+
+def _listed(groups: Groups, name: str, places: Places) -> dict[str, Any]:
+    """One target; a file that is wrong is shown as such and does not hide the others."""
+    try:
+        return _target(groups, name, places)
+    except KernloomError as error:
+        return {
+            "name": name,
+            "family": "",
+            "arch": "",
+            "variants": [],
+            "available": False,
+            "reason": f"its config is wrong: {error.message}",
+            "hint": error.hint,
+            "about": "",
+        }
 
 
 def _target(groups: Groups, name: str, places: Places) -> dict[str, Any]:

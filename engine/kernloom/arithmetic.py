@@ -1,0 +1,238 @@
+"""What the operators and functions of expressions do: on numbers and arrays alike, within bounds.
+
+The grammar is in `expressions`; here is what keeps a short text from asking for a huge result.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kernloom.errors import ExpressionError
+
+MAX_BITS = 256
+"""No whole number grows longer."""
+MAX_ELEMENTS = 2**27
+"""No array that is larger than those it is made from has more elements."""
+
+
+def is_array(value: Any) -> bool:
+    return hasattr(value, "__array__") and getattr(value, "ndim", 0) > 0
+
+
+def number(value: Any) -> Any:
+    """An operand of arithmetic: a number or an array of numbers, truth values as 0 and 1."""
+    if hasattr(value, "__array__"):
+        return value.astype(int) if value.dtype.kind == "b" else value
+    if isinstance(value, (int, float)):
+        return value
+    raise ExpressionError(f"{shown(value)} is not a number")
+
+
+def shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`operation` on numbers and arrays only, with a result of a size that can be borne."""
+
+    def call(a: Any, b: Any) -> Any:
+        a, b = number(a), number(b)
+        check_broadcast(a, b)
+        return _bounded(operation(a, b))
+
+    return call
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        raise ExpressionError(f"a number of {value.bit_length()} bits is too large")
+    if isinstance(value, complex):
+        raise ExpressionError("the root of a negative number is not a number here")
+    return value
+
+
+def check_broadcast(*values: Any) -> None:
+    """Arrays that fill each other out must not make a much larger one."""
+    arrays = [value for value in values if is_array(value)]
+    if len({array.shape for array in arrays}) > 1:
+        import numpy
+
+        shape = numpy.broadcast_shapes(*(array.shape for array in arrays))
+        _check_elements(math.prod(shape), arrays)
+
+
+def _check_elements(count: int, operands: Iterable[Any]) -> None:
+    if count > max(MAX_ELEMENTS, *(operand.size for operand in operands)):
+        raise ExpressionError(f"an array of {count} elements is too large")
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if is_array(base) or is_array(exponent):
+        return _array_power(base, exponent)
+    if isinstance(base, int) and isinstance(exponent, int):
+        if exponent < 0:
+            return float(base) ** exponent
+        if base.bit_length() * exponent > MAX_BITS:
+            raise ExpressionError(f"{base}**{exponent} is too large")
+    return base**exponent
+
+
+def _array_power(base: Any, exponent: Any) -> Any:
+    """Whole numbers stay whole unless that would overflow or the exponent is negative."""
+    import numpy
+
+    rounded = numpy.asarray(base, dtype=float) ** exponent
+    whole = all(numpy.asarray(value).dtype.kind in "iu" for value in (base, exponent))
+    if whole and numpy.all(numpy.asarray(exponent) >= 0) and numpy.all(abs(rounded) < 2.0**62):
+        return base**exponent
+    return rounded
+
+
+def _dividing(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Whole arrays divided by zero give NaN there: numpy's 0 would satisfy `N % 0 == 0`."""
+
+    def call(a: Any, b: Any) -> Any:
+        whole = all(_kind(value) in "iu" for value in (a, b))
+        if not whole or not (is_array(a) or is_array(b)):
+            return operation(a, b)
+        import numpy
+
+        zero = numpy.asarray(b) == 0
+        if not zero.any():
+            return operation(a, b)
+        return numpy.where(zero, numpy.nan, operation(a, numpy.where(zero, 1, b)))
+
+    return call
+
+
+def _kind(value: Any) -> str:
+    return (
+        str(value.dtype.kind) if hasattr(value, "dtype") else "f" if type(value) is float else "i"
+    )
+
+
+def _product(a: Any, b: Any) -> Any:
+    """`A @ B`."""
+    if not is_array(a) or not is_array(b):
+        raise ExpressionError("@ multiplies arrays only")
+    a, b = number(a), number(b)
+    rows = math.prod(a.shape[:-1])
+    columns = math.prod(b.shape[:-2]) * b.shape[-1] if b.ndim > 1 else 1
+    _check_elements(rows * columns, (a, b))
+    return a @ b
+
+
+def _numpy_or_math(name: str) -> Callable[..., Any]:
+    scalar = getattr(math, name)
+
+    def call(value: Any) -> Any:
+        if hasattr(value, "__array__"):
+            import numpy
+
+            return getattr(numpy, name)(value)
+        return scalar(value)
+
+    return call
+
+
+def _extreme(name: str) -> Callable[..., Any]:
+    """min and max over their arguments, element by element where one is an array."""
+    plain = {"minimum": min, "maximum": max}[name]
+
+    def call(*values: Any) -> Any:
+        if not any(hasattr(value, "__array__") for value in values):
+            return plain(*values)
+        import numpy
+
+        check_broadcast(*values)
+        result = values[0]
+        for value in values[1:]:
+            result = getattr(numpy, name)(result, value)
+        return result
+
+    return call
+
+
+def _reduction(name: str) -> Callable[..., Any]:
+    # Nothing further by position: numpy would take an array to write into.
+    def call(value: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
+        import numpy
+
+        return getattr(numpy, name)(_numbers(value), axis=axis, keepdims=bool(keepdims))
+
+    return call
+
+
+def _numbers(value: Any) -> Any:
+    """An array, or a list of numbers as one."""
+    if hasattr(value, "__array__"):
+        return value
+    import numpy
+
+    return numpy.asarray([number(item) for item in value])
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    if not any(hasattr(value, "__array__") for value in (condition, yes, no)):
+        return yes if condition else no
+    import numpy
+
+    check_broadcast(condition, yes, no)
+    return numpy.where(condition, yes, no)
+
+
+def _reshape(value: Any, shape: Any) -> Any:
+    return _numbers(value).reshape(shape)
+
+
+def _transpose(value: Any, axes: Any = None) -> Any:
+    return _numbers(value).transpose(axes)
+
+
+def _ceil_div(a: Any, b: Any) -> Any:
+    return -BINARY[ast.FloorDiv](-number(a), b)
+
+
+def _round_up(a: Any, b: Any) -> Any:
+    return BINARY[ast.Mult](_ceil_div(a, b), b)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "min": _extreme("minimum"),
+    "max": _extreme("maximum"),
+    "minimum": _extreme("minimum"),
+    "maximum": _extreme("maximum"),
+    "abs": lambda value: abs(number(value)),
+    "ceil_div": _ceil_div,
+    "round_up": _round_up,
+    "where": where,
+    "transpose": _transpose,
+    "reshape": _reshape,
+    **{n: _numpy_or_math(n) for n in ("sqrt", "exp", "log", "log2", "tanh", "floor", "ceil")},
+    **{n: _reduction(n) for n in ("sum", "mean", "var", "std", "amax", "amin")},
+}
+BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: _arithmetic(operator.add),
+    ast.Sub: _arithmetic(operator.sub),
+    ast.Mult: _arithmetic(operator.mul),
+    ast.Div: _arithmetic(operator.truediv),
+    ast.FloorDiv: _arithmetic(_dividing(operator.floordiv)),
+    ast.Mod: _arithmetic(_dividing(operator.mod)),
+    ast.Pow: _arithmetic(_power),
+    ast.MatMult: _product,
+    ast.BitAnd: _arithmetic(operator.and_),
+    ast.BitOr: _arithmetic(operator.or_),
+}
+COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
