@@ -119,7 +119,7 @@ def _without(
     stages: Mapping[str, Mapping[str, Any]], types: frozenset[str]
 ) -> Mapping[str, Mapping[str, Any]]:
     """The stages less those of some types."""
-    return {name: stage for name, stage in stages.items() if stage.get("use") not in types}
+    return {name: stage for name, stage in stages.items() if str(stage.get("use")) not in types}
 
 
 def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
