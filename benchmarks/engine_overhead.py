@@ -1,8 +1,8 @@
 """What the engine itself costs per point of a sweep whose artifacts are all cached.
 
 Everything but the time inside the device's sessions (starting runners, moving data, launching) is
-the engine's: composing, planning, checking artifacts, inputs and goldens, comparing, storing. Waiting
-for the disk to confirm each trial's commit is shown apart: it depends on the disk and its other users.
+the engine's: composing, planning, checking artifacts, inputs and goldens, comparing, storing.
+Waiting for the disk to confirm each commit is shown apart: it depends on the disk's other users.
 
     .venv/bin/python benchmarks/engine_overhead.py [POINTS]
 """

@@ -18,6 +18,8 @@ class KernloomError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.stage = ""
+        """The stage of the pipeline it came from, if any."""
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message

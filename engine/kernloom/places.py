@@ -67,6 +67,21 @@ def _holds_root_config(folder: Path) -> bool:
     return folder == share_folder() / "configs" or (folder.parent / PROJECT_FILE).is_file()
 
 
+def _check_marker(path: Path) -> None:
+    """A project's kernloom.yaml only marks the folder: settings in it would be passed over."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", key=str(path)) from None
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            raise ConfigError(
+                "this file marks a project and holds no settings",
+                key=f"{path}:{number}",
+                hint="Empty it; settings of your own go into files below configs/ beside it.",
+            )
+
+
 def find_places(start: Path | None = None) -> Places:
     """The places for a command started in `start` (default: the current folder)."""
     share = share_folder()
@@ -76,6 +91,7 @@ def find_places(start: Path | None = None) -> Places:
         raise UnavailableError(f"the current folder cannot be read: {error.strerror}") from error
     project = find_project(here)
     if project:
+        _check_marker(project / PROJECT_FILE)
         home = project / ".kernloom"
         return Places(share, project, home / "build", home / "store.db")
     if share != Path(__file__).resolve().parent / "share":

@@ -47,6 +47,13 @@ def test_measuring_lists_every_policy() -> None:
     assert rows("measuring.md", "policies") == expected
 
 
+def test_workloads_lists_every_function_of_the_expressions() -> None:
+    page = (TREE / "docs/workloads-and-kernels.md").read_text(encoding="utf-8")
+    inside = re.search(r"<!-- functions -->\n(.*?)<!-- end of functions -->", page, re.DOTALL)
+    assert inside
+    assert re.findall(r"`(\w+)`", inside[1]) == sorted(FUNCTIONS)
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in [TREE / "README.md", *(TREE / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):

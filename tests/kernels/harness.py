@@ -159,8 +159,7 @@ class Epilogue:
     """A kernel fused into the end of another."""
 
     kernel: str
-    bias: str
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ class Variant:
             for name, argument in self.kernel.arguments.items()
         ]
         if self.epilogue:
-            spelled.append({**spelled[-1], "name": self.epilogue.bias, "access": "read"})
+            spelled.append({**spelled[-1], "name": self.epilogue.arguments[0], "access": "read"})
         return spelled
 
     def source(self) -> str:

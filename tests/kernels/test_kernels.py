@@ -154,7 +154,7 @@ def test_a_fused_bias_and_rectifier_end_the_product(
     chosen = modelled(
         kernel, CASES["matmul"].typical, BEST, "float32", b=packed, threads=threads, kc=128
     )
-    variant = Variant(kernel, "float32", chosen, BEST, Epilogue("bias_relu", "bias"))
+    variant = Variant(kernel, "float32", chosen, BEST, Epilogue("bias_relu", ("bias",)))
     library = variant.build(built)
     for sizes in CASES["matmul"].sizes:
         tensors = inputs(kernel, sizes, "float32")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kernloom.report.documents import results_document, run_document, to_json, to_json_line
+from kernloom.report.documents import results_document, run_document, to_json
 
 
 def test_a_run_is_its_trials_and_its_build(make_trial):
@@ -35,7 +35,7 @@ def test_whatever_a_kernel_printed_can_be_written_anywhere(make_trial):
 
 
 def test_a_line_is_one_line(make_trial):
-    assert "\n" not in to_json_line(run_document([make_trial(message="a\nb")], {}))
+    assert "\n" not in to_json(run_document([make_trial(message="a\nb")], {}))
 
 
 def test_results_say_how_each_number_came_about(make_trial):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernloom.build.artifact import Artifact
-from kernloom.build.explain import Explanation, Index, explain, to_plain
+from kernloom.build.explain import UNCHANGED, Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Verifier, read_manifest
 from kernloom.build.workspace import broken, workspace
 from kernloom.errors import BuildError
@@ -91,10 +91,11 @@ class Builder:
     def _kept(self, artifact: Artifact) -> Explanation:
         manifest = read_manifest(artifact.folder(self.build_folder)) or {}
         because: Mapping[str, Any] = manifest.get("because") or {}
-        text = "nothing that goes into it has changed"
-        if because.get("text"):
-            text += f"; built {manifest.get('created')} because: {because['text']}"
-        return Explanation("kept", text, (dict(because),) if because else ())
+        text = UNCHANGED
+        if not because.get("text"):
+            return Explanation("kept", text)
+        text += f"; built {manifest.get('created')} because: {because['text']}"
+        return Explanation("kept", text, ({**because, "created": manifest.get("created")},))
 
     def build(
         self, artifacts: Iterable[Artifact], progress: Progress | None = None
@@ -163,9 +164,7 @@ class Builder:
         build under that name wants to know its predecessor."""
         for artifact in artifacts:
             manifest = read_manifest(artifact.folder(self.build_folder)) or {}
-            if manifest.get("name") == artifact.name:
-                continue
-            if all(entry.key != artifact.key for entry in self._index.entries(artifact.name)):
+            if manifest.get("name") != artifact.name and not self._index.knows(artifact):
                 self._index.append(artifact, str(manifest.get("created", "")))
 
     def _note(

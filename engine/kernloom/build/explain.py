@@ -1,14 +1,16 @@
 """Why an artifact has to be built: found when it is decided, kept as data in its manifest.
 
-An artifact's predecessor is the build under the same name that differs least in arch, toolchain,
-variant and parameters. What differs between the two in what goes into the key is the reason.
+An artifact's predecessor is the build under the same name that differs least in arch, toolchain and
+its version, variant, parameters, dtype and flags. What differs between the two in what goes into
+the key is the reason.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -20,6 +22,7 @@ from kernloom.files import sha256_text
 Kind = Literal[
     "new", "source", "flag", "header", "compiler", "parameter", "corrupt", "deleted", "kept"
 ]
+UNCHANGED = "nothing that goes into it has changed"
 _LOOK_BACK = 200
 """How many of the newest entries are compared when none fits exactly."""
 
@@ -35,26 +38,82 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class Slot:
+    """What a build is of: by this, the builds most like it are found."""
+
+    facts: Mapping[str, str]
+    """arch, toolchain, version, variant and each parameter."""
+    argv: tuple[str, ...] | None
+    """None where it was not noted: the index of an older Kernloom has no flags."""
+
+    @property
+    def spelled(self) -> tuple[Any, ...]:
+        return (*sorted(self.facts.items()), self.argv)
+
+    def distance(self, other: Slot) -> int:
+        """In how many facts and flags two builds differ."""
+        names = self.facts.keys() | other.facts.keys()
+        facts = sum(self.facts.get(name) != other.facts.get(name) for name in names)
+        if self.argv == other.argv:
+            return facts
+        if self.argv is None or other.argv is None:
+            return facts + 1
+        return facts + max(1, len(set(self.argv) ^ set(other.argv)))
+
+
+@dataclass(frozen=True)
 class Entry:
     """One line of the index: a build under a name."""
 
     key: str
     kind: str
-    slot: Mapping[str, str]
-    """arch, toolchain, variant and each parameter."""
+    slot: Slot
+
+
+@dataclass
+class Known:
+    """All builds under one name."""
+
+    stamp: tuple[int, int]
+    """Time and size of the file they were read from."""
+    entries: list[Entry]
+    keys: set[str] = field(init=False)
+    by_slot: dict[tuple[Any, ...], list[Entry]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.keys = {entry.key for entry in self.entries}
+        self.by_slot = {}
+        for entry in self.entries:
+            self.by_slot.setdefault(entry.slot.spelled, []).append(entry)
 
 
 def to_plain(explanation: Explanation) -> dict[str, Any]:
     return asdict(explanation)
 
 
-def slot_of(artifact: Artifact) -> dict[str, str]:
-    return _slot(artifact.arch, artifact.identity.toolchain, artifact.variant, artifact.params)
+def slot_of(artifact: Artifact) -> Slot:
+    return _slot(_line(artifact))
 
 
-def _slot(arch: str, toolchain: str, variant: str, params: Mapping[str, Any]) -> dict[str, str]:
-    named = {"arch": arch, "toolchain": toolchain, "variant": variant}
-    return named | {f"params.{name}": value for name, value in _flat(params)}
+def _line(artifact: Artifact) -> dict[str, Any]:
+    return {
+        "key": artifact.key,
+        "kind": artifact.kind,
+        "arch": artifact.arch,
+        "toolchain": artifact.identity.toolchain,
+        "version": artifact.identity.version,
+        "variant": artifact.variant,
+        "params": artifact.params,
+        "argv": list(artifact.argv),
+    }
+
+
+def _slot(line: Mapping[str, Any]) -> Slot:
+    facts = {name: str(line[name]) for name in ("arch", "toolchain", "variant")}
+    if "version" in line:
+        facts["version"] = str(line["version"])
+    facts |= {f"params.{name}": value for name, value in _flat(line["params"])}
+    return Slot(facts, tuple(line["argv"]) if "argv" in line else None)
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -70,69 +129,61 @@ class Index:
 
     def __init__(self, build: Path) -> None:
         self.folder = build / "index"
-        self._read: dict[str, tuple[tuple[int, int], list[Entry]]] = {}
+        self._known: dict[str, Known] = {}
 
     def path(self, name: str) -> Path:
         return self.folder / f"{quote(name, safe='')}.jsonl"
 
     def append(self, artifact: Artifact, created: str) -> None:
-        line = {
-            "key": artifact.key,
-            "kind": artifact.kind,
-            "arch": artifact.arch,
-            "toolchain": artifact.identity.toolchain,
-            "variant": artifact.variant,
-            "params": artifact.params,
-            "created": created,
-        }
+        line = _line(artifact) | {"created": created}
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.path(artifact.name).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
-    def entries(self, name: str) -> list[Entry]:
+    def knows(self, artifact: Artifact) -> bool:
+        """Whether this very artifact was built under its name before."""
+        return artifact.key in self._read(artifact.name).keys
+
+    def predecessors(self, artifact: Artifact) -> Iterator[Entry]:
+        """Older builds under the same name, the one most like it first, then the newest."""
+        slot, known = slot_of(artifact), self._read(artifact.name)
+        yield from reversed(known.by_slot.get(slot.spelled, []))
+        others = [entry for entry in known.entries[: -_LOOK_BACK - 1 : -1] if entry.slot != slot]
+        yield from sorted(others, key=lambda entry: entry.slot.distance(slot))
+
+    def _read(self, name: str) -> Known:
         path = self.path(name)
         try:
             status = path.stat()
         except OSError:
-            return []
+            return Known((0, 0), [])
         stamp = (status.st_mtime_ns, status.st_size)
-        if name not in self._read or self._read[name][0] != stamp:
+        known = self._known.get(name)
+        if known is None or known.stamp != stamp:
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-            self._read[name] = (stamp, [entry for entry in map(_entry, lines) if entry])
-        return self._read[name][1]
-
-    def predecessors(self, artifact: Artifact) -> list[Entry]:
-        """Older builds under the same name, the one most like it first, then the newest."""
-        slot = slot_of(artifact)
-        newest_first = self.entries(artifact.name)[::-1]
-        exact = [entry for entry in newest_first if entry.slot == slot]
-        others = [entry for entry in newest_first[:_LOOK_BACK] if entry.slot != slot]
-        others.sort(key=lambda entry: _distance(entry.slot, slot))
-        return exact + others
+            known = Known(stamp, [entry for entry in map(_entry, lines) if entry])
+            self._known[name] = known
+        return known
 
 
 def _entry(line: str) -> Entry | None:
     """An entry of the index; None for a line that was cut short."""
     try:
         data = json.loads(line)
-        slot = _slot(data["arch"], data["toolchain"], data["variant"], data["params"])
-        return Entry(data["key"], data["kind"], slot)
+        return Entry(data["key"], data["kind"], _slot(data))
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def _distance(a: Mapping[str, str], b: Mapping[str, str]) -> int:
-    return sum(a.get(name) != b.get(name) for name in a.keys() | b.keys())
 
 
 def explain(artifact: Artifact, build: Path, index: Index, problem: str) -> Explanation:
     """Why `artifact`, which is not whole on disk, has to be built."""
     if problem:
         return Explanation("corrupt", f"the built file was damaged: {problem}")
-    candidates = index.predecessors(artifact)
-    if any(entry.key == artifact.key for entry in candidates):
+    if index.knows(artifact):
         return Explanation("deleted", "it was built before, but its folder is gone")
-    for entry in candidates:
+    gone = ""
+    for entry in index.predecessors(artifact):
+        gone = "; what was built before under this name is gone"
         folder = artifact.folder(build).parent / entry.key
         manifest = read_manifest(folder) if entry.kind == artifact.kind else None
         if manifest is not None:
@@ -140,7 +191,6 @@ def explain(artifact: Artifact, build: Path, index: Index, problem: str) -> Expl
             if details:
                 text = "; ".join(detail["text"] for detail in details)
                 return Explanation(details[0]["kind"], text, details)
-    gone = "; what was built before under this name is gone" if candidates else ""
     return Explanation("new", f"nothing was built under this name before{gone}")
 
 
@@ -149,20 +199,28 @@ def _differences(
 ) -> Iterator[dict[str, Any]]:
     """What differs, most telling first: a changed parameter comes before the source it changed."""
     parameters = list(_changed_parameters(artifact, old))
-    origins = list(_changed_texts(artifact.origins, old.get("origins", {}), folder / ORIGINS))
     files = list(_changed_texts(artifact.files, old.get("inputs", {}), folder))
+    # Plain C files and their headers are given to the compiler as they are: told once, as files.
+    copied = {one["file"] for one in files} & {*artifact.origins, *old.get("origins", {})}
+    origins = [
+        one
+        for one in _changed_texts(artifact.origins, old.get("origins", {}), folder / ORIGINS)
+        if one["file"] not in copied
+    ]
     if not files:
         parameters, origins = [], []
     yield from _changed_compiler(artifact, old)
     yield from parameters
     if origins:
-        rendered = [one for one in files if not one["file"].endswith(".h")][:1]
+        rendered = [
+            one for one in files if one["file"] not in copied and not one["file"].endswith(".h")
+        ][:1]
         for one in origins:
             shown = f" (rendered: {rendered[0]['text']})" if rendered else ""
             yield {**one, "kind": "source", "text": one["text"] + shown, "rendered": rendered}
     for one in files:
         header = one["file"].endswith(".h")
-        if header or not (origins or parameters):
+        if header or one["file"] in copied or not (origins or parameters):
             yield {**one, "kind": "header" if header else "source"}
     yield from _changed_headers(artifact, old)
     yield from _changed_flags(artifact, old)
@@ -186,19 +244,25 @@ def _changed_compiler(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[di
 
 def _changed_parameters(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     before, now = dict(_flat(old.get("params", {}))), dict(_flat(artifact.params))
+    if "dtype" not in before:
+        # The manifests of an older Kernloom do not say it.
+        now.pop("dtype", None)
     for name in sorted(before.keys() | now.keys()):
         a, b = before.get(name, "(absent)"), now.get(name, "(absent)")
-        if a != b:
-            text = f"parameter {name}: {a} -> {b}"
-            yield {"kind": "parameter", "text": text, "name": name, "old": a, "new": b}
+        if a == b:
+            continue
+        if name == "dtype":
+            a, b = a.strip('"'), b.strip('"')
+        text = f"{name}: {a} -> {b}" if name == "dtype" else f"parameter {name}: {a} -> {b}"
+        yield {"kind": "parameter", "text": text, "name": name, "old": a, "new": b}
 
 
 def _changed_flags(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     before, now = list(old.get("argv", ())), list(artifact.argv)
     if before != now:
-        removed = [part for part in before if part not in now and part not in artifact.files]
-        added = [part for part in now if part not in before and part not in artifact.files]
-        said = _plus_minus(removed, added) or "same flags, another order or number"
+        removed = _more(before, now, artifact)
+        added = _more(now, before, artifact)
+        said = _plus_minus(removed, added) or "the same flags in another order"
         context = [
             f"{name} {was} -> {is_now}"
             for name, was, is_now in (
@@ -211,6 +275,12 @@ def _changed_flags(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[
         yield {"kind": "flag", "text": f"flags: {said}{where}", "removed": removed, "added": added}
     if old.get("environment") != dict(ENVIRONMENT):
         yield {"kind": "flag", "text": "the compiler's environment changed"}
+
+
+def _more(these: Sequence[str], than: Sequence[str], artifact: Artifact) -> list[str]:
+    """What is in `these` more often than in the others, files aside."""
+    more = Counter(these) - Counter(than)
+    return [part for part in more.elements() if part not in artifact.files]
 
 
 def _plus_minus(removed: Sequence[str], added: Sequence[str]) -> str:

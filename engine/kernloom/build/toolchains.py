@@ -38,6 +38,8 @@ _LIBRARIES = (
 )
 """Shared libraries that are the better part of a compiler, by the start of their names."""
 _PATIENCE_S = 60
+FAMILIES = ("gcc", "clang")
+"""Families that are told apart: flags of one mean something else to the other."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,12 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
         record["parts"],
         cache,
     )
+    if record["family"] != toolchain.family and toolchain.family in FAMILIES:
+        raise UnavailableError(
+            f"toolchain '{toolchain.name}': {tools[DRIVER]} is {record['family'] or 'no compiler'}, "
+            f"but the toolchain's family is {toolchain.family}",
+            hint=f"Use toolchain={record['family']} for it." if record["family"] else "",
+        )
     if _number(found.version) < _number(toolchain.minimum_version):
         raise UnavailableError(
             f"toolchain '{toolchain.name}': {tools[DRIVER]} is version {found.version}, "
@@ -199,6 +207,7 @@ def _examine(tools: Mapping[str, Path]) -> dict[str, Any]:
         raise UnavailableError(f"{error.filename} cannot be read: {error.strerror}") from None
     triple = ask([driver, "-dumpmachine"])
     return {
+        "family": _family(ask([driver, "--version"])),
         "version": version,
         "triple": triple,
         "digest": sha256_json({"version": version, "triple": triple, "parts": parts}),
@@ -206,6 +215,13 @@ def _examine(tools: Mapping[str, Path]) -> dict[str, Any]:
         "stamps": stamps,
         "lookups": lookups,
     }
+
+
+def _family(said: str) -> str:
+    """Whose compiler it is, by what it says of itself."""
+    if "clang" in said:
+        return "clang"
+    return "gcc" if "Free Software Foundation" in said else ""
 
 
 def _libraries(tool: Path) -> dict[str, Path]:
@@ -226,7 +242,7 @@ def _stamp(path: Path) -> list[int]:
 
 def _still_true(record: Mapping[str, Any]) -> bool:
     try:
-        return all(_stamp(Path(path)) == stamp for path, stamp in record["stamps"].items()) and all(
+        return "family" in record and all(_stamp(Path(path)) == stamp for path, stamp in record["stamps"].items()) and all(
             shutil.which(said) == path for said, path in record["lookups"].items()
         )
     except (OSError, KeyError, TypeError, AttributeError):

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kernloom.build.builder import Outcome
+from kernloom.build.builder import Builder, Outcome
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
-from kernloom.device.contract import Device
+from kernloom.device.contract import Device, require
 from kernloom.device.devices import DEVICES
 from kernloom.errors import ConfigError, DeviceError, KernloomError, UnavailableError
 from kernloom.machine import machine_class
 from kernloom.measure.bench import Bench
 from kernloom.measure.data import DataSets
+from kernloom.measure.rounds import threads_of
+from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.trial import Trial
 from kernloom.pipeline.stage import Context
 from kernloom.store.store import Store
 
-REUSABLE = ("ok", "wrong", "crashed", "timeout", "out_of_bounds", "build_failed", "unconverged")
+REUSABLE = ("ok", "wrong", "crashed", "timeout", "out_of_bounds", "unconverged")
 """Statuses that say something about the trial itself; the others depend on the day."""
+FROM_OUTSIDE = "SIGKILL"
+"""A crash that somebody else caused, most often for lack of memory."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Workshop:
         self._progress = progress
         self._data = DataSets(assembly.places.roots)
         self._devices: dict[tuple[Any, ...], Device] = {}
+        self._made: Builder | None = None
 
     def carry_out(self, plans: Sequence[Planned]) -> Results:
         """All trials. Ctrl-C ends it early; what is finished is kept and returned."""
@@ -66,14 +71,14 @@ class Workshop:
             known = self._stored(plans)
             waiting = [plan for plan in plans if plan.id not in known]
             outcomes = self._build(waiting, results)
-            results.build = _with_reused(results.build, known.values(), outcomes)
-            best = ""
+            self._count_spared([plan for plan in plans if plan.id in known], outcomes, results)
+            paths = {key: outcome.path for key, outcome in outcomes.items()}
             for number, plan in enumerate(plans):
                 if plan.id in known:
-                    trial = _reused(known[plan.id], plan)
+                    trial = self._reused(known[plan.id], plan)
                 else:
-                    self._progress.update("running", number, len(plans), best)
-                    trial = self._trial(plan, outcomes)
+                    self._progress.update("running", number, len(plans))
+                    trial = self._trial(plan, outcomes, paths)
                     if self._store:
                         self._store.add(trial)
                     known[plan.id] = trial
@@ -96,15 +101,40 @@ class Workshop:
         return {
             key: trial
             for key, trial in found.items()
-            if trial.status in REUSABLE and (rerun[key] == "none" or trial.good)
+            if _lasting(trial) and (rerun[key] == "none" or trial.good)
         }
+
+    def _reused(self, trial: Trial, plan: Planned) -> Trial:
+        """A stored trial as one of this run; whether its artifacts are still there is looked up."""
+        artifacts = tuple(
+            {"name": item.name, "key": item.key, "cached": self._builder(plan).state(item).cached}
+            for item in plan.artifacts
+        )
+        return replace(trial, point=plan.point.swept, artifacts=artifacts, reused=True)
+
+    def _count_spared(
+        self, reused: Sequence[Planned], outcomes: Mapping[str, Outcome], results: Results
+    ) -> None:
+        """Count the artifacts that stored trials have and nobody had to build."""
+        spared = {item.key: (plan, item) for plan in reused for item in plan.artifacts}
+        there = sum(
+            self._builder(plan).state(item).cached
+            for key, (plan, item) in spared.items()
+            if key not in outcomes
+        )
+        results.build = replace(results.build, cached=results.build.cached + there)
+
+    def _builder(self, plan: Planned) -> Builder:
+        if self._made is None:
+            self._made = self._assembly.builder(plan.experiment)
+        return self._made
 
     def _build(self, plans: Sequence[Planned], results: Results) -> dict[str, Outcome]:
         """Everything that any of the trials needs, in one go."""
         artifacts = {item.key: item for plan in plans for item in plan.artifacts}
         if not artifacts:
             return {}
-        builder = self._assembly.builder(plans[0].experiment)
+        builder = self._builder(plans[0])
         start = time.monotonic()
         outcomes = builder.build(
             artifacts.values(),
@@ -122,7 +152,9 @@ class Workshop:
         )
         return outcomes
 
-    def _trial(self, plan: Planned, outcomes: Mapping[str, Outcome]) -> Trial:
+    def _trial(
+        self, plan: Planned, outcomes: Mapping[str, Outcome], paths: Mapping[str, Path]
+    ) -> Trial:
         start = time.monotonic()
         trial = _blank(plan, outcomes)
         failed = next((o for a in plan.artifacts if not (o := outcomes[a.key]).ok), None)
@@ -137,13 +169,12 @@ class Workshop:
                 trial, status="build_failed", stage=_compile_stage(plan), message=message
             )
         else:
-            trial = self._run(plan, trial, outcomes)
+            trial = self._run(plan, trial, paths)
         return replace(trial, seconds=round(time.monotonic() - start, 6))
 
-    def _run(self, plan: Planned, trial: Trial, outcomes: Mapping[str, Outcome]) -> Trial:
+    def _run(self, plan: Planned, trial: Trial, paths: Mapping[str, Path]) -> Trial:
         """The run phase; whatever goes wrong there is the trial's status."""
         experiment = plan.experiment
-        paths = {key: outcome.path for key, outcome in outcomes.items()}
         outputs: dict[str, Any] = dict(plan.outputs)
         problem: KernloomError | None = None
         try:
@@ -155,22 +186,26 @@ class Workshop:
             problem = error
         except MemoryError:
             problem = DeviceError("the engine ran out of memory", status="out_of_memory")
-        found = {name: value for out in outputs.values() for name, value in out.items()}
+        verified = plan.graph.of_type("verified", outputs)
+        metrics = plan.graph.of_type("metrics", outputs)
+        samples = plan.graph.of_type("samples", outputs)
         trial = replace(
             trial,
-            verified=bool(found.get("verified")),
-            metrics=found.get("metrics", {}),
-            samples=found.get("samples", ()),
+            verified=bool(verified) and all(verified),
+            metrics={name: value for found in metrics for name, value in found.items()},
+            samples=tuple(process for found in samples for process in found),
         )
         if problem:
+            status = _status(problem)
             return replace(
                 trial,
-                status=_status(problem),
-                stage=str(getattr(problem, "stage", "run")),
+                status=status,
+                verified=trial.verified and status != "wrong",
+                stage=problem.stage or "run",
                 message=str(problem),
                 stderr=getattr(problem, "stderr", ""),
             )
-        converged = found.get("converged", True)
+        converged = all(plan.graph.of_type("converged", outputs))
         return replace(trial, status="ok" if converged else "unconverged")
 
     def _device(self, plan: Planned, paths: Mapping[str, Path]) -> Device:
@@ -183,27 +218,22 @@ class Workshop:
         key = (target.device, runner, arch.name, pin)
         if key not in self._devices:
             self._devices[key] = make(runner, arch=arch.name, pin=pin)
+        require(self._devices[key], *_needed(plan))
         return self._devices[key]
 
 
-def _reused(trial: Trial, plan: Planned) -> Trial:
-    """A stored trial as one of this run, for which nothing had to be built."""
-    whole = trial.status != "build_failed"
-    artifacts = tuple({**item, "cached": whole} for item in trial.artifacts)
-    return replace(trial, point=plan.point.swept, artifacts=artifacts, reused=True)
+def _needed(plan: Planned) -> list[str]:
+    """The capabilities that a trial asks of its device."""
+    threads = threads_of(plan.steps)
+    clock = chosen_clock(plan.experiment.measure.clock, threads)
+    needed = ["memory", "launch", "calibrate", f"{clock}_clock"]
+    return [*needed, "threads"] if threads > 1 else needed
 
 
-def _with_reused(
-    build: BuildSummary, reused: Iterable[Trial], outcomes: Mapping[str, Outcome]
-) -> BuildSummary:
-    """What building took, with the artifacts that stored trials spared us."""
-    spared = {
-        item["key"]
-        for trial in reused
-        if trial.status != "build_failed"
-        for item in trial.artifacts
-    }
-    return replace(build, cached=build.cached + len(spared - outcomes.keys()))
+def _lasting(trial: Trial) -> bool:
+    """Whether a stored trial would end the same way if it were carried out again."""
+    by_kill = trial.status == "crashed" and FROM_OUTSIDE in trial.message
+    return trial.status in REUSABLE and not by_kill
 
 
 def _status(error: KernloomError) -> str:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import kernloom
 from kernloom import __version__
 from kernloom.build.artifact import Artifact
 from kernloom.build.stage import StepArtifact
 from kernloom.cli.assembly import Assembly
-from kernloom.config.compose import Point
+from kernloom.config.compose import Point, at_point
 from kernloom.config.schema import NOT_IDENTITY, Experiment
 from kernloom.config.validate import experiment as validated
-from kernloom.errors import ConfigError, KernloomError, UnavailableError
-from kernloom.files import canonical_json, sha256_file, sha256_text
+from kernloom.errors import ConfigError, KernloomError, PipelineError, UnavailableError
+from kernloom.files import canonical_json, sha256_file, sha256_json, sha256_text
 from kernloom.machine import available_memory, machine_class
 from kernloom.measure.data import check_goldens
 from kernloom.pipeline.graph import Graph, read_graph
 from kernloom.pipeline.stage import Context
 from kernloom.places import confined
 from kernloom.plan.inspect import check_memory
+from kernloom.plan.select import check_applied
 from kernloom.remember import ById
 
 ID_LENGTH = 16
@@ -61,18 +65,25 @@ class Planned:
 
     @property
     def params(self) -> dict[str, Any]:
-        chosen = self._output("params") or {}
-        return {transform: steps for transform, steps in chosen.items() if steps}
+        """Transform -> step -> tunable -> value, as the stages applied them."""
+        applied = {item.step.name: item.step.decisions for item in self.steps}
+        found: dict[str, Any] = {}
+        chosen = self.graph.of_type("choices", self.outputs)
+        for transform, steps in (pair for choices in chosen for pair in choices.items()):
+            for step in steps:
+                if step in applied:
+                    group = applied[step].get(transform, {})
+                    values = {name: group[name] for name in steps[step] if name in group}
+                else:
+                    # Fused into another step: only that was decided about it.
+                    values = steps[step] if transform == "fuse" else {}
+                if values:
+                    found.setdefault(transform, {})[step] = values
+        return found
 
     @property
     def provider(self) -> str:
-        return str(self._output("provider") or "")
-
-    def _output(self, name: str) -> Any:
-        for outputs in self.outputs.values():
-            if name in outputs:
-                return outputs[name]
-        return None
+        return "+".join(dict.fromkeys(self.graph.of_type("provider", self.outputs)))
 
 
 def plan_points(
@@ -99,7 +110,10 @@ def plan_each(
 def _planned(
     assembly: Assembly, point: Point, without: frozenset[str], memory: int, *, alone: bool
 ) -> Planned:
-    experiment = validated(point.data)
+    try:
+        experiment = validated(point.data)
+    except ConfigError as error:
+        raise at_point(error, point.swept) from None
     stages = experiment.pipeline.stages
     kept = _kept.get(_without, stages, without)
     plan = Planned(point, experiment, read_graph(kept, assembly.stages))
@@ -109,7 +123,7 @@ def _planned(
         if alone:
             raise
         status = "unavailable" if isinstance(error, UnavailableError) else "refused"
-        plan.refusal = Refusal(status, str(getattr(error, "stage", "plan")), error)
+        plan.refusal = Refusal(status, error.stage or "plan", error)
         plan.steps, plan.runner = (), None
     plan.id = _identity(assembly, plan)
     return plan
@@ -124,14 +138,24 @@ def _without(
 
 def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
     assembly.check_available(plan.experiment)
+    stages = [node.stage for node in plan.graph.nodes.values()]
+    if not any(s.phase == "run" and "verified" in s.outputs.values() for s in stages):
+        raise PipelineError(
+            "no stage verifies, so nothing would show that the results are right",
+            key="pipeline.stages",
+            hint="Keep a stage with `use: verify`.",
+        )
     context = Context(plan.experiment, assembly.planning_services)
     plan.graph.run("plan", context, plan.outputs)
-    tensors = plan._output("tensors")
-    if tensors:
+    for tensors in plan.graph.of_type("tensors", plan.outputs):
         check_memory(tensors, memory)
     check_goldens(plan.experiment.workload)
     plan.graph.run("build", context, plan.outputs)
-    plan.steps = plan._output("artifacts") or ()
+    artifacts = plan.graph.of_type("artifacts", plan.outputs)
+    plan.steps = tuple(step for found in artifacts for step in found)
+    for outputs in plan.outputs.values():
+        if "provenance" in outputs:
+            check_applied(outputs, tuple(item.step for item in plan.steps))
     plan.runner = assembly.runner(plan.experiment)
 
 
@@ -144,7 +168,7 @@ def _identity(assembly: Assembly, plan: Planned) -> str:
         if key not in NOT_IDENTITY
     ]
     rest = {
-        "kernloom": __version__,
+        "kernloom": [__version__, _engine_digest()],
         "stages": list(plan.graph.nodes),
         "artifacts": [step.artifact.key for step in plan.steps],
         "runner": plan.runner.key if plan.runner else None,
@@ -152,6 +176,14 @@ def _identity(assembly: Assembly, plan: Planned) -> str:
         "files": _data_files(assembly, plan.experiment),
     }
     return sha256_text("\n".join([*sections, canonical_json(rest)]))[:ID_LENGTH]
+
+
+@cache
+def _engine_digest() -> str:
+    """Hash of our own code that decides what is right and how it is timed."""
+    package = Path(kernloom.__file__).parent
+    paths = [*sorted((package / "measure").glob("*.py")), package / "expressions.py"]
+    return sha256_json([sha256_file(path) for path in paths])
 
 
 def _data_files(assembly: Assembly, experiment: Experiment) -> dict[str, str]:

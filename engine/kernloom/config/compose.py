@@ -19,12 +19,15 @@ from kernloom import __version__
 from kernloom.config.groups import Groups
 from kernloom.config.overrides import Override, parse_overrides
 from kernloom.config.values import apply, merged, resolve
-from kernloom.errors import ConfigError, nearest
+from kernloom.errors import ConfigError, UsageError, nearest
 from kernloom.files import sha256_json, write_atomically
 
 if TYPE_CHECKING:
     from kernloom.config.hydra_compose import HydraComposer
 
+NOT_SWEPT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep", "build")
+"""Root keys that say something about the run, not about a point."""
+MAX_POINTS = 200_000
 CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """What a case of a workload may change."""
 ResolveArch = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -57,11 +60,20 @@ class Composer:
         overrides = parse_overrides(words, self._groups, multirun=multirun)
         for override in overrides:
             self._check_options(override)
+        _check_axes(overrides)
         axes = [override.values or (None,) for override in overrides]
         for values in itertools.product(*axes):
             chosen = list(zip(overrides, values, strict=True))
             swept = {override.key: value for override, value in chosen if override.swept}
-            yield Point(swept, self._data(chosen))
+            try:
+                yield Point(swept, self._data(chosen))
+            except ConfigError as error:
+                raise at_point(error, swept) from None
+
+    def choices(self, words: Sequence[str], key: str) -> list[Any]:
+        """The values that the words give to a key; none if they do not name it."""
+        overrides = parse_overrides(words, self._groups, multirun=True)
+        return [value for o in overrides if o.key == key for value in o.values]
 
     def _check_options(self, override: Override) -> None:
         """An unknown option of a group is named before Hydra walks into it."""
@@ -122,6 +134,33 @@ class Composer:
                 status = path.stat()
                 stamps.append([str(path), status.st_mtime_ns, status.st_ctime_ns, status.st_size])
         return stamps
+
+
+def at_point(error: ConfigError, swept: Mapping[str, Any]) -> ConfigError:
+    """The error, saying at which point of a sweep it arose."""
+    if not swept or getattr(error, "point", None):
+        return error
+    shown = " ".join(f"{key}={value}" for key, value in swept.items())
+    error.message += f" (at the point {shown})"
+    error.point = shown  # type: ignore[attr-defined]
+    return error
+
+
+def _check_axes(overrides: Sequence[Override]) -> None:
+    """Some keys are no axes, and no sweep is so large by intention."""
+    count = 1
+    for override in overrides:
+        count *= max(1, len(override.values))
+        if override.swept and override.key.split(".")[0] in NOT_SWEPT:
+            raise UsageError(
+                f"'{override.key}' belongs to the whole run, so it cannot be swept",
+                hint="Give it one value.",
+            )
+    if count > MAX_POINTS:
+        raise UsageError(
+            f"this sweep has {count:,} points; more than {MAX_POINTS:,} are not planned",
+            hint="Sweep over fewer values, or in parts.",
+        )
 
 
 def _applied(data: dict[str, Any], values: list[tuple[Override, Any]]) -> dict[str, Any]:

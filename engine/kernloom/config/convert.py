@@ -124,6 +124,9 @@ def _check_range(value: Any, metadata: Mapping[str, Any], key: str) -> None:
         raise ConfigError(f"{value} is not a finite number", key=key)
     if value < minimum:
         raise ConfigError(f"{value} is too small", key=key, hint=f"Allowed: {minimum} or more.")
+    maximum = metadata.get("maximum")
+    if maximum is not None and value > maximum:
+        raise ConfigError(f"{value} is too large", key=key, hint=f"Allowed: {maximum} or less.")
 
 
 def _shown(value: Any) -> str:

@@ -18,12 +18,12 @@ from hydra._internal.core_plugins.structured_config_source import StructuredConf
 from hydra._internal.defaults_list import create_defaults_list
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from kernloom.config.yaml_source import YamlSource
-from kernloom.errors import ConfigError
+from kernloom.errors import ConfigError, nearest
 
 PRIMARY = "kernloom"
 """The root config: configs/kernloom.yaml."""
@@ -35,11 +35,11 @@ class HydraComposer:
     def __init__(self, folders: Sequence[Path]) -> None:
         version.setbase("1.3")
         registry = SourcesRegistry.instance()
-        registry.types["file"] = YamlSource
+        registry.register(YamlSource)
         registry.register(StructuredConfigSource)
         search = ConfigSearchPathImpl()
         for folder in folders:
-            search.append("main", f"file://{folder}")
+            search.append("main", f"kernloom://{folder}")
         search.append("schema", "structured://")
         self._loader = ConfigLoaderImpl(search)
 
@@ -58,6 +58,13 @@ class HydraComposer:
                 defaults=defaults.defaults, repo=repository
             )
             data = OmegaConf.to_container(config, resolve=False)
+        except MissingConfigException as error:
+            group, _, name = str(error.missing_cfg_file).rpartition("/")
+            options = [str(option) for option in error.options or ()]
+            raise ConfigError(
+                f"unknown {group or 'config'} '{name}' in a defaults list",
+                hint=nearest(name, options),
+            ) from None
         except (HydraException, OmegaConfBaseException) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             lines = [line for line in lines if not line.startswith(("provider=", "Config search"))]

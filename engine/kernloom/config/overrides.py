@@ -114,9 +114,11 @@ def _parse(word: str, groups: Groups, *, multirun: bool) -> Override:
     try:
         parsed = OverridesParser.create().parse_overrides([word])[0]
     except HydraException as error:
-        reason = str(error).splitlines()[0]
+        if "=" not in word:
+            raise UsageError(f"'{word}' is not key=value", hint=_meant(word, groups)) from None
+        reason = "" if "mismatched input" in str(error) else f": {str(error).splitlines()[0]}"
         raise UsageError(
-            f"'{word}' cannot be read: {reason}",
+            f"'{word}' cannot be read{reason}",
             hint="Write key=value; quote values that hold any of , ( ) [ ] { } < > : = \\ ' \".",
         ) from None
     kind: Kind = "change"
@@ -135,6 +137,13 @@ def _parse(word: str, groups: Groups, *, multirun: bool) -> Override:
         swept=parsed.is_sweep_override(),
         package=parsed.package,
     )
+
+
+def _meant(word: str, groups: Groups) -> str:
+    for group in ("workload", "target", "toolchain", "arch", "measure"):
+        if word in groups.options(group):
+            return f"Did you mean {group}={word}?"
+    return "For instance: workload=softmax workload.sizes.N=1000."
 
 
 def _is_open(key: str) -> bool:

@@ -37,6 +37,14 @@ def at_least(minimum: Number) -> dict[str, Number]:
     return {"minimum": minimum}
 
 
+def between(minimum: Number, maximum: Number) -> dict[str, Number]:
+    """Field metadata: the smallest and the largest allowed number."""
+    return {"minimum": minimum, "maximum": maximum}
+
+
+FINITE = between(-1e300, 1e300)
+
+
 @dataclass(frozen=True)
 class Tunable:
     """One parameter of a kernel that a transform takes."""
@@ -96,9 +104,9 @@ class Fill:
     kind: Literal["uniform", "normal", "integers", "constant", "pattern", "file", "generator"] = (
         "uniform"
     )
-    low: float = -1.0
-    high: float = 1.0
-    mean: float = 0.0
+    low: float = field(default=-1.0, metadata=FINITE)
+    high: float = field(default=1.0, metadata=FINITE)
+    mean: float = field(default=0.0, metadata=FINITE)
     std: float = field(default=1.0, metadata=at_least(0))
     value: float = 0.0
     pattern: Literal["ramp", "alternating", "checkerboard", "identity"] = "ramp"
@@ -252,11 +260,11 @@ class Measure:
     """A measuring policy."""
 
     name: str
-    samples: int = field(metadata=at_least(1))
-    warmup: int = field(metadata=at_least(0))
-    min_rounds: int = field(metadata=at_least(1))
-    max_rounds: int = field(metadata=at_least(1))
-    min_sample_us: float = field(metadata=at_least(0))
+    samples: int = field(metadata=between(1, 100_000))
+    warmup: int = field(metadata=between(0, 1_000_000))
+    min_rounds: int = field(metadata=between(1, 10_000))
+    max_rounds: int = field(metadata=between(1, 10_000))
+    min_sample_us: float = field(metadata=between(0, 60e6))
     """A sample's inner loop is repeated until it lasts this long."""
     bound: float = field(default=0.0, metadata=at_least(0))
     """Wanted relative half-width of the 95% confidence interval; 0: take what one pass gives."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernloom.config.convert import convert
-from kernloom.config.schema import DTYPES, ROOT_KEYS, Experiment, Kernel, Workload
+from kernloom.config.schema import DTYPES, ROOT_KEYS, Experiment, Kernel, Step, Workload
 from kernloom.errors import ConfigError, nearest
 from kernloom.expressions import names_in
 from kernloom.remember import ById
@@ -68,6 +68,8 @@ def _check_target(experiment: Experiment) -> None:
             key="runtime",
             hint="Allowed: none.",
         )
+    if experiment.trace and target.family != "accelerator":
+        raise ConfigError(f"target '{target.name}' keeps no virtual time to trace", key="trace")
     policy = experiment.measure
     if policy.max_rounds < policy.min_rounds:
         raise ConfigError(
@@ -136,6 +138,7 @@ def _check_steps(workload: Workload) -> None:
                     )
                 if declared.access != "read":
                     written.add(str(bound))
+        _check_aliases(step, kernel, key)
     if not workload.golden:
         raise ConfigError("no output has a golden reference", key="workload.golden")
     for name in workload.golden:
@@ -144,6 +147,23 @@ def _check_steps(workload: Workload) -> None:
                 f"'{name}' is not a tensor that a step writes",
                 key="workload.golden",
                 hint=nearest(name, written),
+            )
+
+
+def _check_aliases(step: Step, kernel: Kernel, key: str) -> None:
+    """A tensor that is written must not be another argument too: kernels take it that none is."""
+    bound = [
+        (str(step.args.get(name, name)), name, argument.access)
+        for name, argument in kernel.arguments.items()
+        if argument.kind == "tensor"
+    ]
+    for tensor, name, access in bound:
+        others = [other for same, other, _ in bound if same == tensor and other != name]
+        if access != "read" and others:
+            raise ConfigError(
+                f"tensor '{tensor}' is written as '{name}' and is also '{others[0]}'",
+                key=f"{key}.args",
+                hint="Give them different tensors.",
             )
 
 

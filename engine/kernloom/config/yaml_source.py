@@ -13,7 +13,11 @@ from kernloom.errors import ConfigError
 
 
 class YamlSource(FileConfigSource):
-    """One configs/ folder."""
+    """One configs/ folder; under a scheme of our own, so that stock Hydra's stays as it is."""
+
+    @staticmethod
+    def scheme() -> str:
+        return "kernloom"
 
     def load_config(self, config_path: str) -> ConfigResult:
         path = Path(self.path) / self._normalize_file_name(config_path)

@@ -111,6 +111,8 @@ class LaunchSettings:
     """Iterations per sample; 0: as many as make a sample last `min_sample_ns`."""
     samples: int = 1
     min_sample_ns: int = 0
+    timeout: float | None = None
+    """Seconds the whole launch may take; by default the session's."""
 
 
 @dataclass(frozen=True)

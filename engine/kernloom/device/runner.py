@@ -48,7 +48,12 @@ if TYPE_CHECKING:
     from kernloom.device.contract import Data
 
 CLOSE_SECONDS = 5.0
-_TRIAL_STATUS = {Status.OUT_OF_MEMORY: "out_of_memory", Status.OUT_OF_BOUNDS: "out_of_bounds"}
+_TRIAL_STATUS = {
+    Status.OUT_OF_MEMORY: "out_of_memory",
+    Status.OUT_OF_BOUNDS: "out_of_bounds",
+    # What the linker left open: a symbol that nobody defines.
+    Status.LOAD_FAILED: "build_failed",
+}
 
 
 class RunnerSession(Session):
@@ -117,7 +122,8 @@ class RunnerSession(Session):
                 clock=Clock.ALL,
                 calls=tuple(LaunchCall(call.kernel.handle, len(call.args)) for call in calls),
                 arguments=tuple(_argument(arg) for call in calls for arg in call.args),
-            )
+            ),
+            timeout=how.timeout,
         )
         samples = response.samples
         return LaunchResult(
@@ -140,7 +146,9 @@ class RunnerSession(Session):
                         self._connection.receive(deadline)
         self._finalizer()
 
-    def exchange(self, message: Message, operation: int | None = None) -> Response:
+    def exchange(
+        self, message: Message, operation: int | None = None, *, timeout: float | None = None
+    ) -> Response:
         """Send one request and wait for its response; what is not OK is raised."""
         if self._ended is not None:
             raise DeviceError(
@@ -150,7 +158,7 @@ class RunnerSession(Session):
                 code="ended",
             )
         name = type(message).__name__
-        deadline = self._deadline()
+        deadline = self._deadline(timeout)
         self._busy = True
         try:
             request = self._send(message, operation or self._operation(), deadline)
@@ -159,7 +167,7 @@ class RunnerSession(Session):
                 self._greeting = 0
             response = self._receive(request, deadline)
         except TimeoutError:
-            self._fail(f"no answer to {name} within {self._timeout:g} s", "timeout")
+            self._fail(f"no answer to {name} within {timeout or self._timeout:g} s", "timeout")
         except (EOFError, ConnectionError):
             returncode = self._connection.end()
             self._fail(f"{ending(returncode)} during {name}", "crashed")
@@ -179,8 +187,8 @@ class RunnerSession(Session):
         self._operations += 1
         return self._operations
 
-    def _deadline(self) -> float:
-        return time.monotonic() + self._timeout
+    def _deadline(self, timeout: float | None = None) -> float:
+        return time.monotonic() + (self._timeout if timeout is None else timeout)
 
     def _send(self, message: Message, operation: int, deadline: float) -> int:
         self._requests += 1

@@ -86,8 +86,11 @@ class Setup:
         workload = experiment.workload
         self._session = session
         self.tensors: dict[str, TensorSpec] = tensors_of(workload)
-        used = {str(a.binding) for s in steps for a in s.step.arguments if a.kind == "tensor"}
+        bound = [a for s in steps for a in s.step.arguments if a.kind == "tensor"]
+        used = {str(argument.binding) for argument in bound}
         inputs = bench.data.inputs(workload, experiment.seed)
+        self.written = {str(a.binding) for a in bound if a.access != "read"}
+        self.inputs = {name: array for name, array in inputs.items() if name in used}
         self._buffers: dict[str, Buffer] = {}
         for name, spec in self.tensors.items():
             if name not in used:

@@ -101,7 +101,8 @@ class DataSets:
             raise ConfigError(
                 f"gives shape {list(values.shape)}, but the tensor is {list(spec.shape)}", key=key
             )
-        return np.ascontiguousarray(values.astype(spec.dtype))
+        with np.errstate(all="ignore"):
+            return np.ascontiguousarray(values.astype(spec.dtype))
 
 
 def _total(arrays: Mapping[str, Array]) -> int:
@@ -161,7 +162,12 @@ def _golden(
 ) -> Any:
     if text.isidentifier() and text not in inputs:
         reference = REFERENCE_FUNCTIONS.get(text, key=key)
-        return reference(dict(inputs), dict(scalars), dict(sizes))
+        try:
+            return reference(dict(inputs), dict(scalars), dict(sizes))
+        except Exception as error:  # somebody else's code
+            raise ConfigError(
+                f"reference '{text}' failed: {type(error).__name__}: {error}", key=key
+            ) from error
     try:
         return parse(text)({**sizes, **scalars, **inputs})
     except ConfigError as error:
@@ -212,9 +218,36 @@ class _Filling:
     key: str
 
 
+def _is_integer(filling: _Filling) -> bool:
+    return np.dtype(filling.spec.dtype).kind in "iu"
+
+
+def _uniform(filling: _Filling) -> Array:
+    fill, spec = filling.fill, filling.spec
+    if not _is_integer(filling):
+        return filling.random.uniform(fill.low, fill.high, spec.shape)
+    # Truncated to integers, the default of -1 to 1 would be nothing but zeros.
+    given = (fill.low, fill.high)
+    return _whole_numbers(filling, *((-100, 100) if given == (Fill().low, Fill().high) else given))
+
+
+def _whole_numbers(filling: _Filling, low: float, high: float) -> Array:
+    """Random whole numbers from low to high, as far as the tensor's type goes."""
+    kind = np.dtype(filling.spec.dtype)
+    bounds = np.iinfo(kind if kind.kind in "iu" else np.int64)
+    least, most = max(int(low), int(bounds.min)), min(int(high), int(bounds.max))
+    if least > most:
+        raise ConfigError(f"no whole number from {low:g} to {high:g} fits {kind}", key=filling.key)
+    return filling.random.integers(least, most, filling.spec.shape, endpoint=True)
+
+
+def _normal(filling: _Filling) -> Array:
+    values = filling.random.normal(filling.fill.mean, filling.fill.std, filling.spec.shape)
+    return np.rint(values) if _is_integer(filling) else values
+
+
 def _integers(filling: _Filling) -> Array:
-    low, high = int(filling.fill.low), int(filling.fill.high)
-    return filling.random.integers(low, high, filling.spec.shape, endpoint=True)
+    return _whole_numbers(filling, filling.fill.low, filling.fill.high)
 
 
 def _pattern(filling: _Filling) -> Array:
@@ -236,19 +269,27 @@ def _file(filling: _Filling) -> Array:
     path = confined(str(filling.fill.path), filling.folders, key=key, what="data file")
     try:
         values: Array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"'{path}' is not a .npy file: {error}", key=key) from None
+    except (OSError, ValueError, EOFError):
+        raise ConfigError(f"'{path}' is not a .npy file of numbers", key=key) from None
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiub":
+        raise ConfigError(f"'{path}' is not a .npy file of real numbers", key=key)
     return values
 
 
 def _generated(filling: _Filling) -> Array:
     name = str(filling.fill.generator)
-    return GENERATORS.get(name, key=f"{filling.key}.generator")(filling.spec, filling.random)
+    generator = GENERATORS.get(name, key=f"{filling.key}.generator")
+    try:
+        return np.asarray(generator(filling.spec, filling.random))
+    except Exception as error:  # somebody else's code
+        raise ConfigError(
+            f"generator '{name}' failed: {type(error).__name__}: {error}", key=filling.key
+        ) from error
 
 
 _FILLS: dict[str, Callable[[_Filling], Array]] = {
-    "uniform": lambda f: f.random.uniform(f.fill.low, f.fill.high, f.spec.shape),
-    "normal": lambda f: f.random.normal(f.fill.mean, f.fill.std, f.spec.shape),
+    "uniform": _uniform,
+    "normal": _normal,
     "integers": _integers,
     "constant": lambda f: np.full(f.spec.shape, f.fill.value),
     "pattern": _pattern,

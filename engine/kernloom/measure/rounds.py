@@ -13,8 +13,12 @@ from kernloom.expressions import evaluate
 from kernloom.measure.bench import Bench
 from kernloom.measure.statistics import metrics_of, timing
 from kernloom.measure.trial import Samples
+from kernloom.measure.verify import verify_tensors
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.inspect import sizes_of
+
+CALIBRATIONS = 4
+"""Runs that finding the inner count of a slow kernel takes at most."""
 
 
 class Measure(Stage):
@@ -62,6 +66,8 @@ def measured(
             inner=inner,
             samples=policy.samples,
             min_sample_ns=int(policy.min_sample_us * 1000),
+            # Each run may take as long as the one that was verified might have.
+            timeout=bench.experiment.timeout * (policy.warmup + policy.samples + CALIBRATIONS),
         )
         result = setup.launch(settings)
         inner = result.inner
@@ -73,6 +79,9 @@ def measured(
                 result.involuntary,
             )
         )
+        # Kernels that start from the same inputs each time must still be right after many runs.
+        if not setup.written & setup.inputs.keys():
+            verify_tensors(bench, setup)
         if len(processes) < policy.min_rounds:
             continue
         if policy.bound <= 0 and len(processes) >= policy.min_rounds:

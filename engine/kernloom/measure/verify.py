@@ -1,4 +1,7 @@
-"""The verify stage: one untimed launch, compared with the golden."""
+"""The verify stage: one untimed launch, compared with the golden.
+
+Outputs are poisoned before it, and what a kernel only reads must be as it was afterwards.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from kernloom.config.schema import Tolerance, Workload
 from kernloom.device.contract import LaunchSettings
 from kernloom.errors import DeviceError
 from kernloom.expressions import evaluate
-from kernloom.measure.bench import Bench
+from kernloom.measure.bench import Bench, Setup
 from kernloom.measure.data import Array
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.inspect import sizes_of
@@ -31,14 +34,22 @@ class Verify(Stage):
     outputs = {"verified": "verified", "error": "number"}
 
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        experiment = context.experiment
         bench = context.need(Bench)
         setup = bench.setup(inputs["artifacts"], fresh=True)
         setup.launch(LaunchSettings(warmup=0, inner=1, samples=1, min_sample_ns=0))
-        worst = 0.0
-        for name, golden in bench.data.goldens(experiment.workload, experiment.seed).items():
-            worst = max(worst, compare(name, setup.read(name), golden, experiment.workload))
-        return {"verified": True, "error": worst}
+        return {"verified": True, "error": verify_tensors(bench, setup)}
+
+
+def verify_tensors(bench: Bench, setup: Setup) -> float:
+    """Check every output and input on the device; the largest error as a share of tolerance."""
+    experiment = bench.experiment
+    worst = 0.0
+    for name, golden in bench.data.goldens(experiment.workload, experiment.seed).items():
+        worst = max(worst, compare(name, setup.read(name), golden, experiment.workload))
+    for name, array in setup.inputs.items():
+        if name not in setup.written and setup.read(name).tobytes() != array.tobytes():
+            raise DeviceError(f"{name} was changed, but no kernel may write it", status="wrong")
+    return worst
 
 
 def compare(name: str, result: Array, golden: Array, workload: Workload) -> float:
@@ -51,19 +62,30 @@ def compare(name: str, result: Array, golden: Array, workload: Workload) -> floa
     with np.errstate(all="ignore"):
         error = np.abs(result - golden)
         allowed = atol + rtol * np.abs(golden)
-        bad = ~(error <= allowed) & ~(np.isnan(golden) & np.isnan(result)) & ~(result == golden)
+        same = (np.isnan(golden) & np.isnan(result)) | (result == golden)
+        close = np.isfinite(golden) & (error <= allowed)
+        bad = ~(close | same) | unwritten(result)
     if bad.any():
         raise DeviceError(_difference(name, result, golden, bad, rtol, atol), status="wrong")
-    finite = allowed > 0
-    return float(np.max(error[finite] / allowed[finite], initial=0.0)) if finite.any() else 0.0
+    comparable = np.isfinite(golden) & (allowed > 0)
+    return float(np.max(error[comparable] / allowed[comparable], initial=0.0))
+
+
+def unwritten(result: Array) -> Array:
+    """Which elements still hold the poison; a NaN that was computed has other bits."""
+    if result.dtype.kind != "f":
+        return np.zeros(result.shape, dtype=bool)
+    bits = result.view(f"u{result.dtype.itemsize}")
+    poisoned: Array = bits == np.iinfo(bits.dtype).max
+    return poisoned
 
 
 def _difference(
     name: str, result: Array, golden: Array, bad: Array, rtol: float, atol: float
 ) -> str:
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
-    unwritten = int(np.isnan(result).sum()) if result.dtype.kind == "f" else 0
-    never = f"; {unwritten} elements are NaN (never written?)" if unwritten else ""
+    missing = int(unwritten(result).sum())
+    never = f"; {missing} elements were never written" if missing else ""
     return (
         f"{name}{list(first)} is {result[first]:.9g}, golden {golden[first]:.9g}; "
         f"{int(bad.sum())} of {bad.size} elements are off by more than "

@@ -68,16 +68,39 @@ class Graph:
                 continue
             try:
                 inputs = {
-                    key: self.value(given, context, values) if isinstance(given, Ref) else given
+                    key: self.value(given, context, values, f"pipeline.stages.{name}.in.{key}")
+                    if isinstance(given, Ref)
+                    else given
                     for key, given in node.inputs.items()
                 }
                 values[name] = node.stage.run(context, inputs)
             except KernloomError as error:
-                if not hasattr(error, "stage"):
-                    error.stage = name  # type: ignore[attr-defined]
+                error.stage = error.stage or name
                 raise
+            except Exception as error:
+                if type(node.stage).__module__.startswith("kernloom."):
+                    raise
+                # A stage type of somebody else's: its failure is a trial's, not the engine's.
+                failed = PipelineError(
+                    f"stage type {type(node.stage).__name__} failed: "
+                    f"{type(error).__name__}: {error}",
+                    key=f"pipeline.stages.{name}",
+                )
+                failed.stage = name
+                raise failed from error
 
-    def value(self, ref: Ref, context: Context, values: Mapping[str, Mapping[str, Any]]) -> Any:
+    def of_type(self, kind: str, values: Mapping[str, Mapping[str, Any]]) -> list[Any]:
+        """Every output of a declared type that is known by now, in the order of the stages."""
+        return [
+            values[name][output]
+            for name, node in self.nodes.items()
+            for output, declared in node.stage.outputs.items()
+            if declared == kind and output in values.get(name, {})
+        ]
+
+    def value(
+        self, ref: Ref, context: Context, values: Mapping[str, Mapping[str, Any]], key: str
+    ) -> Any:
         """What a ref stands for."""
         if ref.source in ROOTS:
             node: Any = getattr(context.experiment, ref.source)
@@ -88,14 +111,14 @@ class Graph:
                 if part not in node:
                     raise PipelineError(
                         f"'{ref.text}' refers to nothing: there is no '{part}'",
-                        key="ref",
+                        key=key,
                         hint=nearest(part, node),
                     )
                 node = node[part]
             elif hasattr(node, part) and not part.startswith("_"):
                 node = getattr(node, part)
             else:
-                raise PipelineError(f"'{ref.text}' refers to nothing: no '{part}'", key="ref")
+                raise PipelineError(f"'{ref.text}' refers to nothing: no '{part}'", key=key)
         return node
 
 

@@ -116,6 +116,16 @@ def check_signature(
                 f"{argument.access}",
                 key=f"{key}.{argument.name}",
             )
+        if (
+            argument.kind == "size"
+            and parameter.dtype == "int32"
+            and int(argument.binding) >= 2**31
+        ):
+            raise ConfigError(
+                f"{name}()'s '{parameter.name}' is {parameter.ctype}, too small for "
+                f"{argument.binding}",
+                key=f"{key}.{argument.name}",
+            )
         if argument.kind == "size" and parameter.dtype not in ("int32", "int64"):
             raise ConfigError(
                 f"{name}()'s '{parameter.name}' is {parameter.ctype}, but '{argument.name}' is a "

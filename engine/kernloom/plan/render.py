@@ -61,8 +61,15 @@ class Render(Stage):
             )
             for record in schedule
         )
-        text = "\n".join(item.source.files[item.source.main] for item in sources)
+        text = "\n".join(_whole_text(item.source) for item in sources)
         return {"sources": sources, "text": text}
+
+
+def _whole_text(source: Source) -> str:
+    """Everything the compiler will see; files that are included come first, under their names."""
+    included = {name: text for name, text in source.files.items() if name != source.main}
+    parts = [f"/* {name} */\n{text}" for name, text in included.items()]
+    return "\n".join([*parts, source.files[source.main]])
 
 
 class Renderer:
@@ -83,7 +90,8 @@ class Renderer:
             files = {"kernel.c": f"{_header(record)}{text}\n{_entry(function, record.arguments)}"}
         else:
             files, origins = self._plain(source, record, key)
-        return Source(name, files, origins, record.decisions, main=next(iter(files)))
+        params = {"dtype": record.dtype, **record.decisions}
+        return Source(name, files, origins, params, main=next(iter(files)))
 
     def _plain(
         self, source: KernelSource, record: StepRecord, key: str
@@ -198,7 +206,6 @@ def _variables(record: StepRecord, arch: Arch, function: str) -> dict[str, Any]:
     epilogue = record.epilogue and {
         "kernel": record.epilogue.kernel,
         "arguments": list(record.epilogue.arguments),
-        "bias": record.epilogue.arguments[0] if record.epilogue.arguments else "",
     }
     return {
         **others,

@@ -55,7 +55,7 @@ class Select(Stage):
     inputs: ClassVar[Mapping[str, str]] = {"steps": "steps"}
     outputs: ClassVar[Mapping[str, str]] = {
         "params": "choices",
-        "provider": "text",
+        "provider": "provider",
         "provenance": "provenance",
     }
     Options = SelectOptions
@@ -68,6 +68,7 @@ class Select(Stage):
             (name, registry.get(name, key=f"{key}.providers")) for name in self.options.providers
         ]
         _check_given(self.options.fixed, steps, "select.fixed")
+        _check_transforms(steps, context.need(TransformNames))
         params: dict[str, dict[str, dict[str, Scalar]]] = {
             transform: {} for transform in context.need(TransformNames)
         }
@@ -109,6 +110,31 @@ class Select(Stage):
             )
         check_point(record.kernel, decided, variables_of(record, arch), key="select")
         return decided, by
+
+
+def check_applied(outputs: Mapping[str, Any], schedule: Schedule) -> None:
+    """A parameter that somebody gave, and that no stage has applied, would be shown but untrue."""
+    for record in schedule:
+        for name, provider in outputs["provenance"].get(record.name, {}).items():
+            transform = tunables_of(record.kernel)[name][0]
+            chosen = outputs["params"][transform][record.name][name]
+            if provider != "model" and record.decisions[transform].get(name) != chosen:
+                raise ConfigError(
+                    f"{transform}.{name}={chosen} has no effect on step '{record.name}'",
+                    key=f"select.{provider}",
+                    hint=f"No stage of the pipeline applies '{transform}' with these parameters.",
+                )
+
+
+def _check_transforms(steps: Schedule, known: Sequence[str]) -> None:
+    for record in steps:
+        for transform in record.kernel.tunables:
+            if transform not in known:
+                raise ConfigError(
+                    f"unknown transform '{transform}'",
+                    key=f"workload.kernels.{record.kernel.name}.tunables",
+                    hint=nearest(transform, known),
+                )
 
 
 class Providers(Registry[Provider]):

@@ -21,5 +21,5 @@ class Source:
     origins: Mapping[str, str]
     """Path below templates/ -> text of each file this was rendered from, to explain rebuilds."""
     params: Mapping[str, Any]
-    """Transform -> decisions that this source was rendered with."""
+    """The dtype, and transform -> decisions that this source was rendered with."""
     main: str = "kernel.c"

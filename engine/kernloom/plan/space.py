@@ -116,7 +116,7 @@ def _array(options: tuple[Scalar, ...]) -> Any:
 def allowed_value(kernel: Kernel, name: str, value: Any, *, key: str) -> Scalar:
     """The value of the space that `value` means: 4.0 means 4, but true does not mean 1."""
     transform, values = tunables_of(kernel)[name]
-    for option in values:
+    for option in (*values, kernel.tunables[transform][name].off):
         if option == value and isinstance(option, bool) == isinstance(value, bool):
             return option
     raise ConfigError(

@@ -22,7 +22,7 @@ class Templates:
         self._environment = _Environment(
             self._used,
             loader=jinja2.FileSystemLoader([str(folder) for folder in folders]),
-            undefined=jinja2.StrictUndefined,
+            undefined=_Undefined,
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=True,
@@ -63,6 +63,12 @@ class Templates:
             if (folder / name).is_file():
                 return str(folder / name)
         return name
+
+
+class _Undefined(jinja2.StrictUndefined):
+    """An unknown name is named as such wherever it is used, as a number too."""
+
+    __index__ = jinja2.StrictUndefined.__int__
 
 
 class _Environment(ImmutableSandboxedEnvironment):

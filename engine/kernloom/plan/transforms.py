@@ -125,6 +125,12 @@ def _fused(
     before: StepRecord, record: StepRecord, schedule: Schedule, context: Context
 ) -> StepRecord:
     """`before` writing what `record` would have written, with the arguments it adds."""
+    scalars = [argument.name for argument in record.arguments if argument.kind == "scalar"]
+    if scalars:
+        raise PipelineError(
+            f"step '{record.name}' cannot be fused: it takes the scalar '{scalars[0]}'",
+            key="pipeline.stages",
+        )
     middle = handed_over(before, record, schedule, context.experiment.workload)
     outputs = [a for a in record.arguments if a.access == "write"]
     own = [a.name for a in before.arguments]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,27 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def read_recipe(path: Path, groups: Groups, local: Mapping[str, Any]) -> list[Point]:
-    """The points of a recipe; `local` is a composed config that gives what recipes do not."""
+@dataclass(frozen=True)
+class Entry:
+    """One trial of a recipe: its point, and the artifacts it had when the recipe was written."""
+
+    point: Point
+    artifacts: Mapping[str, str]
+    """Name -> key."""
+
+
+def differences(entry: Entry, trial: Trial) -> list[str]:
+    """What was built otherwise than when the recipe was written."""
+    now = {str(item["name"]): item["key"] for item in trial.artifacts}
+    return [
+        f"{name} is not the artifact the recipe was written with"
+        for name, key in entry.artifacts.items()
+        if now and now.get(name) != key
+    ]
+
+
+def read_recipe(path: Path, groups: Groups, local: Mapping[str, Any]) -> list[Entry]:
+    """The trials of a recipe; `local` is a composed config that gives what recipes do not."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -102,10 +122,10 @@ def read_recipe(path: Path, groups: Groups, local: Mapping[str, Any]) -> list[Po
     entries = data.get("trials")
     if not isinstance(entries, list) or not entries:
         raise ConfigError("has no trials", key=str(path))
-    return [_point(entry, groups, local, f"{path}: trials[{i}]") for i, entry in enumerate(entries)]
+    return [_read(entry, groups, local, f"{path}: trials[{i}]") for i, entry in enumerate(entries)]
 
 
-def _point(entry: Any, groups: Groups, local: Mapping[str, Any], where: str) -> Point:
+def _read(entry: Any, groups: Groups, local: Mapping[str, Any], where: str) -> Entry:
     config = entry.get("config") if isinstance(entry, dict) else None
     if not isinstance(config, dict):
         raise ConfigError("has no config", key=where)
@@ -115,8 +135,16 @@ def _point(entry: Any, groups: Groups, local: Mapping[str, Any], where: str) -> 
             raise ConfigError(f"unknown key '{key}'", key=where, hint=nearest(key, allowed))
     check_harmless(config, groups, where)
     kept = {key: local[key] for key in LOCAL_KEYS if key in local}
-    point = entry.get("point") or {}
-    return Point(dict(point), {**config, **kept, "recipe": None, "rerun": "all"})
+    swept, expected = entry.get("point") or {}, entry.get("expected") or {}
+    artifacts = expected.get("artifacts") if isinstance(expected, dict) else None
+    if not isinstance(swept, dict) or not isinstance(artifacts, (dict, type(None))):
+        raise ConfigError("point and expected.artifacts must be keys and values", key=where)
+    # What to install is our advice, never the recipe's.
+    known = groups.read("toolchain", str(config["toolchain"]["name"]))
+    toolchain = {**config["toolchain"], "install": known.get("install", {})}
+    config = {**config, "toolchain": toolchain}
+    point = Point(swept, {**config, **kept, "recipe": None, "rerun": "all"})
+    return Entry(point, artifacts or {})
 
 
 def check_harmless(config: Mapping[str, Any], groups: Groups, where: str) -> None:

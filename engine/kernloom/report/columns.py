@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernloom.measure.trial import Trial
+from kernloom.report.page import Heading
 from kernloom.report.units import measured_time, three_digits, time_text
+from kernloom.store.keys import MISSING, lookup
 from kernloom.store.rows import name_in
 
 SHORT_ID = 12
+FIXED = "select.fixed."
+"""Swept keys that begin so choose parameters."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,12 @@ class Column:
     """May take several lines where the terminal is narrow."""
     spare: int = 0
     """Left out of a terminal that is too narrow, the largest first; 0: never."""
+    shows: str = ""
+    """The key of the config that it shows, where that is not its header."""
+
+    @property
+    def heading(self) -> Heading:
+        return Heading(self.header, self.number, self.folds, self.spare)
 
 
 SUBJECT = (
@@ -49,7 +59,34 @@ def results_columns(trials: Sequence[Trial]) -> list[Column]:
         Column("arch", lambda trial: name_in(trial.config, "arch"), always=False, spare=7),
         Column("toolchain", lambda t: name_in(t.config, "toolchain"), always=False, spare=8),
     ]
-    return _with_something(trials, [*made, *_swept(trials, made), *_outcome(trials)])
+    if any(variant_of(trial) not in ("", "release") for trial in trials):
+        made.append(Column("variant", variant_of, spare=2, shows="target.variant"))
+    flags = Column(
+        "extra_flags", extra_flags, always=False, folds=True, shows="toolchain.extra_flags"
+    )
+    message = Column("message", message_line, always=False, folds=True, spare=1)
+    made.append(flags)
+    columns = [*made, *_swept(trials, made), *_outcome(trials), message]
+    return _with_something(trials, columns)
+
+
+def variant_of(trial: Trial) -> str:
+    return name_in(trial.config, "target", "variant")
+
+
+def extra_flags(trial: Trial) -> str:
+    flags = lookup(trial.config, ("toolchain", "extra_flags"))
+    return "" if flags is MISSING else value_text(flags)
+
+
+def message_line(trial: Trial) -> str:
+    """The line of a failed trial's message that says most."""
+    lines = trial.message.strip().splitlines()
+    if trial.status == "ok" or not lines:
+        return ""
+    if trial.status == "build_failed":
+        return next((line for line in lines if "error:" in line), lines[0])
+    return lines[0]
 
 
 def _with_something(trials: Sequence[Trial], columns: list[Column]) -> list[Column]:
@@ -57,9 +94,14 @@ def _with_something(trials: Sequence[Trial], columns: list[Column]) -> list[Colu
 
 
 def _outcome(trials: Sequence[Trial]) -> list[Column]:
+    fixed = [key for key in _keys(trials) if key.startswith(FIXED)]
     return [
         Column(
-            "params", lambda trial: params_text(trial.params), always=False, folds=True, spare=3
+            "params",
+            lambda trial: params_text(_without(trial.params, fixed)),
+            always=False,
+            folds=True,
+            spare=3,
         ),
         Column("status", status_text),
         Column("time", lambda trial: measured_time(trial.metrics), number=True, always=False),
@@ -98,11 +140,14 @@ def _baseline(name: str) -> Column:
     return Column(f"vs {name}", cell, number=True, always=False, spare=2)
 
 
+def _keys(trials: Sequence[Trial]) -> list[str]:
+    return list(dict.fromkeys(key for trial in trials for key in trial.point))
+
+
 def _swept(trials: Sequence[Trial], others: Sequence[Column]) -> list[Column]:
     """One column for each swept key that has none yet, under the shortest name that is its own."""
-    keys = list(dict.fromkeys(key for trial in trials for key in trial.point))
-    shown = {column.header for column in others}
-    keys = [key for key in keys if key not in shown]
+    shown = {name for column in others for name in (column.header, column.shows)}
+    keys = [key for key in _keys(trials) if key not in shown]
     names = [key.rpartition(".")[2] for key in keys]
     headers = [
         name if names.count(name) == 1 else key for key, name in zip(keys, names, strict=True)
@@ -111,7 +156,34 @@ def _swept(trials: Sequence[Trial], others: Sequence[Column]) -> list[Column]:
 
 
 def _point(key: str, header: str) -> Column:
-    return Column(header, lambda trial: value_text(trial.point.get(key, "")), folds=True)
+    def cell(trial: Trial) -> str:
+        if key in trial.point:
+            return value_text(trial.point[key])
+        if key.startswith(FIXED):
+            found = {value_text(v) for path, v in leaves(trial.params) if _is_of(key, path)}
+            return " ".join(sorted(found))
+        value = lookup(trial.config, key.split("."))
+        return "" if value is MISSING or isinstance(value, Mapping) else value_text(value)
+
+    return Column(header, cell, folds=True)
+
+
+def _is_of(key: str, path: str) -> bool:
+    """Whether the swept `select.fixed.tile.mr` decides the parameter at `tile.multiply.mr`."""
+    parts = path.split(".")
+    return key.removeprefix(FIXED) in (path, f"{parts[0]}.{parts[-1]}")
+
+
+def _without(params: Mapping[str, Any], keys: Sequence[str], prefix: str = "") -> dict[str, Any]:
+    """The parameters that have no column of their own."""
+    kept: dict[str, Any] = {}
+    for name, inner in params.items():
+        path = f"{prefix}{name}"
+        if isinstance(inner, Mapping):
+            kept[name] = _without(inner, keys, f"{path}.")
+        elif not any(_is_of(key, path) for key in keys):
+            kept[name] = inner
+    return kept
 
 
 def status_text(trial: Trial) -> str:
@@ -156,7 +228,8 @@ def value_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
-        return "x".join(value_text(inner) for inner in value)
+        between = " " if any(isinstance(inner, str) for inner in value) else "x"
+        return between.join(value_text(inner) for inner in value)
     return str(value)
 
 

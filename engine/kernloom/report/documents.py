@@ -74,9 +74,5 @@ def plain(value: Any) -> Any:
 
 
 def to_json(document: Any) -> str:
-    """One document, readable; what a program printed stays inside ASCII."""
-    return json.dumps(document, indent=1, allow_nan=False)
-
-
-def to_json_line(document: Any) -> str:
+    """One line; what a program printed stays inside ASCII."""
     return json.dumps(document, allow_nan=False)

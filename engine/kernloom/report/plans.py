@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from kernloom.report.columns import params_text
+from kernloom.build.explain import UNCHANGED
+from kernloom.report.alike import alike
+from kernloom.report.columns import params_text, value_text
 from kernloom.report.tables import print_rows
 from kernloom.report.units import count
 
@@ -21,7 +23,9 @@ def print_plan(document: Mapping[str, Any], file: TextIO) -> None:
             "workload": trial["workload"],
             "case": trial["case"],
             "target": trial["target"],
-            "point": " ".join(f"{key}={value}" for key, value in trial["point"].items()),
+            "point": " ".join(
+                f"{key}={value_text(value)}" for key, value in trial["point"].items()
+            ),
             "params": params_text(trial["params"]),
             "provider": trial["provider"],
             "trial": _trial_state(trial),
@@ -61,6 +65,9 @@ def print_builds(document: Mapping[str, Any], file: TextIO) -> None:
     rows = [
         {
             "artifact": artifact["name"],
+            "toolchain": artifact["toolchain"],
+            "arch": artifact["arch"],
+            "variant": artifact["variant"],
             "key": artifact["key"][:SHORT_KEY],
             "state": artifact["state"],
             "path": artifact["path"] or artifact["source"],
@@ -68,10 +75,12 @@ def print_builds(document: Mapping[str, Any], file: TextIO) -> None:
         for artifact in document["artifacts"]
     ]
     print_rows(rows, file)
-    for artifact in document["artifacts"]:
-        if artifact["state"] == "failed":
-            print(f"\n{artifact['name']}: {artifact['message'].strip()}", file=file)
-            print(f"source: {artifact['source']}", file=file)
+    failed = [artifact for artifact in document["artifacts"] if artifact["state"] == "failed"]
+    for same in alike(failed, lambda one: str(one["name"]), lambda one: str(one["message"])):
+        first = same[0]
+        more = f" ({len(same)} artifacts, of which this is the first)" if len(same) > 1 else ""
+        print(f"\n{first['name']}{more}: {first['message'].strip()}", file=file)
+        print(f"source: {first['source']}", file=file)
     build = document["build"]
     print(f"built {build['built']}, cached {build['cached']}, failed {build['failed']}", file=file)
 
@@ -79,5 +88,16 @@ def print_builds(document: Mapping[str, Any], file: TextIO) -> None:
 def print_explanations(explanations: Sequence[Mapping[str, Any]], file: TextIO) -> None:
     for item in explanations:
         print(f"{item['name']}  {item['key'][:SHORT_KEY]}  {item['state']}", file=file)
-        for line in item["reason"].split("; "):
-            print(f"    {line}", file=file)
+        if item["state"] != "cached":
+            _reasons(item["reason"], item["details"], "    ", file)
+            continue
+        print(f"    {UNCHANGED}", file=file)
+        for because in item["details"]:
+            print(f"    built {because['created']} because:", file=file)
+            _reasons(because["text"], because.get("details") or (), "        ", file)
+
+
+def _reasons(text: str, details: Sequence[Mapping[str, Any]], indent: str, file: TextIO) -> None:
+    """One line for each difference; `text` where there was nothing to compare with."""
+    for reason in [detail["text"] for detail in details] or [text]:
+        print(f"{indent}{reason}", file=file)

@@ -28,12 +28,12 @@ def time_text(nanoseconds: float) -> str:
 
 
 def measured_time(metrics: Mapping[str, Any]) -> str:
-    """The median with half its confidence interval: `12.3 µs ±0.8%`."""
+    """The median with half its confidence interval, `12.3 µs ±0.8%`; one sample has none."""
     median = metrics.get("median_ns")
     if median is None:
         return ""
     low, high = metrics.get("ci_low_ns"), metrics.get("ci_high_ns")
-    if low is None or high is None or not median:
+    if low is None or high is None or not median or metrics.get("samples") == 1:
         return time_text(median)
     return f"{time_text(median)} ±{(high - low) / 2 / median * 100:.1f}%"
 

@@ -2,12 +2,14 @@
 
 `metrics.gflops`, `params.tile.multiply.mr` and `config.seed` name the document they look into. A
 path without one is looked for where it belongs: `gflops` among the metrics, `workload.sizes.M`
-among the swept keys and then in the config.
+among the swept keys and then in the config. Swept keys, parameters and sizes go by their short
+names, too, as tables show them: `mr`, `tile.mr`, `M`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,33 +62,99 @@ USUAL_METRICS = (
 MISSING = object()
 
 
+SHORT = ("point", "params")
+"""Documents whose paths go by short names."""
+SIZES = ("workload", "sizes")
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
 @dataclass(frozen=True)
 class Key:
     """Where a value of a trial stands: in a column, or at a path in one of some documents."""
 
     text: str
     column: str = ""
-    documents: tuple[str, ...] = ()
-    path: tuple[str, ...] = ()
+    places: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Document and path, tried in order."""
 
-    def value(self, documents: Mapping[str, Any]) -> Any:
-        """The value in a trial's decoded documents, or MISSING."""
-        for name in self.documents:
-            found = lookup(documents[name], self.path)
+    @property
+    def documents(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for name, _ in self.places))
+
+    def values(self, documents: Mapping[str, Any]) -> list[Any]:
+        """The values in a trial's decoded documents: of a short name, one for each step."""
+        for name, path in self.places:
+            found = lookup(documents[name], path)
             if found is not MISSING:
-                return found
-        return MISSING
+                return [found]
+            if name in SHORT:
+                short = ".".join(path)
+                all_found = [
+                    lookup(documents[name], whole.split("."))
+                    for whole in paths_in(documents[name])
+                    if short in short_names(whole)
+                ]
+                if all_found:
+                    return all_found
+        return []
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What is asked of the value of a key: `status=ok`, `median_ns<1000`."""
+
+    key: Key
+    value: str
+    comparison: str = "="
+
+    def __str__(self) -> str:
+        return f"{self.key.text}{self.comparison}{self.value}"
+
+    def holds(self, values: Iterable[Any]) -> bool:
+        """Whether one of the stored values is as asked."""
+        return any(self._holds(value) for value in values)
+
+    def _holds(self, value: Any) -> bool:
+        if self.comparison in ("=", "!="):
+            return matches(value, self.value) == (self.comparison == "=")
+        if isinstance(value, (int, float)):
+            return bool(COMPARISONS[self.comparison](value, number(self)))
+        return isinstance(value, str) and bool(COMPARISONS[self.comparison](value, self.value))
+
+
+def number(asked: Filter) -> float:
+    try:
+        return float(asked.value)
+    except ValueError:
+        raise UsageError(f"{asked}: expected a number") from None
 
 
 def parse_key(text: str) -> Key:
     head, *rest = text.split(".")
+    path = (head, *rest)
     if not rest and head in COLUMNS:
         return Key(text, column=COLUMNS[head])
     if rest and head in DOCUMENTS:
-        return Key(text, documents=(head,), path=tuple(rest))
+        return Key(text, places=((head, tuple(rest)),))
     if head in ROOT_KEYS:
-        return Key(text, documents=("point", "config"), path=(head, *rest))
-    return Key(text, documents=("metrics", "point", "params", "machine"), path=(head, *rest))
+        return Key(text, places=(("point", path), ("config", path)))
+    places = tuple((name, path) for name in ("metrics", *SHORT, "machine"))
+    return Key(text, places=places if rest else (*places, ("config", (*SIZES, head))))
+
+
+def short_names(path: str) -> set[str]:
+    """What a path may be called: `mr`, `multiply.mr` and `tile.mr` for `tile.multiply.mr`."""
+    parts = path.split(".")
+    ends = {".".join(parts[start:]) for start in range(1, len(parts))}
+    return ends | ({f"{parts[0]}.{parts[-1]}"} if len(parts) > 1 else set())
 
 
 def lookup(value: Any, path: Sequence[str]) -> Any:
@@ -106,9 +174,7 @@ def lookup(value: Any, path: Sequence[str]) -> Any:
 
 
 def matches(value: Any, wanted: str) -> bool:
-    """Whether a stored value is the one written as `wanted`."""
-    if value is MISSING:
-        return False
+    """Whether a stored value is the one written as `wanted`; of a group, its name is enough."""
     if isinstance(value, bool) or value is None:
         return wanted.lower() == {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, (int, float)):
@@ -116,7 +182,12 @@ def matches(value: Any, wanted: str) -> bool:
             return float(wanted) == value
         except ValueError:
             return False
-    return wanted == (value if isinstance(value, str) else canonical_json(value))
+    if isinstance(value, str):
+        return wanted == value
+    if isinstance(value, Mapping) and wanted == value.get("name"):
+        return True
+    plain_list = isinstance(value, list) and f"[{','.join(map(str, value))}]"
+    return wanted.replace(" ", "") == plain_list or wanted == canonical_json(value)
 
 
 def paths_in(value: Any) -> Iterable[str]:
@@ -129,6 +200,16 @@ def paths_in(value: Any) -> Iterable[str]:
             yield f"{name}.{path}" if path else str(name)
 
 
+def spellings(name: str, document: Any) -> set[str]:
+    """Everything that a value in a trial's document `name` may be called."""
+    paths = set(paths_in(document))
+    sizes = lookup(document, SIZES) if name == "config" else ()
+    bare = {str(size) for size in sizes} if isinstance(sizes, Mapping) else set()
+    if name in SHORT:
+        paths |= {short for path in paths for short in short_names(path)}
+    return paths | bare | {f"{name}.{path}" for path in paths}
+
+
 def check_known(key: Key, seen: Iterable[str]) -> None:
     """Refuse a key that neither a column nor anything in the store has; `seen` are its paths."""
     if key.column or key.text in USUAL_METRICS:
@@ -138,6 +219,6 @@ def check_known(key: Key, seen: Iterable[str]) -> None:
         return
     if not names and "." in key.text:
         return
-    raise UsageError(
-        f"no trial has '{key.text}'", hint=nearest(key.text, {*COLUMNS, *USUAL_METRICS, *names})
-    )
+    names |= {*COLUMNS, *USUAL_METRICS}
+    like_it = {name for name in names if ("." in name) == ("." in key.text)}
+    raise UsageError(f"no trial has '{key.text}'", hint=nearest(key.text, like_it))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from kernloom.errors import UsageError
 from kernloom.measure.trial import Samples, Trial
-from kernloom.store.keys import MISSING, Key, check_known, matches, paths_in
+from kernloom.store.keys import COMPARISONS, Filter, Key, check_known, number, spellings
 from kernloom.store.rows import row_of, sample_row, samples_of, trial_of
 from kernloom.store.schema import samples, trials
 
@@ -71,19 +71,38 @@ def samples_of_trial(connection: Connection, id: str) -> tuple[Samples, ...]:
     return tuple(samples_of(row) for row in rows.mappings())
 
 
+class _Decoded(Mapping[str, Any]):
+    """The documents of a row, each decoded when it is first looked into."""
+
+    def __init__(self, row: Mapping[Any, Any]) -> None:
+        self._row = row
+        self._decoded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._decoded:
+            self._decoded[name] = json.loads(self._row[name])
+        return self._decoded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._row)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+
 def search(
     connection: Connection,
-    filters: Mapping[Key, str],
+    filters: Sequence[Filter],
     limit: int | None,
     order: Key | None,
     down: bool,
     history: bool,
 ) -> list[Trial]:
-    """The trials that have these values, in this order.
+    """The trials of which all filters hold, in this order.
 
     Columns are compared by the database. Documents are read here, only those that a key needs.
     """
-    conditions = [_is(key, value) for key, value in filters.items() if key.column]
+    conditions = [_condition(asked) for asked in filters if asked.key.column]
     if not history:
         conditions.append(_newest())
     newest_first = (trials.c.created.desc(), trials.c.id, trials.c.attempt.desc())
@@ -91,7 +110,7 @@ def search(
     if order and order.column:
         column = trials.c[order.column]
         ordering = (column.desc() if down else column.asc(), *newest_first)
-    inside = {key: value for key, value in filters.items() if not key.column}
+    inside = [asked for asked in filters if not asked.key.column]
     by = order if order and not order.column else None
     if not inside and not by:
         rows = connection.execute(
@@ -99,7 +118,7 @@ def search(
         )
         return [trial_of(row) for row in rows.mappings()]
 
-    keys = [*inside, *([by] if by else [])]
+    keys = [*(asked.key for asked in inside), *([by] if by else [])]
     documents = sorted({name for key in keys for name in key.documents})
     wanted = [trials.c[name] for name in ("id", "attempt", *documents)]
     candidates = []
@@ -107,11 +126,12 @@ def search(
     for row in connection.execute(
         select(*wanted).where(*conditions).order_by(*ordering)
     ).mappings():
-        decoded = {name: json.loads(row[name]) for name in documents}
-        values = {key: key.value(decoded) for key in keys}
-        missed -= {key for key, value in values.items() if value is not MISSING}
-        if all(matches(values[key], value) for key, value in inside.items()):
-            candidates.append(((row["id"], row["attempt"]), values.get(by) if by else None))
+        decoded = _Decoded(row)
+        values = {key: key.values(decoded) for key in keys}
+        missed -= {key for key, found in values.items() if found}
+        if all(asked.holds(values[asked.key]) for asked in inside):
+            value = values[by][0] if by and values[by] else None
+            candidates.append(((row["id"], row["attempt"]), value))
     if missed:
         seen = _seen(connection)
         for key in missed:
@@ -121,6 +141,12 @@ def search(
     return _fetch(connection, [name for name, _ in candidates[:limit]])
 
 
+def distinct(connection: Connection, column: str) -> list[str]:
+    """The values that a column has."""
+    found = connection.execute(select(trials.c[column]).distinct().order_by(trials.c[column]))
+    return [str(value) for value in found.scalars()]
+
+
 def _sorted(candidates: list[tuple[Any, Any]], down: bool) -> list[tuple[Any, Any]]:
     """By value, numbers before text; whatever has no value comes last, either way."""
 
@@ -128,8 +154,8 @@ def _sorted(candidates: list[tuple[Any, Any]], down: bool) -> list[tuple[Any, An
         value = candidate[1]
         return (False, value) if isinstance(value, (int, float)) else (True, str(value))
 
-    present = [candidate for candidate in candidates if candidate[1] not in (MISSING, None)]
-    absent = [candidate for candidate in candidates if candidate[1] in (MISSING, None)]
+    present = [candidate for candidate in candidates if candidate[1] is not None]
+    absent = [candidate for candidate in candidates if candidate[1] is None]
     return sorted(present, key=rank, reverse=down) + absent
 
 
@@ -143,21 +169,23 @@ def _fetch(connection: Connection, names: Sequence[tuple[str, int]]) -> list[Tri
     return [found[name] for name in names]
 
 
-def _is(key: Key, wanted: str) -> ColumnElement[bool]:
-    """That a column has the value written as `wanted`; the start of an id is enough."""
-    column: ColumnElement[Any] = trials.c[key.column]
-    if key.column == "id":
-        return column.startswith(wanted, autoescape=True)
+def _condition(asked: Filter) -> ColumnElement[bool]:
+    """What is asked of a column; the start of an id is enough."""
+    column: ColumnElement[Any] = trials.c[asked.key.column]
+    equality = asked.comparison in ("=", "!=")
+    if asked.key.column == "id" and equality:
+        starts = column.startswith(asked.value, autoescape=True)
+        return starts if asked.comparison == "=" else ~starts
+    compare = COMPARISONS[asked.comparison]
+    value: Any = asked.value
     if isinstance(column.type, Boolean):
-        if wanted.lower() not in ("true", "false"):
-            raise UsageError(f"{key.text}={wanted} is not allowed", hint="Allowed: true, false.")
-        return column.is_(wanted.lower() == "true")
-    if isinstance(column.type, (Integer, Float)):
-        try:
-            return column == float(wanted)
-        except ValueError:
-            raise UsageError(f"{key.text}={wanted}: expected a number") from None
-    return column == wanted
+        if value.lower() not in ("true", "false") or not equality:
+            raise UsageError(f"{asked} is not allowed", hint="Allowed: = and != with true, false.")
+        value = value.lower() == "true"
+    elif isinstance(column.type, (Integer, Float)):
+        value = number(asked)
+    condition: ColumnElement[bool] = compare(column, value)
+    return condition
 
 
 def _seen(connection: Connection) -> set[str]:
@@ -167,9 +195,4 @@ def _seen(connection: Connection) -> set[str]:
         select(*(trials.c[name] for name in names)).order_by(trials.c.created.desc()).limit(SEEN)
     )
     texts = {(name, row[name]) for row in rows.mappings() for name in names}
-    return {path for name, text in texts for path in _spellings(name, json.loads(text))}
-
-
-def _spellings(name: str, document: Any) -> set[str]:
-    paths = set(paths_in(document))
-    return paths | {f"{name}.{path}" for path in paths}
+    return {path for name, text in texts for path in spellings(name, json.loads(text))}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from kernloom.errors import KernloomError, StoreError, UsageError
 from kernloom.measure.trial import Samples, Trial
-from kernloom.store.keys import check_known, parse_key
+from kernloom.store.keys import Filter, check_known, parse_key
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -86,29 +86,41 @@ class Store:
 
     def query(
         self,
-        filters: Mapping[str, str] | None = None,
+        filters: Mapping[str, str] | Iterable[Filter] = (),
         limit: int | None = None,
         sort: str = "",
         *,
         history: bool = False,
     ) -> list[Trial]:
-        """Trials whose keys have the given values, newest first or sorted by a key (`-key`: down).
+        """Trials of which all filters hold, newest first or sorted by a key (`-key`: down).
 
-        Only the newest attempt of each is asked, unless `history` asks for all.
+        A mapping asks for trials whose keys have just these values. Only the newest attempt of
+        each is asked, unless `history` asks for all.
         """
         if limit is not None and limit < 0:
             raise UsageError(f"a limit of {limit} makes no sense", hint="Allowed: 0 or more.")
-        wanted = {parse_key(name): value for name, value in (filters or {}).items()}
+        if isinstance(filters, Mapping):
+            filters = [Filter(parse_key(name), value) for name, value in filters.items()]
+        wanted = list(filters)
         order = parse_key(sort.removeprefix("-")) if sort else None
         with self._reading() as connection:
             if connection is None:
-                for key in (*wanted, *([order] if order else [])):
+                for key in (*(asked.key for asked in wanted), *([order] if order else [])):
                     check_known(key, ())
                 return []
             from kernloom.store import statements
 
             down = sort.startswith("-")
             return statements.search(connection, wanted, limit, order, down, history)
+
+    def distinct(self, column: str) -> list[str]:
+        """The values that a column has in any trial."""
+        with self._reading() as connection:
+            if connection is None:
+                return []
+            from kernloom.store import statements
+
+            return statements.distinct(connection, column)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection | None]:

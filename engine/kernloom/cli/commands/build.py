@@ -16,6 +16,7 @@ from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.cli.planning import plan_points
 from kernloom.cli.progress import Progress
 from kernloom.errors import UsageError
+from kernloom.report.alike import alike
 from kernloom.report.plans import print_builds
 
 SWEEPS = True
@@ -28,11 +29,13 @@ def run(invocation: Invocation) -> int:
         return _build_all(assembly, invocation)
     plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
     refused = [plan.refusal for plan in plans if plan.refusal]
-    for refusal in refused:
-        print(f"{refusal.status}: {refusal.error}", file=invocation.stderr)
+    for same in alike(refused, lambda one: one.status, lambda one: str(one.error)):
+        more = f" ({len(same)} points, of which this is the first)" if len(same) > 1 else ""
+        print(f"{same[0].status}{more}: {same[0].error}", file=invocation.stderr)
     artifacts = [artifact for plan in plans for artifact in plan.artifacts]
     code = _build(assembly.builder(plans[0].experiment), artifacts, invocation)
-    return code or (1 if refused else 0)
+    unavailable = bool(refused) and all(item.status == "unavailable" for item in refused)
+    return code or (3 if unavailable else 1 if refused else 0)
 
 
 def _build_all(assembly: Assembly, invocation: Invocation) -> int:
@@ -68,9 +71,15 @@ def _build(builder: Builder, artifacts: Iterable[Artifact], invocation: Invocati
 
 
 def _document(outcome: Outcome) -> dict[str, object]:
+    artifact = outcome.artifact
+    # One runner serves every arch of an isa.
+    isa = artifact.identity.triple.partition("-")[0]
     return {
-        "name": outcome.artifact.name,
-        "key": outcome.artifact.key,
+        "name": artifact.name,
+        "key": artifact.key,
+        "toolchain": artifact.identity.toolchain,
+        "arch": artifact.arch if artifact.kind == "kernel" else isa,
+        "variant": artifact.variant,
         "state": "failed" if not outcome.ok else "cached" if outcome.cached else "built",
         "path": str(outcome.path) if outcome.ok else "",
         "seconds": outcome.seconds,

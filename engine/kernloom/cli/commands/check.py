@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Workshop, exit_code
 from kernloom.cli.invocation import Flag, Invocation, destination
-from kernloom.cli.planning import plan_points
+from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
+from kernloom.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.files import write_atomically
+from kernloom.measure.trial import Trial
 from kernloom.report.checks import junit, print_checks
 from kernloom.report.documents import run_document
 
@@ -29,13 +31,19 @@ def run(invocation: Invocation) -> int:
     file = invocation.flags.get("junit")
     report = destination(file, "--junit") if file is not None else None
     assembly = Assembly()
-    plans = [
-        plan
-        for words in _cases(assembly, invocation.words)
-        for plan in plan_points(assembly, words, multirun=True, without=["measure"])
-    ]
+    plans: list[Planned] = []
+    refused: list[Trial] = []
+    for workload, words in _workloads(assembly, invocation.words):
+        try:
+            cases = _with_cases(assembly, words)
+            plans += plan_points(assembly, cases, multirun=True, without=["measure"])
+        except (ConfigError, UnavailableError) as error:
+            if not workload:
+                raise
+            refused.append(_refused(workload, error))
     progress = Progress(invocation.stderr, quiet=not invocation.for_people)
     results = Workshop(assembly, None, progress).carry_out(plans)
+    results.trials += refused
     build = vars(results.build)
     if report:
         write_atomically(report, junit(results.trials))
@@ -46,20 +54,34 @@ def run(invocation: Invocation) -> int:
     return exit_code(results.trials, interrupted=results.interrupted)
 
 
-def _cases(assembly: Assembly, words: Sequence[str]) -> list[list[str]]:
-    """The words once for every workload with all of its cases, where they name neither."""
-    named = {word.lstrip("+").partition("=")[0] for word in words}
-    chosen = [list(words)]
-    if "workload" not in named:
-        chosen = [[*words, f"workload={name}"] for name in assembly.composer.options("workload")]
-    if "case" in named:
-        return chosen
-    found = []
-    for one in chosen:
-        cases = {
-            case
-            for point in assembly.composer.points(one, multirun=True)
-            for case in point.data["workload"].get("cases") or {}
-        }
-        found.append([*one, f"case=choice({','.join(['default', *sorted(cases)])})"])
-    return found
+def _workloads(assembly: Assembly, words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The words once for each workload, with its name where there are several."""
+    named = assembly.composer.choices(words, "workload")
+    if len(named) == 1:
+        return [("", list(words))]
+    rest = [word for word in words if not word.startswith("workload=")]
+    chosen = named or assembly.composer.options("workload")
+    return [(name, [*rest, f"workload={name}"]) for name in chosen]
+
+
+def _with_cases(assembly: Assembly, words: Sequence[str]) -> list[str]:
+    """The words with every case of their workload, unless they choose one."""
+    if assembly.composer.choices(words, "case"):
+        return list(words)
+    point = next(assembly.composer.points(words, multirun=True))
+    cases = ["default", *(point.data["workload"].get("cases") or {})]
+    return [*words, f"case=choice({','.join(cases)})"]
+
+
+def _refused(workload: str, error: KernloomError) -> Trial:
+    status = "unavailable" if isinstance(error, UnavailableError) else "refused"
+    return Trial(
+        id="",
+        workload=workload,
+        case="default",
+        target="",
+        status=status,
+        verified=False,
+        stage="plan",
+        message=str(error),
+    )

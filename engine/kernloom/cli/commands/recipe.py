@@ -9,12 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernloom.cli.assembly import Assembly
+from kernloom.cli.carry_out import exit_code
 from kernloom.cli.commands.run import carry_out_and_report
 from kernloom.cli.invocation import Invocation, without_output
 from kernloom.cli.planning import plan_each
 from kernloom.config.groups import Groups
 from kernloom.errors import UsageError, nearest
-from kernloom.recipe.recipe import read_recipe
+from kernloom.recipe.recipe import differences, read_recipe
 
 USAGE = "run FILE [output=json]"
 OUTPUTS = ("table", "json", "jsonl", "csv")
@@ -30,6 +31,14 @@ def run(invocation: Invocation) -> int:
     assembly = Assembly()
     output = [f"output={invocation.output}"]
     local = next(iter(assembly.composer.points(output, multirun=False))).data
-    points = read_recipe(Path(words[1]), Groups(assembly.places.folders("configs")), local)
-    plans = plan_each(assembly, points, alone=len(points) == 1)
-    return carry_out_and_report(assembly, plans, invocation)
+    entries = read_recipe(Path(words[1]), Groups(assembly.places.folders("configs")), local)
+    plans = plan_each(assembly, [entry.point for entry in entries], alone=len(entries) == 1)
+    results = carry_out_and_report(assembly, plans, invocation)
+    notes = [
+        note
+        for entry, trial in zip(entries, results.trials, strict=False)
+        for note in differences(entry, trial)
+    ]
+    for note in dict.fromkeys(notes):
+        print(f"note: {note}: its source, compiler or flags differ", file=invocation.stderr)
+    return exit_code(results.trials, interrupted=results.interrupted)

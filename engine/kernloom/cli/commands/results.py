@@ -1,7 +1,10 @@
 """Query the store. Filters are key=value on columns, params, metrics or config keys.
 
+Other comparisons (!= < <= > >=) need quotes, or the shell takes them for its own.
+
 kernloom results
 kernloom results workload=matmul status=ok --sort metrics.median_ns --limit 10
+kernloom results mr=6 'median_ns<50000' 'status!=ok'
 kernloom results output=csv > trials.csv
 """
 
@@ -10,8 +13,8 @@ from __future__ import annotations
 from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.errors import UsageError
 from kernloom.places import find_places
-from kernloom.report.documents import results_document, stored_document, to_json, to_json_line
-from kernloom.report.results import results
+from kernloom.report.documents import results_document, stored_document, to_json
+from kernloom.report.results import parse_filters, results, why_nothing
 from kernloom.store.store import open_store
 
 USAGE = "[key=value ...] [--sort KEY] [--limit N] [--history]"
@@ -26,16 +29,20 @@ FLAGS = {
 
 def run(invocation: Invocation) -> int:
     limit = invocation.flags.get("limit", "")
-    if limit and not limit.isdigit():
-        raise UsageError(f"--limit {limit} is not a number")
+    if "limit" in invocation.flags and not (limit.isascii() and limit.isdigit()):
+        raise UsageError(f"--limit {limit} is not allowed", hint="Allowed: 0, 1, 2, ...")
+    filters = parse_filters(without_output(invocation.words))
     with open_store(find_places().store) as store:
         trials = results(
             store,
-            without_output(invocation.words),
+            filters,
             sort=invocation.flags.get("sort", ""),
             limit=int(limit) if limit else None,
             history="history" in invocation.flags,
         )
+        if invocation.for_people and filters and not trials and limit != "0":
+            for note in why_nothing(store, filters):
+                print(f"note: {note}", file=invocation.stderr)
     if invocation.output == "csv" or "csv" in invocation.flags:
         from kernloom.report.csv import write_csv
 
@@ -44,7 +51,7 @@ def run(invocation: Invocation) -> int:
         print(to_json(results_document(trials)), file=invocation.stdout)
     elif invocation.output == "jsonl":
         for trial in trials:
-            print(to_json_line(stored_document(trial)), file=invocation.stdout)
+            print(to_json(stored_document(trial)), file=invocation.stdout)
     else:
         from kernloom.report.tables import print_results
 

@@ -29,10 +29,14 @@ OUTPUTS = ("table", "json", "jsonl", "csv")
 def run(invocation: Invocation) -> int:
     assembly = Assembly()
     plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
-    return carry_out_and_report(assembly, plans, invocation)
+    results = carry_out_and_report(assembly, plans, invocation)
+    return exit_code(results.trials, interrupted=results.interrupted)
 
 
-def carry_out_and_report(assembly: Assembly, plans: list[Planned], invocation: Invocation) -> int:
+def carry_out_and_report(
+    assembly: Assembly, plans: list[Planned], invocation: Invocation
+) -> Results:
+    """Carry the trials out, write the recipe if one is wanted, and print them."""
     experiment = plans[0].experiment
     recipe = destination(experiment.recipe, "recipe") if experiment.recipe else None
     progress = Progress(invocation.stderr, quiet=not invocation.for_people)
@@ -45,7 +49,7 @@ def carry_out_and_report(assembly: Assembly, plans: list[Planned], invocation: I
         write_recipe(recipe, results.trials)
         print(f"recipe written: {recipe}", file=invocation.stderr)
     report(results, invocation)
-    return exit_code(results.trials, interrupted=results.interrupted)
+    return results
 
 
 def store_of(assembly: Assembly, experiment: Experiment) -> Store:
@@ -59,6 +63,8 @@ def report(results: Results, invocation: Invocation) -> None:
 
     build = vars(results.build)
     document = run_document(results.trials, build)
+    if results.interrupted:
+        document["interrupted"] = True
     if invocation.output == "json":
         print(json.dumps(document), file=invocation.stdout)
     elif invocation.output == "jsonl":
@@ -73,4 +79,9 @@ def report(results: Results, invocation: Invocation) -> None:
 
         print_run(results.trials, build, invocation.stdout)
     if results.interrupted:
-        print("kernloom: interrupted; the trials above are kept", file=invocation.stderr)
+        kept = (
+            f"{len(results.trials)} finished trials are kept"
+            if results.trials
+            else "nothing was finished"
+        )
+        print(f"kernloom: interrupted; {kept}", file=invocation.stderr)

@@ -1,0 +1,125 @@
+"""Lines and tables: on a terminal coloured and within its width, in a file plain and whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+GAP = 2
+"""Spaces between columns."""
+FOLDED = 24
+"""What a column that folds gets at least, if it wants that much."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The top of a column, and how the cells below it are laid out."""
+
+    text: str
+    number: bool = False
+    folds: bool = False
+    """May take several lines where the terminal is narrow."""
+    spare: int = 0
+    """Left out of a terminal that is too narrow, the largest first; 0: never."""
+
+
+class Page:
+    """Where a report is written."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._console = _console(file) if file.isatty() else None
+
+    def line(self, text: str, *, mark: str = "", style: str = "") -> None:
+        """A line, opened by a `mark` in a style of its own."""
+        if self._console is None:
+            print(mark + text, file=self._file)
+            return
+        from rich.text import Text
+
+        self._console.print(Text.assemble((mark, style), text))
+
+    def table(
+        self,
+        headings: Sequence[Heading],
+        rows: Sequence[Sequence[str]],
+        styles: Sequence[Mapping[str, str]] = (),
+    ) -> None:
+        """Rows of cells below their headings; `styles` are, for each row, by heading."""
+        if not rows:
+            return
+        cells = [[" ".join(cell.splitlines()) for cell in row] for row in rows]
+        widths = [
+            max(len(heading.text), *(len(row[number]) for row in cells))
+            for number, heading in enumerate(headings)
+        ]
+        if self._console is None:
+            for row in [[heading.text for heading in headings], *cells]:
+                print(_plain(row, headings, widths), file=self._file)
+        else:
+            _rich_table(self._console, headings, cells, widths, styles or [{}] * len(cells))
+
+
+def _plain(row: Sequence[str], headings: Sequence[Heading], widths: Sequence[int]) -> str:
+    """The cells in their columns, nothing cut off and nothing behind the last of them."""
+    padded = (
+        cell.rjust(width) if heading.number else cell.ljust(width)
+        for cell, heading, width in zip(row, headings, widths, strict=True)
+    )
+    return (" " * GAP).join(padded).rstrip()
+
+
+def _console(file: TextIO) -> Console:
+    from rich.console import Console
+
+    return Console(file=file, markup=False, highlight=False, emoji=False)
+
+
+def _rich_table(
+    console: Console,
+    headings: Sequence[Heading],
+    rows: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    styles: Sequence[Mapping[str, str]],
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = _fitting(headings, widths, console.width)
+    fits = _needed(headings, widths, shown) <= console.width
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
+    for number in shown:
+        heading = headings[number]
+        table.add_column(
+            heading.text,
+            justify="right" if heading.number else "left",
+            overflow="fold",
+            min_width=_least(heading, widths[number]) if fits else None,
+        )
+    for row, styled in zip(rows, styles, strict=True):
+        table.add_row(*(Text(row[n], styled.get(headings[n].text, "")) for n in shown))
+    console.print(table)
+    left_out = [heading.text for n, heading in enumerate(headings) if n not in shown]
+    if left_out:
+        console.print(f"(not shown, for lack of width: {', '.join(left_out)})")
+
+
+def _fitting(headings: Sequence[Heading], widths: Sequence[int], room: int) -> list[int]:
+    """The columns that a terminal has room for, those that can be spared leaving first."""
+    shown = list(range(len(headings)))
+    for number in sorted(shown, key=lambda number: -headings[number].spare):
+        if headings[number].spare and _needed(headings, widths, shown) > room:
+            shown.remove(number)
+    return shown
+
+
+def _needed(headings: Sequence[Heading], widths: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(_least(headings[n], widths[n]) + GAP for n in shown) - GAP
+
+
+def _least(heading: Heading, width: int) -> int:
+    return min(width, FOLDED) if heading.folds else width

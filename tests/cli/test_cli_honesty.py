@@ -1,0 +1,113 @@
+"""`verified` is never said of what was not shown to be right, nor parameters of what was built."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from command_line import DOUBLE, KERNEL, WORKLOAD, Project, environment
+
+TREE = Path(__file__).resolve().parents[2]
+
+DISHONEST = {
+    "clobbers": (
+        f"{DOUBLE} ((float *)x)[0] += 1;",
+        "x was changed, but no kernel may write it",
+    ),
+    "tires": (
+        "static int calls; float factor = calls++ ? 3 : 2;"
+        "for (long i = 0; i < n; i++) y[i] = factor * x[i];",
+        "golden",
+    ),
+    "skips": ("for (long i = 0; i + 1 < n; i++) y[i] = 2 * x[i];", "1 elements were never written"),
+}
+
+
+def test_kernels_that_only_seem_right_are_wrong(project: Project) -> None:
+    for name, (body, _) in DISHONEST.items():
+        project.add(name, body)
+    done = project.json("run", "-m", f"workload={','.join(DISHONEST)}")
+    assert done.code == 1
+    for trial in done.trials:
+        assert (trial["status"], trial["verified"]) == ("wrong", False)
+        assert DISHONEST[trial["workload"]][1] in trial["message"]
+
+
+def test_a_golden_of_nan_or_infinity_is_not_met_by_just_anything(project: Project) -> None:
+    project.add("idle", "(void)n; (void)x; (void)y;")
+    project.add("good")
+    golden = "workload.golden.y"
+    nan = project.json("run", "workload=idle", f'{golden}="log(x-1000)"')
+    infinite = project.json("run", "workload=good", f'{golden}="x/(x-x)"')
+    assert nan.trial["status"] == infinite.trial["status"] == "wrong"
+
+
+def test_integers_are_not_all_zero_unless_that_is_asked_for(project: Project) -> None:
+    integers = {
+        "kernel": KERNEL.format(name="whole") + "dtypes: [int32]\n",
+        "workload": WORKLOAD.format(name="whole", n=100).replace("2 * x", "3 * x")
+        + "dtype: int32\n",
+    }
+    project.add("whole", **integers)
+    text = (project.folder / "templates/whole.c").read_text().replace("float", "int")
+    project.write("templates/whole.c", text)
+    assert project.json("run", "workload=whole").trial["status"] == "wrong"
+    right = project.json("run", "workload=whole", 'workload.golden.y="2*x"')
+    assert right.trial["status"] == "ok"
+
+
+def test_a_parameter_that_no_stage_applies_is_refused(shared_project: Project) -> None:
+    removed = [
+        "~pipeline.stages.unrolling",
+        "pipeline.stages.vectors.in.schedule.ref=packing.schedule",
+    ]
+    done = shared_project.run("plan", "workload=axpy", *removed, "select.fixed.unroll.vectors=8")
+    assert done.code == 2
+    assert "unroll.vectors=8 has no effect on step 'add'" in done.stderr
+    plain = shared_project.json("plan", "workload=axpy", *removed)
+    assert plain.trial["params"]["unroll"]["add"]["vectors"] == 1
+
+
+def test_a_pipeline_that_verifies_nothing_is_refused(shared_project: Project) -> None:
+    done = shared_project.run(
+        "run", "workload=axpy", "~pipeline.stages.correct", "~pipeline.stages.timing.after"
+    )
+    assert done.code == 2
+    assert "no stage verifies" in done.stderr
+
+
+def test_a_tensor_cannot_be_read_and_written_by_one_call(project: Project) -> None:
+    project.add("good")
+    done = project.run("run", "workload=good", "+workload.steps.call.args={y: x}")
+    assert done.code == 2
+    assert "tensor 'x' is written as 'y' and is also 'x'" in done.stderr
+
+
+def test_a_failed_build_is_tried_again(project: Project) -> None:
+    project.add("late", "extern float later(float); y[0] = later(x[0]); (void)n;")
+    assert project.json("run", "workload=late").trial["status"] == "build_failed"
+    assert project.json("run", "workload=late").trial["reused"] is False
+
+
+@pytest.mark.slow
+def test_undefined_behaviour_is_found_by_the_sanitizers(project: Project) -> None:
+    body = f"{DOUBLE} int most = 0x7fffffff; most += (int)n; if (most == 3) y[0] = 0;"
+    project.add("overflows", body)
+    trial = project.json("run", "workload=overflows", "target.variant=asan").trial
+    assert trial["status"] == "crashed"
+
+
+def test_python_files_in_the_current_folder_are_not_run(tmp_path: Path) -> None:
+    (tmp_path / "yaml.py").write_text("raise SystemExit('the stranger ran')\n")
+    done = subprocess.run(
+        [str(TREE / "kernloom"), "targets"],
+        cwd=tmp_path,
+        env=environment(tmp_path) | {"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
