@@ -15,7 +15,7 @@ def project(tmp_path: Path) -> Path:
     root = tmp_path / "project"
     (root / "configs" / "workload").mkdir(parents=True)
     (root / "templates").mkdir()
-    (root / "kernloom.yaml").write_text("name: mine\n")
+    (root / "kernloom.yaml").write_text("# marks a project\n")
     return root
 
 

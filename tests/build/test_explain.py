@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from demo_kernel import KERNEL
 
 from kernloom.build.artifact import Artifact
@@ -74,6 +77,67 @@ def test_a_changed_flag_is_named(kernel: Kernel, places: Places) -> None:
     assert said.details[0]["removed"] == ["-O1"] and said.details[0]["added"] == ["-O3"]
 
 
+def test_a_flag_given_once_more_is_named(kernel: Kernel, places: Places) -> None:
+    assert why(places, kernel(), kernel(flags=("-O2",))).text == "flags: +[-O2]"
+
+
+def test_a_header_of_a_plain_c_kernel_is_named_once(kernel: Kernel, places: Places) -> None:
+    old, new = kernel(), kernel(header="#define COUNT 32\n")
+    said = why(places, replace(old, origins=old.files), replace(new, origins=new.files))
+    assert said.kind == "header"
+    assert said.text == "scale.h:1: '#define COUNT 64' -> '#define COUNT 32'"
+
+
+def test_a_plain_c_line_is_named_beside_a_changed_parameter(kernel: Kernel, places: Places) -> None:
+    old = kernel()
+    new = kernel(text=KERNEL.replace("2.0f", "3.0f"), params={"unroll": {"factor": 2}})
+    said = why(places, replace(old, origins=old.files), replace(new, origins=new.files))
+    assert [detail["kind"] for detail in said.details] == ["parameter", "source"]
+
+
+def test_a_changed_dtype_is_named_as_such(kernel: Kernel, places: Places) -> None:
+    old = kernel(params={"dtype": "float64"}, text=KERNEL.replace("float", "double"))
+    said = why(places, old, kernel(params={"dtype": "float32"}))
+    assert said.text == "dtype: float64 -> float32"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"params": {"dtype": "float64"}, "text": KERNEL.replace("float", "double")},
+        {"flags": ("-O1", "-g")},
+        {"variant": "asan"},
+    ],
+)
+def test_a_changed_line_is_compared_with_the_build_of_the_same_dtype_and_flags(
+    kernel: Kernel, places: Places, other: dict[str, Any]
+) -> None:
+    same: dict[str, Any] = {"params": {"dtype": "float32"}}
+    Builder(places).build([kernel(**same)])
+    said = why(
+        places, kernel(**(same | other)), kernel(**same, text=KERNEL.replace("2.0f", "3.0f"))
+    )
+    assert said.text == "kernel.c:6: 'x[i] *= 2.0f;' -> 'x[i] *= 3.0f;'"
+
+
+def test_a_build_by_the_same_version_of_a_compiler_is_nearest(
+    kernel: Kernel, places: Places
+) -> None:
+    this = kernel()
+    other = replace(this, identity=replace(this.identity, version="99.1", digest="another"))
+    Builder(places).build([this])
+    said = why(places, other, kernel(text=KERNEL.replace("2.0f", "3.0f")))
+    assert said.kind == "source"
+
+
+def test_an_index_without_flags_and_versions_is_still_read(kernel: Kernel, places: Places) -> None:
+    Builder(places).build([kernel()])
+    path = places.build / "index" / "demo.scale.jsonl"
+    line = json.loads(path.read_text())
+    path.write_text(json.dumps({k: line[k] for k in line if k not in ("argv", "version")}) + "\n")
+    assert Builder(places).state(kernel(flags=("-O3",))).explanation.kind == "flag"
+
+
 def test_a_changed_parameter_is_named_before_the_source_it_changed(
     kernel: Kernel, places: Places
 ) -> None:
@@ -119,6 +183,8 @@ def test_the_reason_is_kept_in_the_manifest_and_told_later(kernel: Kernel, place
     assert manifest["because"]["text"] == said.text
     later = Builder(places).state(changed).explanation
     assert later.kind == "kept" and said.text in later.text
+    assert later.details[0]["created"] == manifest["created"]
+    assert later.details[0]["details"][0]["text"] == said.text
 
 
 def test_a_torn_line_of_the_index_is_passed_over(kernel: Kernel, places: Places) -> None:

@@ -97,6 +97,23 @@ def test_a_changed_template_line_rebuilds_just_what_it_changes(shadowing: Projec
     assert f"host.c.j2:{line}" in shadowing.run("explain", *AXPY).stdout
 
 
+def test_explain_prints_one_line_for_each_reason(project: Project) -> None:
+    body = "long i = 0; for (;;) {{ if (i == n) break; y[i] = {} * x[i]; i++; }}"
+    for factor in ("2", "(1 + 1)"):
+        project.add("loop", body.format(factor), head='#include "my.h"')
+        project.write("templates/my.h", f"#define FACTOR {factor}\n")
+        lines = project.run("explain", "workload=loop").stdout.splitlines()
+        assert project.run("build", "workload=loop").code == 0
+    assert lines[0].startswith("loop.call") and lines[3].startswith("runner")
+    old, new = body.format("2"), body.format("(1 + 1)")
+    assert lines[1] == f"    loop.c:4: '{old}' -> '{new}'"
+    assert lines[2] == "    my.h:1: '#define FACTOR 2' -> '#define FACTOR (1 + 1)'"
+    after = project.run("explain", "workload=loop").stdout.splitlines()
+    assert after[1] == "    nothing that goes into it has changed"
+    assert after[2].startswith("    built 20") and after[2].endswith(" because:")
+    assert [line.strip() for line in after[3:5]] == [line.strip() for line in lines[1:3]]
+
+
 def test_touching_files_rebuilds_nothing(shadowing: Project) -> None:
     for path in (shadowing.folder / TEMPLATE, shadowing.folder / "kernloom.yaml"):
         os.utime(path, ns=(10**18, 10**18))
@@ -133,6 +150,7 @@ def test_a_copied_project_has_the_same_keys_and_builds_nothing(
     [
         (("toolchain.extra_flags=[-O1]",), "flag", "-O1"),
         (("select.fixed.unroll.vectors=2",), "parameter", "vectors"),
+        (("workload.dtype=float64",), "parameter", "dtype: float32 -> float64"),
         (("target.variant=asan",), "flag", "-fsanitize=address"),
         (("toolchain=clang",), "compiler", "gcc"),
     ],
@@ -166,6 +184,14 @@ def test_build_builds_without_running(project: Project) -> None:
     assert built["good.call"]["state"] == "built"
     assert Path(built["good.call"]["path"]).is_file()
     assert not (project.folder / ".kernloom" / "store.db").exists()
+
+
+@pytest.mark.slow
+def test_build_all_tells_runners_apart(project: Project) -> None:
+    header, *rows, _ = project.run("build", "--all").stdout.splitlines()
+    assert header.split()[:4] == ["artifact", "toolchain", "arch", "variant"]
+    named = [tuple(row.split()[:4]) for row in rows]
+    assert len(set(named)) == len(named) >= 2
 
 
 @pytest.mark.slow

@@ -28,10 +28,17 @@ def checked(tmp_path_factory: pytest.TempPathFactory, shared_project: Project) -
     return project
 
 
+def test_results_reads_the_store_that_is_named(project: Project) -> None:
+    project.add("good")
+    project.json("run", "workload=good", "store.path=elsewhere.db")
+    assert project.json("results").trials == []
+    assert project.json("results", "store.path=elsewhere.db").trial["workload"] == "good"
+
+
 def test_check_verifies_every_case_of_a_workload(checked: Project) -> None:
     done = checked.json("check", "workload=good")
     assert done.code == 0
-    assert [trial["case"] for trial in done.trials] == ["default", "long", "tiny"]
+    assert [trial["case"] for trial in done.trials] == ["default", "tiny", "long"]
     assert all(trial["verified"] for trial in done.trials)
 
 
@@ -132,6 +139,46 @@ def test_results_are_sorted_and_limited(queried: Project) -> None:
     assert sizes(queried, "--sort", "metrics.median_ns") == [10, 2000, 50000]
     assert sizes(queried, "--sort=-metrics.median_ns", "--limit", "2") == [50000, 2000]
     assert sizes(queried, "--sort", "workload.sizes.n", "--limit=1") == [10]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["n=2000"], [2000]),
+        (["n>10", "n<=2000"], [2000]),
+        (["metrics.median_ns>0", "n!=10"], [50000, 2000]),
+    ],
+)
+def test_results_are_filtered_by_short_names_and_comparisons(
+    queried: Project, words: list[str], found: list[int]
+) -> None:
+    assert sizes(queried, *words) == found
+
+
+def test_results_say_why_there_are_none(queried: Project) -> None:
+    done = queried.run("results", "status=wrnog")
+    assert (done.code, done.stdout) == (0, "0 trials\n")
+    assert (
+        done.stderr
+        == "note: no trial has status=wrnog. Did you mean 'wrong'? There are: ok, wrong.\n"
+    )
+    assert queried.json("results", "status=wrnog").stderr == ""
+
+
+def test_results_show_what_was_wrong(queried: Project) -> None:
+    header, row, _ = queried.run("results", "status=wrong").stdout.splitlines()
+    assert header.endswith("message")
+    assert "y[0] is " in row
+
+
+def test_a_limit_that_is_none_is_refused(queried: Project) -> None:
+    done = queried.run("results", "--limit", "-1")
+    assert done.code == 2
+    assert "--limit -1 is not allowed" in done.stderr
+
+
+def test_results_as_json_are_one_line(queried: Project) -> None:
+    assert queried.json("results").stdout.count("\n") == 1
 
 
 def test_results_as_csv_have_a_column_for_every_metric(queried: Project) -> None:

@@ -6,12 +6,13 @@ import ast
 import re
 from pathlib import Path
 
+from kernloom.arithmetic import FUNCTIONS
 from kernloom.cli.assembly import STAGES
 from kernloom.config.groups import Groups
 
 TREE = Path(__file__).resolve().parents[2]
 ENGINE = TREE / "engine" / "kernloom"
-LEAVES = ("errors", "files", "places", "expressions", "registry", "remember", "machine")
+LEAVES = ("arithmetic", "code_stamp", "errors", "files", "places", "expressions", "registry", "remember", "machine")
 
 
 def rows(page: str, name: str) -> list[list[str]]:

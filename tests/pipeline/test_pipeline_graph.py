@@ -280,7 +280,7 @@ def test_a_stage_is_removed_by_override(composer: Composer) -> None:
     ("word", "said"),
     [
         ("pipeline.stages.blocking.in.params.ref=choice.params", "expected params"),
-        ("pipeline.stages.blocking.in.params.ref=choice.provider", "is of type text"),
+        ("pipeline.stages.blocking.in.params.ref=choice.provider", "is of type provider"),
         ("pipeline.stages.blocking.in.params.ref=workload.name", "expected params"),
         ("pipeline.stages.blocking.in.schedule.ref=choice.params.tile", "expected schedule"),
         ("pipeline.stages.blocking.in.schedule.ref=shapes.schedule.0", "nothing inside a schedule"),

@@ -5,16 +5,27 @@ from __future__ import annotations
 import pytest
 
 from kernloom.errors import UsageError
-from kernloom.report.results import parse_filters, results
+from kernloom.report.results import parse_filters, results, why_nothing
 from kernloom.store import open_store
 
 
 def test_words_are_filters():
-    words = ["status=ok", "message=a=b", "workload.sizes.M='64'"]
-    assert parse_filters(words) == {"status": "ok", "message": "a=b", "workload.sizes.M": "64"}
+    words = ["status=ok", "message=a=b", "workload.sizes.M='64'", "median_ns<=1e3", "case!=a<b"]
+    assert [(f.key.text, f.comparison, f.value) for f in parse_filters(words)] == [
+        ("status", "=", "ok"),
+        ("message", "=", "a=b"),
+        ("workload.sizes.M", "=", "64"),
+        ("median_ns", "<=", "1e3"),
+        ("case", "!=", "a<b"),
+    ]
 
 
-@pytest.mark.parametrize("words", [["status"], ["=ok"], ["status=ok", "status=wrong"]])
+def test_a_range_is_two_filters_of_one_key_and_a_repeated_word_is_one():
+    assert len(parse_filters(["median_ns>10", "median_ns<20"])) == 2
+    assert len(parse_filters(["status=ok", "status='ok'"])) == 1
+
+
+@pytest.mark.parametrize("words", [["status"], ["=ok"], ["<3"], ["status=ok", "status=wrong"]])
 def test_words_that_are_no_filters_are_refused(words):
     with pytest.raises(UsageError):
         parse_filters(words)
@@ -24,5 +35,30 @@ def test_the_best_trial_is_one_question_away(tmp_path, make_trial):
     with open_store(tmp_path / "store.db") as store:
         for speed in (1.0, 3.0, 2.0):
             store.add(make_trial(id=f"t{speed}", metrics={"gflops": speed}))
-        best = results(store, ["status=ok", "toolchain=gcc"], sort="-gflops", limit=1)
+        best = results(
+            store, parse_filters(["status=ok", "toolchain=gcc"]), sort="-gflops", limit=1
+        )
     assert [trial.id for trial in best] == ["t3.0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        (["status=okay"], "no trial has status=okay. Did you mean 'ok'? There are: ok, wrong."),
+        (["toolchain=xyz"], "no trial has toolchain=xyz. There are: gcc."),
+        (["status=wrong", "workload=softmax"], "no trial fits all of these filters at once"),
+    ],
+)
+def test_a_question_without_answer_is_told_what_there_is(tmp_path, make_trial, words, note):
+    with open_store(tmp_path / "store.db") as store:
+        store.add(make_trial(id="a", status="wrong"))
+        store.add(make_trial(id="b", workload="softmax"))
+        filters = parse_filters(words)
+        assert results(store, filters) == []
+        assert why_nothing(store, filters) == [note]
+
+
+def test_an_empty_store_is_said_to_be_empty(tmp_path):
+    with open_store(tmp_path / "store.db") as store:
+        (note,) = why_nothing(store, parse_filters(["status=ok"]))
+    assert "nothing has been stored here yet" in note

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 
-from kernloom.report.columns import params_text
+from kernloom.report.columns import params_text, value_text
 from kernloom.report.csv import write_csv
-from kernloom.report.tables import closing_line, print_results, print_run
+from kernloom.report.tables import closing_line, print_results, print_rows, print_run
 from kernloom.report.units import measured_time, three_digits, time_text
 
 BUILD = {"built": 2, "cached": 4, "seconds": 1.3}
@@ -69,6 +70,11 @@ def test_a_time_comes_with_its_interval():
     assert measured_time({}) == ""
 
 
+def test_one_sample_claims_no_interval():
+    metrics = {"median_ns": 1000, "ci_low_ns": 1000, "ci_high_ns": 1000, "samples": 1}
+    assert measured_time(metrics) == "1.00 µs"
+
+
 def test_a_run_shows_parameters_time_rate_and_provider(make_trial):
     header, row, closing = shown([make_trial()]).splitlines()
     assert header.split() == [
@@ -87,6 +93,26 @@ def test_swept_keys_get_columns_by_the_shortest_name_that_is_theirs(make_trial):
     assert header[:6] == ["workload", "case", "target", "M", "a.name", "b.name"]
 
 
+def test_a_swept_parameter_is_shown_once_and_for_every_trial(make_trial):
+    trials = [make_trial(point={"select.fixed.tile.mr": 6}), make_trial()]
+    header, *rows = shown(trials).splitlines()[:3]
+    assert header.split()[3:5] == ["mr", "params"]
+    assert [row.split()[3:6] for row in rows] == [["6", "kc=512", "b=true"]] * 2
+    one_step = [make_trial(point={"select.fixed.tile.multiply.mr": 6})]
+    assert "mr=6" not in shown(one_step)
+
+
+def test_a_swept_key_is_shown_of_trials_that_did_not_sweep_it(make_trial):
+    config = {"workload": {"sizes": {"M": 32}}}
+    trials = [make_trial(point={"workload.sizes.M": 64}), make_trial(config=config)]
+    assert [row.split()[3] for row in shown(trials).splitlines()[:3]] == ["M", "64", "32"]
+
+
+def test_flags_are_words_and_shapes_are_products():
+    assert value_text(["-O1", "-g"]) == "-O1 -g"
+    assert value_text([4, 8]) == "4x8"
+
+
 def test_deterministic_counts_and_baselines_get_columns(make_trial):
     metrics = {"instructions": 349175, "virtual_ns": 1500, "baselines.openblas.ratio": 1.041}
     text = shown([make_trial(metrics=metrics)])
@@ -102,6 +128,15 @@ def test_nothing_is_cut_off_and_nothing_is_coloured_outside_a_terminal(make_tria
     assert "w" * 300 in text
     assert "tunable_38=38 tunable_39=39" in text
     assert "\x1b" not in text
+
+
+def test_no_line_ends_in_blanks_outside_a_terminal(make_trial):
+    file = io.StringIO()
+    print_rows([{"name": "a", "reason": "long " * 100 + "."}, {"name": "b", "reason": ""}], file)
+    header, _, short = file.getvalue().splitlines()
+    assert (header, short) == ("name  reason", "b")
+    failed = make_trial(status="crashed", verified=False, metrics={}, provider="", message="m")
+    assert all(line == line.rstrip() for line in shown([make_trial(), failed]).splitlines())
 
 
 def test_a_narrow_terminal_says_what_it_does_not_show(make_trial, narrow_terminal):
@@ -135,7 +170,35 @@ def test_failures_of_one_kind_are_told_once(make_trial):
     ]
     text = shown(crashed)
     assert text.count("SIGSEGV") == 1
-    assert "n=4; and 3 more" in text
+    assert "matmul on host, n=0; n=1; n=2; n=3; n=4; and 3 more" in text
+    assert "differ" not in text
+
+
+def failures(make_trial, *messages):
+    return [
+        make_trial(status="wrong", verified=False, stage="correct", message=message, metrics={})
+        for message in messages
+    ]
+
+
+def test_messages_that_differ_in_numbers_or_paths_alone_are_told_once(make_trial):
+    text = shown(
+        failures(
+            make_trial,
+            "/a/b1c/kernel.c does not compile:\n  12 | x = 5;\n     | ^~~",
+            "/a/d2e/kernel.c does not compile:\n 9 | x = -1.5e-3;\n   | ^~~~~~~",
+        )
+    )
+    assert "/a/b1c/kernel.c" in text
+    assert "/a/d2e/kernel.c" not in text
+    assert "(this is the first; the others differ only in numbers or paths)" in text
+
+
+def test_messages_that_really_differ_are_all_told(make_trial):
+    messages = ["y[0] is 1", "z[0] is 1", "no flags for float32", "no flags for float64"]
+    text = shown(failures(make_trial, *messages))
+    assert all(message in text for message in messages)
+    assert "differ only" not in text
 
 
 def test_the_closing_line_counts_what_was_reused_or_did_not_converge(make_trial):
@@ -169,6 +232,37 @@ def test_results_show_id_and_origin(make_trial):
     assert header.count("toolchain") == 1
     assert row.startswith("0123456789ab  2025-01-02 03:04:05  matmul")
     assert closing == "1 trial"
+
+
+def results_text(*trials) -> list[str]:
+    file = io.StringIO()
+    print_results(trials, file)
+    return file.getvalue().splitlines()
+
+
+def test_results_show_variant_and_extra_flags_where_they_are_not_the_usual(make_trial):
+    def one(variant, flags):
+        config = {"target": {"variant": variant}, "toolchain": {"extra_flags": flags}}
+        return make_trial(config=config, point={"target.variant": variant})
+
+    header = results_text(replace(one("release", []), point={}))[0]
+    assert "variant" not in header and "extra_flags" not in header
+    header, first, _, _ = results_text(one("asan", ["-O1", "-g"]), one("release", []))
+    assert header.count("variant") == header.count("extra_flags") == 1
+    assert "asan" in first and "-O1 -g" in first
+
+
+def test_results_show_the_telling_line_of_what_failed(make_trial):
+    wrong = make_trial(status="wrong", verified=False, message="y[0] is 1, golden 2\nmore")
+    broken = make_trial(
+        status="build_failed", verified=False, message="k.c does not compile:\nk.c:1: error: no"
+    )
+    header, first, second, third, _ = results_text(wrong, broken, make_trial())
+    assert header.endswith("message")
+    assert first.endswith("y[0] is 1, golden 2")
+    assert second.endswith("k.c:1: error: no")
+    assert third.endswith("model")
+    assert "message" not in results_text(make_trial())[0]
 
 
 def test_no_results_are_said_to_be_none():

@@ -6,7 +6,7 @@ import pytest
 
 from kernloom.errors import UsageError
 from kernloom.store import open_store
-from kernloom.store.keys import MISSING, lookup
+from kernloom.store.keys import MISSING, Filter, lookup, parse_key
 
 
 @pytest.fixture
@@ -56,6 +56,12 @@ def test_everything_comes_newest_first(store):
         ({"metrics.median_ns": "100"}, ["1abc"]),
         ({"median_ns": "1e2"}, ["1abc"]),
         ({"workload.sizes.M": "128"}, ["1abc"]),
+        ({"mr": "8"}, ["1abc"]),
+        ({"tile.mr": "8"}, ["1abc"]),
+        ({"params.mr": "6", "target": "host", "case": "default"}, ["0abc"]),
+        ({"M": "128"}, ["1abc"]),
+        ({"N": "32", "case": "large"}, ["2abc"]),
+        ({"target": "aarch64", "pack": "true"}, []),
         ({"config.workload.sizes.N": "32", "case": "default"}, ["1abc", "0abc", "3def"]),
         ({"config.seed": "8"}, []),
         ({"attempt": "1", "seconds": "0.25", "case": "large"}, ["2abc"]),
@@ -65,6 +71,35 @@ def test_everything_comes_newest_first(store):
 )
 def test_filters_combine_columns_and_documents(store, filters, expected):
     assert ids(store.query(filters)) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "comparison", "value", "expected"),
+    [
+        ("metrics.median_ns", "<", "200", ["1abc"]),
+        ("median_ns", "<=", "2e2", ["2abc", "1abc"]),
+        ("mr", ">", "6", ["1abc"]),
+        ("created", ">=", "2025-01-02", ["2abc", "1abc"]),
+        ("status", "!=", "ok", ["3def"]),
+        ("id", "!=", "0", ["2abc", "1abc", "3def"]),
+        ("seconds", ">", "1", []),
+    ],
+)
+def test_values_are_compared_in_columns_and_documents(store, key, comparison, value, expected):
+    assert ids(store.query([Filter(parse_key(key), value, comparison)])) == expected
+
+
+def test_a_tunable_is_found_whichever_step_has_the_value(path, make_trial):
+    with open_store(path) as store:
+        store.add(make_trial("two", params={"tile": {"fc1": {"mr": 6}, "fc2": {"mr": 8}}}))
+        store.add(make_trial("flags", config={"toolchain": {"extra_flags": ["-O1", "-g"]}}))
+        assert ids(store.query({"mr": "8"})) == ["two"]
+        assert ids(store.query({"fc1.mr": "8"})) == []
+        assert ids(store.query({"toolchain.extra_flags": "[-O1, -g]"})) == ["flags"]
+
+
+def test_the_values_of_a_column_can_be_listed(store):
+    assert store.distinct("status") == ["crashed", "ok"]
 
 
 def test_sorting_puts_what_has_no_value_last_either_way(store):
@@ -89,6 +124,12 @@ def test_an_unknown_key_is_answered_with_the_nearest(store, asked):
         store.query(**asked)
 
 
+def test_a_mistyped_tunable_is_answered_with_short_names_only(store):
+    with pytest.raises(UsageError, match="Did you mean 'pack'") as refused:
+        store.query({"pakc": "true"})
+    assert "config." not in refused.value.hint
+
+
 def test_a_mistyped_column_is_noticed_in_an_empty_store_too(path):
     with open_store(path) as store:
         with pytest.raises(UsageError, match="Did you mean 'status'"):
@@ -105,6 +146,8 @@ def test_values_that_a_column_cannot_have_are_refused(store):
         store.query({"verified": "maybe"})
     with pytest.raises(UsageError, match="number"):
         store.query({"seconds": "long"})
+    with pytest.raises(UsageError, match="median_ns<long: expected a number"):
+        store.query([Filter(parse_key("median_ns"), "long", "<")])
 
 
 def test_paths_find_names_that_contain_dots():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.build.toolchains import Detected, accepts, read_cache, write_cache
+from kernloom.code_stamp import code_stamp
 from kernloom.config.schema import Arch
 from kernloom.expressions import parse_size
 from kernloom.files import sha256_json
@@ -88,7 +89,8 @@ def host_caches(folder: Path = SYSFS_CACHES) -> dict[str, int]:
 def _facts(compilers: Mapping[str, Detected], cache: Path) -> dict[str, Any]:
     """Name, isa, features and flags: what takes archspec and the compilers to find out."""
     versions = {family: found.digest for family, found in compilers.items()}
-    entry = sha256_json([machine_class(), sorted(cpu_flags()), versions])
+    code = code_stamp("build/arches", "machine", packages=("archspec",))
+    entry = sha256_json([machine_class(), sorted(cpu_flags()), versions, code])
     file = cache / "arch.json"
     facts = read_cache(file).get(entry)
     if not isinstance(facts, dict):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernloom.build.artifact import Artifact
-from kernloom.build.explain import UNCHANGED, Explanation, Index, explain, to_plain
+from kernloom.build.explain import Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Verifier, read_manifest
 from kernloom.build.workspace import broken, workspace
 from kernloom.errors import BuildError
@@ -91,7 +91,7 @@ class Builder:
     def _kept(self, artifact: Artifact) -> Explanation:
         manifest = read_manifest(artifact.folder(self.build_folder)) or {}
         because: Mapping[str, Any] = manifest.get("because") or {}
-        text = UNCHANGED
+        text = "nothing that goes into it has changed"
         if not because.get("text"):
             return Explanation("kept", text)
         text += f"; built {manifest.get('created')} because: {because['text']}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernloom.build.artifact import Artifact
+from kernloom.build.artifact import Artifact, Identity
+from kernloom.build.flags import Reach, reach
 from kernloom.build.headers import system_headers
+from kernloom.build.linked import identity_for
 from kernloom.build.toolchains import DRIVER, Detected
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError, UnavailableError, nearest
@@ -28,13 +30,16 @@ def kernel_artifact(
     source: Source, toolchain: Toolchain, arch: Arch, variant: str, detected: Detected
 ) -> Artifact:
     """The library of one kernel, compiled and linked in one step."""
+    groups = {
+        "toolchain.flags": toolchain.flags,
+        f"arch.flags.{toolchain.family}": _arch_flags(arch, toolchain),
+        "toolchain.kernel_flags": toolchain.kernel_flags,
+        f"toolchain.variants.{variant}": _variant_flags(toolchain, variant),
+        "toolchain.extra_flags": toolchain.extra_flags,
+    }
     argv = (
         DRIVER,
-        *toolchain.flags,
-        *_arch_flags(arch, toolchain),
-        *toolchain.kernel_flags,
-        *_variant_flags(toolchain, variant),
-        *toolchain.extra_flags,
+        *(flag for flags in groups.values() for flag in flags),
         *_LIBRARY,
         *_DETERMINISTIC,
         "-o",
@@ -42,22 +47,21 @@ def kernel_artifact(
         source.main,
         *_KERNEL_LIBRARIES,
     )
-    return _with_headers(
-        Artifact(
-            name=source.name,
-            kind="kernel",
-            output=KERNEL,
-            main=source.main,
-            files=source.files,
-            argv=argv,
-            tools={role: str(path) for role, path in detected.tools.items()},
-            identity=detected.identity,
-            arch=arch.name,
-            variant=variant,
-            params=source.params,
-            origins=source.origins,
-        ),
-        detected,
+    reached, identity = _known(groups, argv, [source.main], detected)
+    return Artifact(
+        name=source.name,
+        kind="kernel",
+        output=KERNEL,
+        main=source.main,
+        files=source.files,
+        argv=argv,
+        tools={role: str(path) for role, path in detected.tools.items()},
+        identity=identity,
+        headers=system_headers(source.files, argv, reached, detected),
+        arch=arch.name,
+        variant=variant,
+        params=source.params,
+        origins=source.origins,
     )
 
 
@@ -78,11 +82,14 @@ def runner_artifact(
         raise UnavailableError(
             f"the runner's source is not in {native / 'runner'}", hint="Reinstall Kernloom."
         )
+    groups = {
+        "toolchain.flags": toolchain.flags,
+        "arch.isa": _BASELINES.get(arch.isa, ()),
+        f"toolchain.variants.{variant}": _variant_flags(toolchain, variant),
+    }
     argv = (
         DRIVER,
-        *toolchain.flags,
-        *_BASELINES.get(arch.isa, ()),
-        *_variant_flags(toolchain, variant),
+        *(flag for flags in groups.values() for flag in flags),
         "-Inative/include",
         *_DETERMINISTIC,
         "-o",
@@ -90,26 +97,34 @@ def runner_artifact(
         *sources,
         *_RUNNER_LIBRARIES,
     )
-    return _with_headers(
-        Artifact(
-            name=RUNNER,
-            kind="runner",
-            output=RUNNER,
-            main=next((path for path in sources if path.endswith("/main.c")), sources[0]),
-            files=files,
-            argv=argv,
-            tools={role: str(path) for role, path in detected.tools.items()},
-            identity=detected.identity,
-            arch=arch.name,
-            variant=variant,
-        ),
-        detected,
+    reached, identity = _known(groups, argv, sources, detected)
+    return Artifact(
+        name=RUNNER,
+        kind="runner",
+        output=RUNNER,
+        main=next((path for path in sources if path.endswith("/main.c")), sources[0]),
+        files=files,
+        argv=argv,
+        tools={role: str(path) for role, path in detected.tools.items()},
+        identity=identity,
+        headers=system_headers(files, argv, reached, detected),
+        arch=arch.name,
+        variant=variant,
     )
 
 
-def _with_headers(artifact: Artifact, detected: Detected) -> Artifact:
-    headers = system_headers(artifact.files, artifact.argv, detected)
-    return replace(artifact, headers=headers) if headers else artifact
+def _known(
+    groups: Mapping[str, Sequence[str]],
+    argv: tuple[str, ...],
+    sources: Sequence[str],
+    detected: Detected,
+) -> tuple[Reach, Identity]:
+    """What a command reaches and who carries it out: the same for all kernels of a sweep."""
+    if argv not in detected.known:
+        reached = reach(groups)
+        detected.known[argv] = (reached, identity_for(argv, sources, reached, detected))
+    found: tuple[Reach, Identity] = detected.known[argv]
+    return found
 
 
 def _arch_flags(arch: Arch, toolchain: Toolchain) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ from kernloom.files import sha256_text
 Kind = Literal[
     "new", "source", "flag", "header", "compiler", "parameter", "corrupt", "deleted", "kept"
 ]
-UNCHANGED = "nothing that goes into it has changed"
 _LOOK_BACK = 200
 """How many of the newest entries are compared when none fits exactly."""
 

@@ -31,7 +31,7 @@ class Compilers:
     def __init__(self, cache: Path) -> None:
         self._cache = cache
         self._found: dict[int, tuple[Toolchain, Detected]] = {}
-        self._artifacts: dict[Any, Artifact] = {}
+        self._artifacts: dict[Any, tuple[Arch, Artifact]] = {}
 
     def detect(self, toolchain: Toolchain) -> Detected:
         # Equal sections of a sweep are one object, so identity is enough.
@@ -43,10 +43,12 @@ class Compilers:
     def kernel(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
         files = tuple(source.files.items())
         key = (source.name, files, id(toolchain), id(arch), variant)
-        if key not in self._artifacts:
-            found = self.detect(toolchain)
-            self._artifacts[key] = kernel_artifact(source, toolchain, arch, variant, found)
-        return self._artifacts[key]
+        known = self._artifacts.get(key)
+        if known is None:
+            artifact = kernel_artifact(source, toolchain, arch, variant, self.detect(toolchain))
+            # Keeping the arch (and in _found the toolchain) keeps its identity from another's use.
+            known = self._artifacts[key] = (arch, artifact)
+        return known[1]
 
 
 class Compile(Stage):

@@ -14,17 +14,30 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernloom.build.artifact import ENVIRONMENT, Identity
+from kernloom.code_stamp import code_stamp
 from kernloom.config.schema import Toolchain
 from kernloom.errors import ConfigError, UnavailableError
-from kernloom.files import canonical_json, sha256_file, sha256_json, write_json
+from kernloom.files import sha256_file, sha256_json, write_json
+
+if TYPE_CHECKING:
+    import subprocess
 
 DRIVER = "cc"
 """The role of the tool that compiles and links, and that knows all the others."""
-_PROGRAMS = ("cc1", "as", "ld")
-_START_FILES = ("Scrt1.o", "crti.o", "crtbeginS.o", "crtendS.o", "crtn.o", "libgcc.a", "libc.so")
+_PROGRAMS = ("cc1", "as", "collect2", "ld", "lto1")
+_START_FILES = (
+    "specs",
+    "Scrt1.o",
+    "crti.o",
+    "crtbeginS.o",
+    "crtendS.o",
+    "crtn.o",
+    "libgcc.a",
+    "libc.so",
+)
 """Files of the system that the linker copies from."""
 _LIBRARIES = (
     "libclang",
@@ -56,6 +69,8 @@ class Detected:
     parts: Mapping[str, str] = field(repr=False, default_factory=dict)
     cache: Path = field(compare=False, default=Path())
     """Where facts about this compiler may be remembered."""
+    known: dict[Any, Any] = field(repr=False, compare=False, default_factory=dict)
+    """What was found out about it in this process."""
 
     @property
     def identity(self) -> Identity:
@@ -73,26 +88,38 @@ def tool_environment(temporary: Path | str) -> dict[str, str]:
 
 def ask(argv: Sequence[str | Path], *, cwd: Path | None = None, **environment: str) -> str:
     """What a tool prints; UnavailableError if it does not run."""
+    done = _run(argv, cwd, environment)
+    if done.returncode != 0:
+        said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[0]
+        raise UnavailableError(f"{argv[0]} does not work: {said}")
+    return done.stdout.strip()
+
+
+def tool_output(argv: Sequence[str | Path], *, cwd: Path) -> tuple[int, str, str]:
+    """A tool's exit code, what it prints, and what it says about its work."""
+    done = _run(argv, cwd, {})
+    return done.returncode, done.stdout, done.stderr
+
+
+def _run(
+    argv: Sequence[str | Path], cwd: Path | None, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
     import subprocess
     import tempfile
 
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [str(part) for part in argv],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            env=tool_environment(tempfile.gettempdir()) | environment,
+            env={**tool_environment(tempfile.gettempdir()), **environment},
             cwd=cwd,
             timeout=_PATIENCE_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{argv[0]} does not run: {error}") from None
-    if done.returncode != 0:
-        said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[0]
-        raise UnavailableError(f"{argv[0]} does not work: {said}")
-    return done.stdout.strip()
 
 
 def detect(toolchain: Toolchain, cache: Path) -> Detected:
@@ -100,7 +127,8 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
     if DRIVER not in toolchain.tools:
         raise ConfigError(f"no tool has the role '{DRIVER}'", key="toolchain.tools")
     tools = {role: _find(toolchain, role, name) for role, name in toolchain.tools.items()}
-    entry = canonical_json({role: str(path) for role, path in tools.items()})
+    code = code_stamp("build/toolchains")
+    entry = sha256_json([{role: str(path) for role, path in tools.items()}, code])
     remembered = read_cache(cache / "toolchains.json")
     record = remembered.get(entry)
     if not (isinstance(record, dict) and _still_true(record)):
@@ -123,8 +151,8 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
     )
     if record["family"] != toolchain.family and toolchain.family in FAMILIES:
         raise UnavailableError(
-            f"toolchain '{toolchain.name}': {tools[DRIVER]} is {record['family'] or 'no compiler'}, "
-            f"but the toolchain's family is {toolchain.family}",
+            f"toolchain '{toolchain.name}': {tools[DRIVER]} is {record['family'] or 'no compiler'}"
+            f", but the toolchain's family is {toolchain.family}",
             hint=f"Use toolchain={record['family']} for it." if record["family"] else "",
         )
     if _number(found.version) < _number(toolchain.minimum_version):
@@ -185,24 +213,22 @@ def _examine(tools: Mapping[str, Path]) -> dict[str, Any]:
     lookups: dict[str, str] = {}
     files = dict(tools)
     for program in _PROGRAMS:
-        said = ask([driver, f"-print-prog-name={program}"])
-        path = shutil.which(said)
+        path = find_program([driver], program, lookups)
         if path:
-            files[program] = Path(path)
-            lookups[said] = path
+            files[program] = path
     for tool in list(files.values()):
-        files.update(_libraries(tool))
+        files.update(shared_libraries(tool))
     for name in _START_FILES:
-        path = ask([driver, f"-print-file-name={name}"])
-        if Path(path).is_absolute():
-            files[name] = Path(path)
+        said = ask([driver, f"-print-file-name={name}"])
+        if Path(said).is_absolute():
+            files[name] = Path(said)
     try:
         version = ask([driver, "-dumpfullversion"])
     except UnavailableError:
         version = ask([driver, "-dumpversion"])
     try:
         parts = {part: sha256_file(path) for part, path in sorted(files.items())}
-        stamps = {str(path): _stamp(path) for path in files.values()}
+        stamps = {str(path): file_stamp(path) for path in files.values()}
     except OSError as error:
         raise UnavailableError(f"{error.filename} cannot be read: {error.strerror}") from None
     triple = ask([driver, "-dumpmachine"])
@@ -224,7 +250,18 @@ def _family(said: str) -> str:
     return "gcc" if "Free Software Foundation" in said else ""
 
 
-def _libraries(tool: Path) -> dict[str, Path]:
+def find_program(
+    driver: Sequence[str | Path], program: str, lookups: dict[str, str] | None = None
+) -> Path | None:
+    """The program that the driver would start; `lookups` notes what depends on the PATH."""
+    said = ask([*driver, f"-print-prog-name={program}"])
+    path = shutil.which(said)
+    if path and lookups is not None:
+        lookups[said] = path
+    return Path(path) if path else None
+
+
+def shared_libraries(tool: Path) -> dict[str, Path]:
     """The compiler's own shared libraries: clang's driver, for one, is but a small part of it."""
     try:
         # --version, for a static tool does not heed the loader's variable and really starts.
@@ -235,18 +272,28 @@ def _libraries(tool: Path) -> dict[str, Path]:
     return {name: Path(path) for name, path in pairs if name.startswith(_LIBRARIES)}
 
 
-def _stamp(path: Path) -> list[int]:
+def file_stamp(path: Path) -> list[int]:
+    """Changes whenever the file does: the time of writing can be set back, of change it cannot."""
     status = path.stat()
-    return [status.st_mtime_ns, status.st_size]
+    return [status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino]
 
 
 def _still_true(record: Mapping[str, Any]) -> bool:
     try:
-        return "family" in record and all(_stamp(Path(path)) == stamp for path, stamp in record["stamps"].items()) and all(
-            shutil.which(said) == path for said, path in record["lookups"].items()
-        )
+        stamps, lookups = record["stamps"], record["lookups"]
+        same = all(file_stamp(Path(path)) == stamp for path, stamp in stamps.items())
+        return same and all(shutil.which(said) == path for said, path in lookups.items())
     except (OSError, KeyError, TypeError, AttributeError):
         return False
+
+
+def writable(cache: Path) -> Path | None:
+    """The folder, made if need be; None if nothing can be written there."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return cache if os.access(cache, os.W_OK) else None
 
 
 def read_cache(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from kernloom.build.compile import runner_artifact
 from kernloom.build.stage import Compile, Compilers
 from kernloom.config.compose import Composer
 from kernloom.config.convert import convert
-from kernloom.config.schema import Experiment, Toolchain
+from kernloom.config.schema import Arch, Experiment, Target, Toolchain
 from kernloom.device.devices import DEVICES
 from kernloom.errors import UnavailableError
 from kernloom.measure.rounds import Measure
@@ -27,6 +27,7 @@ from kernloom.plan.render import Render, Renderer
 from kernloom.plan.select import BUILT_IN, Providers, Select, TransformNames
 from kernloom.plan.transforms import Fuse, Pack, Parallelize, Tile, Transform, Unroll, Vectorize
 from kernloom.registry import Registry
+from kernloom.remember import ById
 
 STAGES: dict[str, type[Stage]] = {
     "inspect": Inspect,
@@ -51,7 +52,7 @@ class Assembly:
         self.places = places or find_places()
         self.stages: Registry[type[Stage]] = Registry("stage", STAGES, group="kernloom.stages")
         self.compilers = Compilers(self.places.cache)
-        self._runners: dict[tuple[int, int, str], Artifact] = {}
+        self._runners: ById[Artifact] = ById()
         self._arches: dict[str, dict[str, Any]] = {}
 
     @cached_property
@@ -106,14 +107,13 @@ class Assembly:
 
     def runner(self, experiment: Experiment) -> Artifact:
         """The runner that this experiment's kernels need."""
-        toolchain, arch = experiment.toolchain, experiment.arch
-        key = (id(toolchain), id(arch), experiment.target.variant)
-        if key not in self._runners:
-            found = self.compilers.detect(toolchain)
-            self._runners[key] = runner_artifact(
-                toolchain, arch, experiment.target.variant, found, self.places.share
-            )
-        return self._runners[key]
+        return self._runners.get(
+            self._runner, experiment.toolchain, experiment.arch, experiment.target
+        )
+
+    def _runner(self, toolchain: Toolchain, arch: Arch, target: Target) -> Artifact:
+        found = self.compilers.detect(toolchain)
+        return runner_artifact(toolchain, arch, target.variant, found, self.places.share)
 
     def check_available(self, experiment: Experiment) -> None:
         """Refuse what this machine cannot run, before anything is built."""

@@ -182,7 +182,8 @@ def _identity(assembly: Assembly, plan: Planned) -> str:
 def _engine_digest() -> str:
     """Hash of our own code that decides what is right and how it is timed."""
     package = Path(kernloom.__file__).parent
-    paths = [*sorted((package / "measure").glob("*.py")), package / "expressions.py"]
+    others = [package / "expressions.py", package / "arithmetic.py"]
+    paths = [*sorted((package / "measure").glob("*.py")), *others]
     return sha256_json([sha256_file(path) for path in paths])
 
 

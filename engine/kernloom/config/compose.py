@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernloom import __version__
+from kernloom.code_stamp import code_stamp
 from kernloom.config.groups import Groups
 from kernloom.config.overrides import Override, parse_overrides
 from kernloom.config.values import apply, merged, resolve
@@ -127,13 +129,40 @@ class Composer:
 
     @cached_property
     def _stamp(self) -> list[Any]:
-        """Changes whenever a config file is added, removed or written."""
-        stamps: list[Any] = [__version__]
+        """Changes whenever a config file is added, removed or written, or other code composes."""
+        modules = [f"config/{name}" for name in ("hydra_compose", "yaml_source", "reader")]
+        stamps: list[Any] = [code_stamp(*modules, packages=("hydra", "omegaconf", "yaml"))]
         for folder in self._folders:
-            for path in sorted(folder.rglob("*.yaml")):
-                status = path.stat()
-                stamps.append([str(path), status.st_mtime_ns, status.st_ctime_ns, status.st_size])
+            stamps.extend(_stamps(str(folder), set()))
         return stamps
+
+
+def _stamps(folder: str, seen: set[tuple[int, int]]) -> Iterator[list[Any]]:
+    """Name and state of every config file below a folder, through links too, as Hydra reads them.
+
+    Names with a dot in front, an editor's locks among them, are no options of any group.
+    """
+    try:
+        with os.scandir(folder) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            status = entry.stat()
+        except OSError:
+            continue
+        if entry.name.startswith("."):
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            place = (status.st_dev, status.st_ino)
+            yield [entry.path, *place]
+            if place not in seen:
+                seen.add(place)
+                yield from _stamps(entry.path, seen)
+        elif entry.name.endswith(".yaml"):
+            times = (status.st_mtime_ns, status.st_ctime_ns)
+            yield [entry.path, *times, status.st_size, status.st_ino]
 
 
 def at_point(error: ConfigError, swept: Mapping[str, Any]) -> ConfigError:

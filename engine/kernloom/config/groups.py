@@ -20,9 +20,9 @@ class Groups:
         return bool(group) and any((folder / group).is_dir() for folder in self._folders)
 
     def options(self, group: str) -> list[str]:
-        return sorted(
-            {path.stem for folder in self._folders for path in (folder / group).glob("*.yaml")}
-        )
+        files = (path for folder in self._folders for path in (folder / group).glob("*.yaml"))
+        # A dot in front: hidden, such as the locks that editors leave.
+        return sorted({path.stem for path in files if not path.name.startswith(".")})
 
     def read(self, group: str, name: str) -> dict[str, Any]:
         """One file's own data; what its defaults list would add is not there."""

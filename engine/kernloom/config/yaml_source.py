@@ -19,6 +19,12 @@ class YamlSource(FileConfigSource):
     def scheme() -> str:
         return "kernloom"
 
+    def is_group(self, config_path: str) -> bool:
+        return not _hidden(config_path) and super().is_group(config_path)
+
+    def is_config(self, config_path: str) -> bool:
+        return not _hidden(config_path) and super().is_config(config_path)
+
     def load_config(self, config_path: str) -> ConfigResult:
         path = Path(self.path) / self._normalize_file_name(config_path)
         try:
@@ -36,3 +42,8 @@ class YamlSource(FileConfigSource):
             provider=self.provider,
             header=ConfigSource._get_header_dict(text[:512]),
         )
+
+
+def _hidden(config_path: str) -> bool:
+    """Whether a path leads out of the folder or past names that are no options."""
+    return any(part.startswith(".") for part in config_path.split("/"))

@@ -153,6 +153,7 @@ def _record(
         arguments=arguments,
         sizes=own_sizes,
         fusable=False,
+        key=f"workload.kernels.{step.kernel}",
         decisions={
             transform: {tunable: spec.off for tunable, spec in group.items()}
             for transform, group in kernel.tunables.items()

@@ -7,11 +7,12 @@ of everything it depends on, so that a cached run need not even import the templ
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from kernloom.code_stamp import code_stamp
 from kernloom.config.schema import Arch, KernelSource, Scalar, Target
 from kernloom.errors import ConfigError, TemplateError, nearest
 from kernloom.expressions import evaluate, parse_size
@@ -80,7 +81,7 @@ class Renderer:
         self._cache = cache
         self._environment: Any = None
         self._rendered: dict[str, tuple[str, dict[str, str]]] = {}
-        self._texts: dict[str, str] = {}
+        self._read: dict[str, tuple[Path, str] | None] = {}
 
     def source(self, name: str, record: StepRecord, arch: Arch, target: Target) -> Source:
         source, key = _source_for(record, target)
@@ -104,7 +105,7 @@ class Renderer:
         main = path.relative_to(root.resolve()).as_posix()
         text = found[main]
         parameters = read_signature(text, function, where=name, key=f"{key}.function")
-        arguments_key = f"workload.kernels.{record.kernel.name}.arguments"
+        arguments_key = f"{record.key}.arguments"
         check_signature(parameters, record, source, key=arguments_key)
         macros = {
             macro: _macro_value(value, record, f"{key}.macros.{macro}")
@@ -128,27 +129,33 @@ class Renderer:
     def _template(
         self, template: str, record: StepRecord, arch: Arch, function: str, key: str
     ) -> tuple[str, dict[str, str]]:
-        if template not in self._texts:
+        if template not in self._read:
             confined(template, self.folders, key=f"{key}.template", what="template")
-            self._text(template)
         variables = _variables(record, arch, function)
-        memo = sha256_text(canonical_json([template, variables]))
+        memo = sha256_text(canonical_json([template, variables, _code()]))
         if memo not in self._rendered:
             self._rendered[memo] = self._from_disk(memo) or self._render(
                 template, variables, memo, key
             )
         return self._rendered[memo]
 
-    def _text(self, name: str) -> str | None:
-        """The text of a template file, first folder first, read once."""
-        if name not in self._texts:
-            for folder in self.folders:
+    def _find(self, name: str) -> tuple[Path, str] | None:
+        """A template's file and text, first folder first, read once: what is rendered and what is
+        noted as its origin are the same."""
+        if name not in self._read:
+            self._read[name] = None
+            inside = not Path(name).is_absolute() and ".." not in Path(name).parts
+            for folder in self.folders if inside else ():
                 if (folder / name).is_file():
-                    self._texts[name] = _read(folder / name)
+                    path = confined(name, [folder], key=str(folder / name), what="template")
+                    self._read[name] = (folder / name, _text(path))
                     break
-            else:
-                return None
-        return self._texts[name]
+        return self._read[name]
+
+    def _origins(self, names: Iterable[str]) -> dict[str, str | None]:
+        """Template -> its text; None where there is no such template."""
+        found = {name: self._find(name) for name in names}
+        return {name: one[1] if one else None for name, one in found.items()}
 
     def _from_disk(self, memo: str) -> tuple[str, dict[str, str]] | None:
         """What was rendered before, if every template it came from is still the same."""
@@ -156,11 +163,9 @@ class Renderer:
             return None
         try:
             kept = json.loads((self._cache / f"{memo}.json").read_text(encoding="utf-8"))
-            origins = {name: self._text(name) for name in kept["origins"]}
-            if {name: text and sha256_text(text) for name, text in origins.items()} == kept[
-                "origins"
-            ]:
-                return kept["text"], {name: str(text) for name, text in origins.items()}
+            origins = self._origins(kept["origins"])
+            if _hashes(origins) == kept["origins"]:
+                return kept["text"], _existing(origins)
         except (OSError, ValueError, KeyError, TypeError):
             pass
         return None
@@ -171,18 +176,28 @@ class Renderer:
         from kernloom.plan.templates import Templates
 
         if self._environment is None:
-            self._environment = Templates(self.folders)
+            self._environment = Templates(self.folders, self._find)
         text, names = self._environment.render(template, variables, key=f"{key}.template")
-        origins = {name: self._text(name) or "" for name in sorted(names)}
+        origins = self._origins(sorted(names))
         if self._cache:
-            hashes = {name: sha256_text(origin) for name, origin in origins.items()}
+            kept = {"text": text, "origins": _hashes(origins)}
             try:
-                write_atomically(
-                    self._cache / f"{memo}.json", json.dumps({"text": text, "origins": hashes})
-                )
+                write_atomically(self._cache / f"{memo}.json", json.dumps(kept))
             except OSError:
                 self._cache = None  # a cache that cannot be written is only slower
-        return text, origins
+        return text, _existing(origins)
+
+
+def _code() -> str:
+    return code_stamp("plan/render", "plan/templates", packages=("jinja2", "markupsafe"))
+
+
+def _hashes(origins: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {name: None if text is None else sha256_text(text) for name, text in origins.items()}
+
+
+def _existing(origins: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: text for name, text in origins.items() if text is not None}
 
 
 def _source_for(record: StepRecord, target: Target) -> tuple[KernelSource, str]:
@@ -190,11 +205,11 @@ def _source_for(record: StepRecord, target: Target) -> tuple[KernelSource, str]:
     kernel = record.kernel
     for family in target.sources:
         if family in kernel.sources:
-            return kernel.sources[family], f"workload.kernels.{kernel.name}.sources.{family}"
+            return kernel.sources[family], f"{record.key}.sources.{family}"
     raise ConfigError(
         f"kernel '{kernel.name}' has no source for target '{target.name}' "
         f"({', '.join(target.sources)})",
-        key=f"workload.kernels.{kernel.name}.sources",
+        key=f"{record.key}.sources",
         hint=nearest(next(iter(target.sources), ""), kernel.sources),
     )
 
@@ -240,7 +255,7 @@ def _variables(record: StepRecord, arch: Arch, function: str) -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> str:
+def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

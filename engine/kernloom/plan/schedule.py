@@ -55,6 +55,8 @@ class StepRecord:
     """The kernel's size arguments with their values."""
     fusable: bool
     """Its input comes from the step before, which can take it as an epilogue."""
+    key: str
+    """Where its kernel stands in the config: `workload.kernels.NAME`."""
     decisions: Mapping[str, Mapping[str, Scalar]]
     """Transform -> tunable -> value; `off` values where no stage has decided."""
     epilogue: Epilogue | None = None

@@ -132,7 +132,7 @@ def _check_transforms(steps: Schedule, known: Sequence[str]) -> None:
             if transform not in known:
                 raise ConfigError(
                     f"unknown transform '{transform}'",
-                    key=f"workload.kernels.{record.kernel.name}.tunables",
+                    key=f"{record.key}.tunables",
                     hint=nearest(transform, known),
                 )
 
@@ -179,7 +179,7 @@ def model(request: Request) -> Mapping[str, Scalar]:
     )
     if memo not in _model_answers:
         space = Space.of(kernel, request.decided, known)
-        point = space.cheapest(kernel.model, known, key=f"workload.kernels.{kernel.name}.model")
+        point = space.cheapest(kernel.model, known, key=f"{record.key}.model")
         if point is None:
             raise nothing_left(kernel, request.decided, known, key="select")
         _model_answers[memo] = point

@@ -190,16 +190,20 @@ def status_text(trial: Trial) -> str:
     return f"{trial.status} (stored)" if trial.reused else trial.status
 
 
-def subject_text(trial: Trial) -> str:
-    """The trial in a few words: `matmul (large) on host, M=64`."""
-    swept = {
-        key.rpartition(".")[2]: value
-        for key, value in trial.point.items()
-        if key not in ("workload", "case", "target")
-    }
-    point = " ".join(f"{name}={value_text(value)}" for name, value in swept.items())
-    case = "" if trial.case == "default" else f" ({trial.case})"
-    return f"{trial.workload}{case} on {trial.target}" + (f", {point}" if point else "")
+def subjects_text(trials: Sequence[Trial]) -> str:
+    """The trials in a few words: `matmul (large) on host, M=64; M=128`."""
+    texts, before = [], ""
+    for trial in trials:
+        case = "" if trial.case == "default" else f" ({trial.case})"
+        who = f"{trial.workload}{case} on {trial.target}"
+        point = " ".join(
+            f"{key.rpartition('.')[2]}={value_text(value)}"
+            for key, value in trial.point.items()
+            if key not in ("workload", "case", "target")
+        )
+        texts.append(point if point and who == before else ", ".join(filter(None, (who, point))))
+        before = who
+    return "; ".join(texts)
 
 
 def params_text(params: Mapping[str, Any]) -> str:

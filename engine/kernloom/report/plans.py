@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from kernloom.build.explain import UNCHANGED
 from kernloom.report.alike import alike
 from kernloom.report.columns import params_text, value_text
 from kernloom.report.tables import print_rows
@@ -91,7 +90,7 @@ def print_explanations(explanations: Sequence[Mapping[str, Any]], file: TextIO) 
         if item["state"] != "cached":
             _reasons(item["reason"], item["details"], "    ", file)
             continue
-        print(f"    {UNCHANGED}", file=file)
+        print("    nothing that goes into it has changed", file=file)
         for because in item["details"]:
             print(f"    built {because['created']} because:", file=file)
             _reasons(because["text"], because.get("details") or (), "        ", file)

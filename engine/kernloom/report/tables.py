@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from kernloom.measure.trial import Trial
 from kernloom.report.alike import alike
-from kernloom.report.columns import Column, results_columns, run_columns, subject_text
+from kernloom.report.columns import Column, results_columns, run_columns, subjects_text
 from kernloom.report.page import Heading, Page
 from kernloom.report.units import count, time_text
 
@@ -74,7 +74,7 @@ def _failures(page: Page, failed: Sequence[Trial]) -> None:
     """What failed, with those that failed in the same way told once."""
     for trials in alike(failed, lambda trial: (trial.status, trial.stage), _said):
         first = trials[0]
-        names = "; ".join(subject_text(trial) for trial in trials[:SUBJECTS])
+        names = subjects_text(trials[:SUBJECTS])
         more = f"; and {len(trials) - SUBJECTS} more" if len(trials) > SUBJECTS else ""
         where = f" in stage {first.stage}" if first.stage else ""
         page.line(f"{where}: {names}{more}", mark=first.status, style=_style(first))

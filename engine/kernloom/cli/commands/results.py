@@ -10,6 +10,8 @@ kernloom results output=csv > trials.csv
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.errors import UsageError
 from kernloom.places import find_places
@@ -31,8 +33,10 @@ def run(invocation: Invocation) -> int:
     limit = invocation.flags.get("limit", "")
     if "limit" in invocation.flags and not (limit.isascii() and limit.isdigit()):
         raise UsageError(f"--limit {limit} is not allowed", hint="Allowed: 0, 1, 2, ...")
-    filters = parse_filters(without_output(invocation.words))
-    with open_store(find_places().store) as store:
+    words = without_output(invocation.words)
+    chosen = [word.partition("=")[2] for word in words if word.startswith("store.path=")]
+    filters = parse_filters([word for word in words if not word.startswith("store.path=")])
+    with open_store(Path(chosen[-1]) if chosen else find_places().store) as store:
         trials = results(
             store,
             filters,

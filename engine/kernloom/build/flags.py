@@ -1,0 +1,141 @@
+"""Compiler flags by what they let into an artifact besides its own files.
+
+Most flags choose code generation and name nothing. Some name files, or folders that are searched:
+what those hold goes into the key, so that a change is noticed. A flag whose reach cannot be known
+is refused: it would let an old artifact pass for a new one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from kernloom.errors import ConfigError
+
+_INCLUDES = ("-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-isysroot", "-I")
+_SEARCHES = ("--sysroot", "-target", "--target", "-L", "-l", "-T")
+_SPLIT_WORDS = ("--param", "-mllvm", "-D", "-U", "-u", "-z")
+"""Flags whose argument may stand in the next word and names no file."""
+_LINKER = ("-Wl,", "-Xlinker")
+_PREFIX_MAP = re.compile(r"-f[a-z]+-prefix-map=|-fdebug-compilation-dir=|-frandom-seed=")
+"""Their arguments are text that goes into the artifact."""
+_PLAIN = re.compile(
+    r"-(O\w*|g(?!cc-)[\w+-]*(=[\w-]+)?|w|s|p|pg|pipe|ansi|pthread|undef|static|rdynamic|shared"
+    r"|no-pie|pie|nostdinc|nostdlib|nostartfiles|nodefaultlibs|nolibc|static-lib[a-z]+"
+    r"|std=.+|pedantic.*|D.+|U.+|u.+|z.+|-param=.+|-coverage|W(?![lp],).*|[fm].+)"
+)
+_PROGRAMS = re.compile(
+    r"@|-B|--?specs|-wrapper|-Wp,|-Wa,.*[@/]|-Wa,.*-I|--config|--?gcc-|--ld-path|-Xassembler"
+    r"|-Xpreprocessor|-fplugin|-fpass-plugin|-load$|-(add-)?plugin|-resource-dir|-ccc-|-fmodule"
+    r"|-iprefix|-iwithprefix|-fuse-ld=.*/|-dumpbase|-save-temps|-no-canonical-prefixes"
+)
+_OBJECTS = re.compile(r".*\.(o|a|so(\.\d+)*)")
+_NATIVE = re.compile(r"-m(arch|cpu|tune)=native")
+_REFUSED = (
+    "Kernloom cannot tell what such a flag reads, so a change there would go unnoticed. "
+    "Another compiler or linker is another toolchain: set toolchain.tools."
+)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a command reads besides its own files and the compiler's, as far as its flags say."""
+
+    searches: bool = False
+    """Folders are searched that may change at any time: look again, remember nothing."""
+    files: tuple[Path, ...] = ()
+    programs: tuple[str, ...] = ()
+    """Programs other than the usual ones, by the names the compiler knows them under."""
+    cpu: bool = False
+    """The code depends on the processor of the machine that compiles it."""
+
+
+def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
+    """What the flags reach; by config key, as they stand there. ConfigError names one that could
+    let a change pass unnoticed."""
+    searches, cpu = False, False
+    files: list[Path] = []
+    programs: list[str] = []
+    for key, words in groups.items():
+        for flag, argument in _pairs(words, key):
+            shown = flag if argument is None else f"{flag} {argument}".strip()
+            linking = flag.startswith(_LINKER)
+            if flag in _INCLUDES or flag in _SEARCHES:
+                _inside(argument or "", shown, key)
+                searches = True
+                if flag == "-imacros":
+                    files.append(_file(argument or "", shown, key))
+            elif linking:
+                passed = argument.split(",") if argument else flag.split(",")[1:]
+                if any(re.match(r"@|--?plugin", word) for word in passed):
+                    raise ConfigError(f"the flag '{shown}' is refused", key=key, hint=_REFUSED)
+                searches = True
+                pieces = [piece for word in passed for piece in word.split("=")]
+                files.extend(Path(p) for p in pieces if p[:1] == "/" and Path(p).is_file())
+            elif not flag.startswith("-"):
+                if not _OBJECTS.fullmatch(flag):
+                    raise ConfigError(
+                        f"'{flag}' is no flag",
+                        key=key,
+                        hint="Sources belong to a kernel; objects and libraries may be given "
+                        "by absolute paths.",
+                    )
+                files.append(_file(flag, shown, key))
+            elif _PROGRAMS.match(argument or "" if flag == "-Xclang" else flag):
+                raise ConfigError(f"the flag '{shown}' is refused", key=key, hint=_REFUSED)
+            elif not _PLAIN.fullmatch(flag) and flag not in ("-Xclang", *_SPLIT_WORDS):
+                raise ConfigError(f"the flag '{shown}' is not known", key=key, hint=_REFUSED)
+            elif not (flag.startswith(("-D", "-U")) or _PREFIX_MAP.match(flag)):
+                files.extend(_named(flag, argument, shown, key))
+            if flag.startswith("-fuse-ld="):
+                programs.append(f"ld.{flag.partition('=')[2]}")
+            elif flag in ("-target", "--target"):
+                programs += ["as", "ld"]
+            cpu = cpu or bool(_NATIVE.match(flag))
+    return Reach(searches, tuple(files), tuple(programs), cpu)
+
+
+def _pairs(words: Sequence[str], key: str) -> Iterator[tuple[str, str | None]]:
+    """Each flag with the argument that follows it, attached or in the next word."""
+    rest = iter(words)
+    for word in rest:
+        takes = next((f for f in (*_INCLUDES, *_SEARCHES) if word.startswith(f)), None)
+        if word in (*_INCLUDES, *_SEARCHES, *_SPLIT_WORDS, "-Xclang", "-Xlinker"):
+            argument = next(rest, None)
+            if argument is None:
+                raise ConfigError(f"the flag '{word}' lacks its argument", key=key)
+            yield word, argument
+        elif takes and not _PROGRAMS.match(word):
+            yield takes, word.removeprefix(takes).removeprefix("=")
+        else:
+            yield word, None
+
+
+def _named(flag: str, argument: str | None, shown: str, key: str) -> Iterator[Path]:
+    """The files that the values of a flag name."""
+    pieces = re.split(r"[=,]", flag)[1:] + re.split(r"[=,]", argument or "")
+    for piece in pieces:
+        if piece.startswith(("/", "~")) or ".." in PurePosixPath(piece).parts:
+            yield _file(piece, shown, key)
+
+
+def _file(name: str, shown: str, key: str) -> Path:
+    path = Path(name)
+    if not path.is_absolute() or not path.is_file():
+        raise ConfigError(
+            f"the flag '{shown}' names no file: {name}",
+            key=key,
+            hint="Name one existing file by its absolute path; a folder cannot be followed.",
+        )
+    return path
+
+
+def _inside(argument: str, shown: str, key: str) -> None:
+    if ".." in PurePosixPath(argument).parts and not argument.startswith("/"):
+        raise ConfigError(
+            f"the flag '{shown}' leads out of the folder where it is compiled",
+            key=key,
+            hint="Use an absolute path.",
+        )

@@ -1,0 +1,48 @@
+"""Which code worked something out: what is kept on disk must not outlive the code that made it."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kernloom import __version__
+from kernloom.files import sha256_file, sha256_json
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+@cache
+def code_stamp(*modules: str, packages: tuple[str, ...] = ()) -> str:
+    """A hash of our version, of these modules of ours (`plan/render`) and of the versions of other
+    packages, none of which is imported for it."""
+    ours = [_ours(module) for module in modules]
+    return sha256_json([__version__, ours, [_others(package) for package in packages]])
+
+
+def _ours(module: str) -> str:
+    try:
+        return sha256_file(_PACKAGE / f"{module}.py")
+    except OSError:  # installed without sources: then our version must do
+        return ""
+
+
+def _others(package: str) -> list[Any]:
+    """What an installed package's folder and the name of its metadata say about its version."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.origin:
+        return []
+    origin = Path(found.origin)
+    try:
+        status = origin.stat()
+        names = [path.name for path in origin.parent.parent.iterdir()]
+    except OSError:
+        return []
+    metadata = [
+        name
+        for name in names
+        if name.lower().startswith((f"{package}-", f"{package}_"))
+        and name.endswith((".dist-info", ".egg-info"))
+    ]
+    return [sorted(metadata), status.st_mtime_ns, status.st_size]
