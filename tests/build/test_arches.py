@@ -85,3 +85,15 @@ def test_shipped_flags_are_accepted(name: str, compilers: dict[str, Detected]) -
     arch = shipped(Arch, "arch", name)
     for family, found in compilers.items():
         assert accepts(found, arch.flags[family])
+
+
+def test_what_other_code_found_out_about_native_is_found_out_again(
+    compilers: dict[str, Detected], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve_native(native(), compilers, tmp_path)
+    monkeypatch.setattr(arches, "code_stamp", lambda *_, **__: "newer code")
+    examined: list[bool] = []
+    examine = arches._examine
+    monkeypatch.setattr(arches, "_examine", lambda c: examined.append(True) or examine(c))
+    resolve_native(native(), compilers, tmp_path)
+    assert examined

@@ -263,3 +263,53 @@ def test_a_file_that_is_not_text_is_named(project: Project, tmp_path: Path) -> N
     (tmp_path / "configs" / "measure" / "quick.yaml").write_bytes(b"name: \xff\xfe")
     with pytest.raises(ConfigError, match=r"quick\.yaml: cannot be read"):
         _only(composer)
+
+
+def test_a_change_in_a_linked_folder_is_seen(project: Project, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "mine.yaml").write_text("defaults: [axpy, _self_]\nabout: first\n")
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/workload").symlink_to(shared)
+
+    def about() -> Any:
+        (point,) = project({}).points(["workload=mine", "arch=x86_64_v2"], multirun=False)
+        return point.data["workload"]["about"]
+
+    assert about() == "first"
+    (shared / "mine.yaml").write_text("defaults: [axpy, _self_]\nabout: second\n")
+    assert about() == "second"
+
+
+def test_links_in_a_circle_and_into_nothing_do_no_harm(project: Project, tmp_path: Path) -> None:
+    composer = project({"workload/mine.yaml": "defaults: [axpy, _self_]\nabout: mine\n"})
+    folder = tmp_path / "configs/workload"
+    (folder / "circle").symlink_to(tmp_path / "configs")
+    (folder / ".#mine.yaml").symlink_to("someone@somewhere.1234:5678")
+    (folder / "gone.yaml").symlink_to(tmp_path / "nowhere")
+    (point,) = composer.points(["workload=mine", "arch=x86_64_v2"], multirun=False)
+    assert point.data["workload"]["about"] == "mine"
+    assert ".#mine" not in composer.options("workload")
+
+
+@pytest.mark.parametrize("name", [".hidden", "../../outside"])
+def test_a_file_that_is_not_looked_after_is_no_config(
+    project: Project, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "outside.yaml").write_text("about: outside\n")
+    files = {
+        "workload/mine.yaml": f"defaults: [axpy, {name}, _self_]\n",
+        "workload/.hidden.yaml": "about: hidden\n",
+    }
+    with pytest.raises(ConfigError, match=r"unknown workload"):
+        list(project(files).points(["workload=mine", "arch=x86_64_v2"], multirun=False))
+
+
+def test_what_other_code_composed_is_composed_again(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["workload=axpy", "arch=x86_64_v2"]
+    list(project({}).points(words, multirun=False))
+    monkeypatch.setattr("kernloom.config.compose.code_stamp", lambda *_, **__: "newer code")
+    list(project({}).points(words, multirun=False))
+    assert len(list((tmp_path / "cache").iterdir())) == 2

@@ -12,7 +12,17 @@ from kernloom.config.groups import Groups
 
 TREE = Path(__file__).resolve().parents[2]
 ENGINE = TREE / "engine" / "kernloom"
-LEAVES = ("arithmetic", "code_stamp", "errors", "files", "places", "expressions", "registry", "remember", "machine")
+LEAVES = (
+    "arithmetic",
+    "code_stamp",
+    "errors",
+    "files",
+    "places",
+    "expressions",
+    "registry",
+    "remember",
+    "machine",
+)
 
 
 def rows(page: str, name: str) -> list[list[str]]:

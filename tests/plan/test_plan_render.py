@@ -154,3 +154,67 @@ def test_a_cache_that_cannot_be_written_is_only_slower(project: Project, tmp_pat
     (tmp_path / "out/build/cache").mkdir(parents=True)
     (tmp_path / "out/build/cache/rendered").write_text("in the way")
     assert "lanes in blocks" in project().plan("workload=toy").text
+
+
+NESTED = {
+    TEMPLATE: "{% import 'kernels/outer.j2' as outer %}\n{{ outer.text }} {{ tile.block }}\n",
+    "templates/kernels/outer.j2": (
+        "{% import 'kernels/inner.j2' as inner %}{% set text = inner.text %}"
+    ),
+    "templates/kernels/inner.j2": "{% set text = 'first' %}",
+}
+
+
+def test_a_template_imported_by_an_imported_one_is_an_origin_of_every_text(
+    project: Project,
+) -> None:
+    bench = project(NESTED)
+    names = {"kernels/scale.c.j2", "kernels/outer.j2", "kernels/inner.j2"}
+    for block in (16, 32):  # the second time, the imported template is already known
+        words = ("workload=toy", f"select.fixed.tile.block={block}")
+        origins = bench.plan(*words).outputs["source"]["sources"][0].source.origins
+        assert origins.keys() == names
+
+
+def test_a_change_deep_inside_drops_every_text_that_was_kept(project: Project) -> None:
+    points = [("workload=toy", f"select.fixed.tile.block={block}") for block in (16, 32)]
+    bench = project(NESTED)
+    assert all("first" in bench.plan(*words).text for words in points)
+    changed = project({"templates/kernels/inner.j2": "{% set text = 'second' %}"})
+    assert all("second" in changed.plan(*words).text for words in points)
+
+
+def test_what_was_kept_is_dropped_when_a_missing_template_appears(project: Project) -> None:
+    template = "{% include 'kernels/extra.j2' ignore missing %} {{ tile.block }}\n"
+    first = project({TEMPLATE: template}).plan("workload=toy")
+    assert first.outputs["source"]["sources"][0].source.origins.keys() == {"kernels/scale.c.j2"}
+    appeared = {"templates/kernels/extra.j2": "/* extra */"}
+    assert "/* extra */" in project(appeared).plan("workload=toy").text
+
+
+@pytest.mark.parametrize("how", ["{% include NAME %}", "{% import NAME as n %}{{ n.x }}"])
+def test_a_link_out_of_the_templates_is_refused_from_inside_one(
+    project: Project, tmp_path: Path, how: str
+) -> None:
+    (tmp_path / "secret.j2").write_text("{% set x = 'secret' %}")
+    bench = project({TEMPLATE: how.replace("NAME", "'kernels/link.j2'")})
+    (tmp_path / "project/templates/kernels/link.j2").symlink_to(tmp_path / "secret.j2")
+    message = bench.refusal("workload=toy")
+    assert "template 'kernels/link.j2' leaves" in message
+
+
+def test_a_link_inside_the_templates_is_followed(project: Project, tmp_path: Path) -> None:
+    bench = project({TEMPLATE: "{% include 'kernels/link.j2' %}"})
+    folder = tmp_path / "project/templates/kernels"
+    (folder / "real.j2").write_text("/* linked */")
+    (folder / "link.j2").symlink_to(folder / "real.j2")
+    assert "/* linked */" in bench.plan("workload=toy").text
+
+
+def test_what_other_code_rendered_is_rendered_again(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project().plan("workload=toy")
+    monkeypatch.setattr("kernloom.plan.render.code_stamp", lambda *_, **__: "newer code")
+    project().plan("workload=toy")
+    assert len(_rendered(tmp_path)) == 2

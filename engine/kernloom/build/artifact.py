@@ -1,7 +1,8 @@
 """An artifact: one file to be built, and everything that decides what its bytes will be.
 
-Its key is the hash of exactly that: staged files, system headers, argv, the compiler's identity and
-the fixed environment. No path of this machine enters the key, so it is the same in any folder.
+Its key is the hash of exactly that: staged files, system headers, argv, what is linked, the
+compiler's identity and the fixed environment. No path of this machine enters the key, unless a flag
+names one, so it is the same in any folder.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class Artifact:
     identity: Identity
     headers: Mapping[str, str] = field(default_factory=dict)
     """System headers the files include, by name, and their hashes."""
+    linked: Mapping[str, str] = field(default_factory=dict)
+    """Start files, libraries and whatever else the flags make the compiler read, likewise."""
     arch: str = ""
     variant: str = "release"
     runtime: str = "none"
@@ -87,6 +90,7 @@ class Artifact:
             {
                 "files": self.inputs,
                 "headers": dict(self.headers),
+                "linked": dict(self.linked),
                 "argv": self.argv,
                 "compiler": self.identity.digest,
                 "environment": dict(ENVIRONMENT),

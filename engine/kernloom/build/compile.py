@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernloom.build.artifact import Artifact, Identity
+from kernloom.build.artifact import Artifact
 from kernloom.build.flags import Reach, reach
 from kernloom.build.headers import system_headers
-from kernloom.build.linked import identity_for
+from kernloom.build.linked import linked_files
 from kernloom.build.toolchains import DRIVER, Detected
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError, UnavailableError, nearest
@@ -47,7 +47,7 @@ def kernel_artifact(
         source.main,
         *_KERNEL_LIBRARIES,
     )
-    reached, identity = _known(groups, argv, [source.main], detected)
+    reached, linked = _known(groups, argv, [source.main], detected)
     return Artifact(
         name=source.name,
         kind="kernel",
@@ -56,8 +56,9 @@ def kernel_artifact(
         files=source.files,
         argv=argv,
         tools={role: str(path) for role, path in detected.tools.items()},
-        identity=identity,
+        identity=detected.identity,
         headers=system_headers(source.files, argv, reached, detected),
+        linked=linked,
         arch=arch.name,
         variant=variant,
         params=source.params,
@@ -97,7 +98,7 @@ def runner_artifact(
         *sources,
         *_RUNNER_LIBRARIES,
     )
-    reached, identity = _known(groups, argv, sources, detected)
+    reached, linked = _known(groups, argv, sources, detected)
     return Artifact(
         name=RUNNER,
         kind="runner",
@@ -106,8 +107,9 @@ def runner_artifact(
         files=files,
         argv=argv,
         tools={role: str(path) for role, path in detected.tools.items()},
-        identity=identity,
+        identity=detected.identity,
         headers=system_headers(files, argv, reached, detected),
+        linked=linked,
         arch=arch.name,
         variant=variant,
     )
@@ -118,12 +120,12 @@ def _known(
     argv: tuple[str, ...],
     sources: Sequence[str],
     detected: Detected,
-) -> tuple[Reach, Identity]:
-    """What a command reaches and who carries it out: the same for all kernels of a sweep."""
+) -> tuple[Reach, dict[str, str]]:
+    """What a command reaches and links: the same for all kernels of a sweep."""
     if argv not in detected.known:
         reached = reach(groups)
-        detected.known[argv] = (reached, identity_for(argv, sources, reached, detected))
-    found: tuple[Reach, Identity] = detected.known[argv]
+        detected.known[argv] = (reached, linked_files(argv, sources, reached, detected))
+    found: tuple[Reach, dict[str, str]] = detected.known[argv]
     return found
 
 

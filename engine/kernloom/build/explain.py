@@ -209,6 +209,7 @@ def _differences(
     if not files:
         parameters, origins = [], []
     yield from _changed_compiler(artifact, old)
+    yield from _changed_linked(artifact, old)
     yield from parameters
     if origins:
         rendered = [
@@ -239,6 +240,17 @@ def _changed_compiler(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[di
     if was == is_now and changed:
         text += f" ({', '.join(changed)} changed)"
     yield {"kind": "compiler", "text": text, "old": was, "new": is_now, "parts": changed}
+
+
+def _changed_linked(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Files of the system that changed under the same flags; other flags read other files."""
+    if list(old.get("argv", ())) != list(artifact.argv) or "linked" not in old:
+        return
+    before, now = old["linked"], artifact.linked
+    changed = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
+    if changed:
+        text = f"what the flags read changed: {', '.join(changed)}"
+        yield {"kind": "compiler", "text": text, "parts": changed}
 
 
 def _changed_parameters(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

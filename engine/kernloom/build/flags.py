@@ -59,8 +59,7 @@ def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
     files: list[Path] = []
     programs: list[str] = []
     for key, words in groups.items():
-        for flag, argument in _pairs(words, key):
-            shown = flag if argument is None else f"{flag} {argument}".strip()
+        for flag, argument, shown in _pairs(words, key):
             linking = flag.startswith(_LINKER)
             if flag in _INCLUDES or flag in _SEARCHES:
                 _inside(argument or "", shown, key)
@@ -97,8 +96,8 @@ def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
     return Reach(searches, tuple(files), tuple(programs), cpu)
 
 
-def _pairs(words: Sequence[str], key: str) -> Iterator[tuple[str, str | None]]:
-    """Each flag with the argument that follows it, attached or in the next word."""
+def _pairs(words: Sequence[str], key: str) -> Iterator[tuple[str, str | None, str]]:
+    """Each flag, the argument that follows it, attached or in the next word, and both as given."""
     rest = iter(words)
     for word in rest:
         takes = next((f for f in (*_INCLUDES, *_SEARCHES) if word.startswith(f)), None)
@@ -106,11 +105,11 @@ def _pairs(words: Sequence[str], key: str) -> Iterator[tuple[str, str | None]]:
             argument = next(rest, None)
             if argument is None:
                 raise ConfigError(f"the flag '{word}' lacks its argument", key=key)
-            yield word, argument
+            yield word, argument, f"{word} {argument}"
         elif takes and not _PROGRAMS.match(word):
-            yield takes, word.removeprefix(takes).removeprefix("=")
+            yield takes, word.removeprefix(takes).removeprefix("="), word
         else:
-            yield word, None
+            yield word, None, word
 
 
 def _named(flag: str, argument: str | None, shown: str, key: str) -> Iterator[Path]:

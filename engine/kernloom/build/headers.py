@@ -74,7 +74,7 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
         command = [str(detected.tools[DRIVER]), *without_linking(argv), "-E", "-v"]
         code, printed, said = tool_output(command, cwd=folder)
     if code != 0:
-        return Listing({})
+        return Listing({}, lasting=False)
     searched = dict.fromkeys(a or b for a, b in _SEARCHED.findall(said))
     found: dict[str, str] = {}
     asks = any(_ASKS in text for text in files.values())
@@ -90,7 +90,7 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
     extra = {_ASKS: sha256_text(_MARKER.sub("", printed))} if asks else {}
     inner = {posixpath.dirname(name) for name in found.values()}
     folders = {posixpath.join(top, folder) for top in searched for folder in inner}
-    return Listing(found, sorted(folders | searched.keys()), extra)
+    return Listing(found, sorted(folders | searched.keys()), extra, lasting=not asks)
 
 
 def _below(path: str, searched: Mapping[str, None]) -> str:

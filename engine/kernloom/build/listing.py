@@ -22,7 +22,9 @@ class Listing:
     """Absolute path -> the name by which it goes into a key, free of this machine's folders."""
     folders: Iterable[str] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
-    """Name -> hash of what is no file and cannot be looked after."""
+    """Name -> hash of what is no file."""
+    lasting: bool = True
+    """Whether it stays true while the files and folders do; not if the compiler failed."""
 
 
 def hashes(record: Path | None, look: Callable[[], Listing]) -> dict[str, str]:
@@ -39,7 +41,7 @@ def hashes(record: Path | None, look: Callable[[], Listing]) -> dict[str, str]:
             ]
         except OSError as error:
             raise UnavailableError(f"{error.filename} cannot be read: {error.strerror}") from None
-        if listing.extra:
+        if not listing.lasting:
             return _named(known["files"]) | dict(listing.extra)
         if record:
             # Only speed is lost where the cache cannot be written.

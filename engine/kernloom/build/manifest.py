@@ -31,6 +31,7 @@ def describe(
         "main": artifact.main,
         "inputs": artifact.inputs,
         "headers": dict(artifact.headers),
+        "linked": dict(artifact.linked),
         "argv": list(artifact.argv),
         "environment": dict(ENVIRONMENT),
         "toolchain": asdict(artifact.identity),
