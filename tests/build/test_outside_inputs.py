@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from demo_kernel import KERNEL, make_source
@@ -17,6 +20,7 @@ from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.stage import Compilers
 from kernloom.build.toolchains import detect
+from kernloom.cli.assembly import Assembly
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError
 from kernloom.places import Places
@@ -334,3 +338,23 @@ def test_a_library_that_was_missing_is_looked_for_again(
     assert made().linked == {}
     archive(tmp_path / "libown.a", 1)
     assert "libown.a" in made().linked
+
+
+def test_another_linker_is_in_the_key(kernel: Kernel) -> None:
+    if not shutil.which("ld.gold"):
+        pytest.skip("gold is not installed")
+    artifact = kernel(flags=("-fuse-ld=gold",))
+    assert "ld.gold" in artifact.linked
+    assert artifact.key != replace(artifact, linked=kernel().linked).key
+
+
+def test_an_arch_that_is_gone_lends_its_runner_to_no_other(
+    gcc: Toolchain, arch: Arch, places: Places
+) -> None:
+    assembly = Assembly(places)
+    target = SimpleNamespace(variant="release")
+    for number in range(40):
+        isa = ("x86_64", "another")[number % 2]
+        given: Any = SimpleNamespace(toolchain=gcc, arch=replace(arch, isa=isa), target=target)
+        assert ("-march=x86-64" in assembly.runner(given).argv) == (isa == "x86_64")
+        del given

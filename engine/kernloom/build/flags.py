@@ -7,7 +7,6 @@ is refused: it would let an old artifact pass for a new one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -19,20 +18,23 @@ _SEARCHES = ("--sysroot", "-target", "--target", "-L", "-l", "-T")
 _SPLIT_WORDS = ("--param", "-mllvm", "-D", "-U", "-u", "-z")
 """Flags whose argument may stand in the next word and names no file."""
 _LINKER = ("-Wl,", "-Xlinker")
-_PREFIX_MAP = re.compile(r"-f[a-z]+-prefix-map=|-fdebug-compilation-dir=|-frandom-seed=")
-"""Their arguments are text that goes into the artifact."""
-_PLAIN = re.compile(
-    r"-(O\w*|g(?!cc-)[\w+-]*(=[\w-]+)?|w|s|p|pg|pipe|ansi|pthread|undef|static|rdynamic|shared"
-    r"|no-pie|pie|nostdinc|nostdlib|nostartfiles|nodefaultlibs|nolibc|static-lib[a-z]+"
-    r"|std=.+|pedantic.*|D.+|U.+|u.+|z.+|-param=.+|-coverage|W(?![lp],).*|[fm].+)"
+_TEXT = ("-D", "-U", "-fdebug-compilation-dir=", "-frandom-seed=")
+"""Their arguments are text that goes into the artifact; likewise all that end in -prefix-map."""
+_PLAIN = ("-O", "-g", "-f", "-m", "-W", "-D", "-U", "-u", "-z", "-std=", "-pedantic", "-static")
+"""How flags start that name no files, or name them behind a = or a comma."""
+_PLAIN_WORDS = (
+    *("-w", "-s", "-p", "-pg", "-pipe", "-ansi", "-pthread", "-rdynamic", "-shared", "-pie"),
+    *("-no-pie", "-nostdinc", "-nostdlib", "-nostartfiles", "-nodefaultlibs", "-nolibc"),
+    "--coverage",
 )
-_PROGRAMS = re.compile(
-    r"@|-B|--?specs|-wrapper|-Wp,|-Wa,.*[@/]|-Wa,.*-I|--config|--?gcc-|--ld-path|-Xassembler"
-    r"|-Xpreprocessor|-fplugin|-fpass-plugin|-load$|-(add-)?plugin|-resource-dir|-ccc-|-fmodule"
-    r"|-iprefix|-iwithprefix|-fuse-ld=.*/|-dumpbase|-save-temps|-no-canonical-prefixes"
+_PROGRAMS = (
+    *("@", "-B", "-specs", "--specs", "-wrapper", "-Wp,", "-Xassembler", "-Xpreprocessor"),
+    *("--config", "-gcc-", "--gcc-", "--ld-path", "-resource-dir", "-ccc-", "-dumpbase"),
+    *("-fplugin", "-fpass-plugin", "-plugin", "-add-plugin", "-fmodule", "-iprefix"),
+    *("-iwithprefix", "-save-temps", "-no-canonical-prefixes"),
 )
-_OBJECTS = re.compile(r".*\.(o|a|so(\.\d+)*)")
-_NATIVE = re.compile(r"-m(arch|cpu|tune)=native")
+"""How flags start that choose programs, or files by ways that cannot be followed."""
+_NATIVE = ("-march=native", "-mcpu=native", "-mtune=native")
 _REFUSED = (
     "Kernloom cannot tell what such a flag reads, so a change there would go unnoticed. "
     "Another compiler or linker is another toolchain: set toolchain.tools."
@@ -45,6 +47,8 @@ class Reach:
 
     searches: bool = False
     """Folders are searched that may change at any time: look again, remember nothing."""
+    includes: bool = False
+    """Headers are among what is searched for."""
     files: tuple[Path, ...] = ()
     programs: tuple[str, ...] = ()
     """Programs other than the usual ones, by the names the compiler knows them under."""
@@ -55,7 +59,7 @@ class Reach:
 def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
     """What the flags reach; by config key, as they stand there. ConfigError names one that could
     let a change pass unnoticed."""
-    searches, cpu = False, False
+    searches, includes, cpu = False, False, False
     files: list[Path] = []
     programs: list[str] = []
     for key, words in groups.items():
@@ -64,17 +68,20 @@ def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
             if flag in _INCLUDES or flag in _SEARCHES:
                 _inside(argument or "", shown, key)
                 searches = True
+                includes = includes or flag not in ("-L", "-l", "-T")
                 if flag == "-imacros":
                     files.append(_file(argument or "", shown, key))
             elif linking:
                 passed = argument.split(",") if argument else flag.split(",")[1:]
-                if any(re.match(r"@|--?plugin", word) for word in passed):
+                if any(word.startswith(("@", "-plugin", "--plugin")) for word in passed):
                     raise ConfigError(f"the flag '{shown}' is refused", key=key, hint=_REFUSED)
                 searches = True
                 pieces = [piece for word in passed for piece in word.split("=")]
                 files.extend(Path(p) for p in pieces if p[:1] == "/" and Path(p).is_file())
+            elif _unbounded(argument or "" if flag == "-Xclang" else flag):
+                raise ConfigError(f"the flag '{shown}' is refused", key=key, hint=_REFUSED)
             elif not flag.startswith("-"):
-                if not _OBJECTS.fullmatch(flag):
+                if Path(flag).suffix not in (".o", ".a", ".so") and ".so." not in flag:
                     raise ConfigError(
                         f"'{flag}' is no flag",
                         key=key,
@@ -82,18 +89,16 @@ def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
                         "by absolute paths.",
                     )
                 files.append(_file(flag, shown, key))
-            elif _PROGRAMS.match(argument or "" if flag == "-Xclang" else flag):
-                raise ConfigError(f"the flag '{shown}' is refused", key=key, hint=_REFUSED)
-            elif not _PLAIN.fullmatch(flag) and flag not in ("-Xclang", *_SPLIT_WORDS):
+            elif not _known(flag):
                 raise ConfigError(f"the flag '{shown}' is not known", key=key, hint=_REFUSED)
-            elif not (flag.startswith(("-D", "-U")) or _PREFIX_MAP.match(flag)):
+            elif not flag.startswith(_TEXT) and "-prefix-map=" not in flag:
                 files.extend(_named(flag, argument, shown, key))
             if flag.startswith("-fuse-ld="):
                 programs.append(f"ld.{flag.partition('=')[2]}")
             elif flag in ("-target", "--target"):
                 programs += ["as", "ld"]
-            cpu = cpu or bool(_NATIVE.match(flag))
-    return Reach(searches, tuple(files), tuple(programs), cpu)
+            cpu = cpu or flag in _NATIVE
+    return Reach(searches, includes, tuple(files), tuple(programs), cpu)
 
 
 def _pairs(words: Sequence[str], key: str) -> Iterator[tuple[str, str | None, str]]:
@@ -106,15 +111,31 @@ def _pairs(words: Sequence[str], key: str) -> Iterator[tuple[str, str | None, st
             if argument is None:
                 raise ConfigError(f"the flag '{word}' lacks its argument", key=key)
             yield word, argument, f"{word} {argument}"
-        elif takes and not _PROGRAMS.match(word):
+        elif takes and not _unbounded(word):
             yield takes, word.removeprefix(takes).removeprefix("="), word
         else:
             yield word, None, word
 
 
+def _unbounded(word: str) -> bool:
+    if word.startswith("-Wa,"):
+        return any(part in word for part in ("@", "/", "-I"))
+    path = word.startswith("-fuse-ld=") and "/" in word
+    return word.startswith(_PROGRAMS) or word == "-load" or path
+
+
+def _known(flag: str) -> bool:
+    others = (*_SPLIT_WORDS, "-Xclang")
+    return flag.startswith((*_PLAIN, "--param=")) or flag in _PLAIN_WORDS or flag in others
+
+
+def _split(word: str) -> list[str]:
+    return word.replace(",", "=").split("=")
+
+
 def _named(flag: str, argument: str | None, shown: str, key: str) -> Iterator[Path]:
     """The files that the values of a flag name."""
-    pieces = re.split(r"[=,]", flag)[1:] + re.split(r"[=,]", argument or "")
+    pieces = _split(flag)[1:] + _split(argument or "")
     for piece in pieces:
         if piece.startswith(("/", "~")) or ".." in PurePosixPath(piece).parts:
             yield _file(piece, shown, key)

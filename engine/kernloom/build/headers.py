@@ -31,12 +31,12 @@ def system_headers(
 ) -> dict[str, str]:
     """Name -> hash of each header outside `files` that compiling them with `argv` reads."""
     _check_assembly(files)
-    if not reach.searches and not _looks_outside(files):
+    if not reach.includes and not _looks_outside(files):
         return {}
     texts = {path: sha256_text(text) for path, text in files.items()}
     code = code_stamp("build/headers", "build/listing")
     name = sha256_json([texts, argv, detected.digest, str(detected.tools[DRIVER]), code])
-    record = None if reach.searches else detected.cache / "headers" / f"{name}.json"
+    record = None if reach.includes else detected.cache / "headers" / f"{name}.json"
     return hashes(record, lambda: _listing(files, argv, detected))
 
 

@@ -49,7 +49,7 @@ def _listing(asked: Sequence[str], reach: Reach, detected: Detected) -> Listing:
     driver = str(detected.tools[DRIVER])
     files = {str(path): path.name for path in reach.files}
     for program in reach.programs:
-        path = find_program([driver, *_choosing(asked)], program)
+        path = find_program([driver, *asked[1:]], program)
         if path is None:
             raise UnavailableError(f"{driver} finds no program '{program}'")
         files[str(path)] = program
@@ -102,8 +102,3 @@ def _linking(words: Sequence[str]) -> list[str]:
         elif not word.startswith(("-include", "-imacros")):
             kept.append(word)
     return kept
-
-
-def _choosing(asked: Sequence[str]) -> list[str]:
-    """The words that may decide which programs are used."""
-    return [word for word in asked[1:] if word.startswith(("-m", "--target", "-target"))]
