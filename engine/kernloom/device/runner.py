@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from kernloom.device.contract import Data
 
 CLOSE_SECONDS = 5.0
+FOREVER = 1e8
+"""Seconds that clocks can still count to."""
 _TRIAL_STATUS = {
     Status.OUT_OF_MEMORY: "out_of_memory",
     Status.OUT_OF_BOUNDS: "out_of_bounds",
@@ -188,7 +190,7 @@ class RunnerSession(Session):
         return self._operations
 
     def _deadline(self, timeout: float | None = None) -> float:
-        return time.monotonic() + (self._timeout if timeout is None else timeout)
+        return time.monotonic() + min(self._timeout if timeout is None else timeout, FOREVER)
 
     def _send(self, message: Message, operation: int, deadline: float) -> int:
         self._requests += 1
