@@ -43,6 +43,18 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, list("tTfF"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that our reader would take for something else."""
+
+
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+
+
+def dump_yaml(data: Any) -> str:
+    """YAML that `load_yaml` reads back as the same data."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False)
+
+
 def load_yaml(text: str, *, where: str) -> Any:
     """The plain data in `text`; a mistake is named with file, line and column."""
     try:

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from kernloom import __version__
 from kernloom.config.compose import Point
 from kernloom.config.groups import Groups
-from kernloom.config.reader import load_yaml
+from kernloom.config.reader import dump_yaml, load_yaml
 from kernloom.config.schema import ROOT_KEYS
 from kernloom.errors import ConfigError, nearest
 from kernloom.files import write_atomically
@@ -44,7 +42,7 @@ def write_recipe(path: Path, trials: Sequence[Trial]) -> None:
         "kernloom": __version__,
         "trials": [_entry(trial) for trial in trials],
     }
-    text = "# Replay: kernloom recipe run FILE\n" + yaml.safe_dump(document, sort_keys=False)
+    text = "# Replay: kernloom recipe run FILE\n" + dump_yaml(document)
     try:
         write_atomically(path, text)
     except OSError as error:
