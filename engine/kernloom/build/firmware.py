@@ -1,0 +1,198 @@
+"""The firmware stage: kernels linked into images for bare-metal parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kernloom.build.artifact import Artifact
+from kernloom.build.compile import DETERMINISTIC, arch_flags, variant_flags
+from kernloom.build.flags import reach
+from kernloom.build.headers import system_headers
+from kernloom.build.stage import Compilers, StepArtifact
+from kernloom.build.toolchains import DRIVER, Detected, ask
+from kernloom.config.schema import Arch, Toolchain
+from kernloom.errors import ConfigError, UnavailableError, nearest
+from kernloom.expressions import parse_size
+from kernloom.files import sha256_file
+from kernloom.pipeline.stage import Context, Stage
+from kernloom.plan.render import StepSource
+from kernloom.plan.source import ENTRY, Source
+
+IMAGE = "kernel.elf"
+FOLDER = "native/firmware"
+MAP = f"{FOLDER}/part.ld"
+_SYMBOLS = {
+    "flash_base": "kl_flash_base",
+    "flash": "kl_flash_size",
+    "ram_base": "kl_ram_base",
+    "ram": "kl_ram_size",
+    "firmware": "kl_firmware_size",
+    "stack": "kl_stack_size",
+}
+"""What of arch.memory the linker must know, and how the map calls it."""
+_COMPILERS = {"armv7m": "arm", "rv64": "riscv64"}
+"""By the isa of an arch: how the triple of a compiler for it begins."""
+SPECS = "--specs="
+_LIBRARIES = ("libc.a", "libm.a", "libgcc.a")
+"""What an image is linked with: copied into it, so that they are inputs like any source."""
+
+
+class Images:
+    """Declares firmware images, each worked out once per process."""
+
+    def __init__(self, compilers: Compilers, share: Path) -> None:
+        self._compilers = compilers
+        self._share = share
+        self._files: dict[str, dict[str, str]] = {}
+        self._libraries: dict[tuple[str, ...], dict[str, str]] = {}
+        self._images: dict[Any, Artifact] = {}
+
+    def image(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
+        files = tuple(source.files.items())
+        key = (source.name, files, id(toolchain), id(arch), variant)
+        if key not in self._images:
+            found = self._compilers.detect(toolchain)
+            if arch.isa not in self._files:
+                self._files[arch.isa] = firmware_files(self._share, arch.isa)
+            _check_compiler(found, arch)
+            image = firmware_artifact(
+                source, toolchain, arch, variant, found, self._files[arch.isa]
+            )
+            libraries = self._linked(toolchain, arch, found)
+            self._images[key] = replace(image, linked=libraries)
+        return self._images[key]
+
+    def _linked(self, toolchain: Toolchain, arch: Arch, found: Detected) -> dict[str, str]:
+        """Name -> hash of each library, as these flags choose it."""
+        flags = (*toolchain.flags, *arch_flags(arch, toolchain))
+        if flags not in self._libraries:
+            driver = found.tools[DRIVER]
+            specs = [flag.removeprefix(SPECS) for flag in flags if flag.startswith(SPECS)]
+            paths = {
+                name: Path(ask([driver, *flags, f"-print-file-name={name}"]))
+                for name in (*_LIBRARIES, *specs)
+            }
+            self._libraries[flags] = {
+                name: sha256_file(path) for name, path in paths.items() if path.is_file()
+            }
+        return self._libraries[flags]
+
+
+class Firmware(Stage):
+    """Sources -> images; each is one kernel with the start-up code of the part."""
+
+    phase = "build"
+    inputs = {"sources": "sources"}
+    outputs = {"artifacts": "artifacts"}
+
+    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        sources: Sequence[StepSource] = inputs["sources"]
+        experiment = context.experiment
+        images = context.need(Images)
+        toolchain, arch = experiment.toolchain, experiment.arch
+        variant = experiment.target.variant
+        return {
+            "artifacts": tuple(
+                StepArtifact(item.step, images.image(item.source, toolchain, arch, variant))
+                for item in sources
+            )
+        }
+
+
+def firmware_files(share: Path, isa: str) -> dict[str, str]:
+    """The firmware's own files for an isa, by path below `share`."""
+    top = share / FOLDER
+    isas = sorted(path.name for path in top.glob("*") if path.is_dir())
+    if not isas:
+        raise UnavailableError(f"the firmware's source is not in {top}", hint="Reinstall Kernloom.")
+    if isa not in isas:
+        raise ConfigError(
+            f"there is no firmware for '{isa}'", key="arch.isa", hint=nearest(isa, isas)
+        )
+    headers = share / "native" / "include" / "kernloom" / "kernel.h"
+    paths = sorted([*top.glob("*.[chl]*"), *(top / isa).glob("*.[ch]"), headers])
+    return {str(path.relative_to(share)): path.read_text(encoding="utf-8") for path in paths}
+
+
+def _check_compiler(found: Detected, arch: Arch) -> None:
+    """Refuse a compiler for another machine, or for programs of an operating system."""
+    isa, _, system = found.triple.partition("-")
+    wanted = _COMPILERS.get(arch.isa, isa)
+    if isa != wanted or "linux" in system:
+        raise ConfigError(
+            f"toolchain '{found.toolchain}' compiles for {found.triple}, but arch '{arch.name}' "
+            f"needs a compiler for {wanted} without an operating system",
+            key="toolchain",
+            hint="Leave `toolchain` out: every target has one that fits.",
+        )
+
+
+def firmware_artifact(
+    source: Source,
+    toolchain: Toolchain,
+    arch: Arch,
+    variant: str,
+    detected: Detected,
+    files: Mapping[str, str],
+) -> Artifact:
+    """One kernel and the firmware around it, compiled and linked in one step."""
+    groups = {
+        "toolchain.flags": toolchain.flags,
+        f"arch.flags.{toolchain.family}": arch_flags(arch, toolchain),
+        "toolchain.kernel_flags": toolchain.kernel_flags,
+        f"toolchain.variants.{variant}": variant_flags(toolchain, variant),
+        "toolchain.extra_flags": toolchain.extra_flags,
+    }
+    argv = (
+        DRIVER,
+        *(flag for flags in groups.values() for flag in flags),
+        f"-DKL_PART={arch.name}",
+        f"-I{FOLDER}",
+        f"-I{FOLDER}/{arch.isa}",
+        "-Inative/include",
+        "-nostartfiles",
+        *DETERMINISTIC,
+        "-Wl,--gc-sections",
+        f"-Wl,--undefined={ENTRY}",
+        *(f"-Wl,--defsym={symbol}={_size(arch, name):#x}" for name, symbol in _SYMBOLS.items()),
+        "-T",
+        MAP,
+        "-o",
+        IMAGE,
+        source.main,
+        *(path for path in files if path.endswith(".c")),
+        "-lm",
+    )
+    staged = {**source.files, **files}
+    return Artifact(
+        name=source.name,
+        kind="kernel",
+        output=IMAGE,
+        main=source.main,
+        files=staged,
+        argv=argv,
+        tools={role: str(path) for role, path in detected.tools.items()},
+        identity=detected.identity,
+        headers=system_headers(staged, argv, reach(_without_specs(groups)), detected),
+        arch=arch.name,
+        variant=variant,
+        params=source.params,
+        origins=source.origins,
+    )
+
+
+def _without_specs(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The flags less those that name a specs file, which goes into the key with the libraries."""
+    return {
+        key: [flag for flag in flags if not flag.startswith(SPECS)] for key, flags in groups.items()
+    }
+
+
+def _size(arch: Arch, name: str) -> int:
+    key = f"arch.memory.{name}"
+    if name not in arch.memory:
+        raise ConfigError(f"arch '{arch.name}' does not say it", key=key)
+    return parse_size(arch.memory[name], key=key)

@@ -1,0 +1,472 @@
+"""Bare-metal parts: kernels linked into a firmware that QEMU boots once for each launch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from kernloom.config.schema import Arch
+from kernloom.device import firmware
+from kernloom.device.contract import (
+    Buffer,
+    Call,
+    Device,
+    DeviceSetup,
+    LaunchResult,
+    LaunchSettings,
+    LoadedKernel,
+    Scalar,
+    Session,
+    Transfer,
+)
+from kernloom.device.embedded_memory import PartMemory, room
+from kernloom.device.firmware import FirmwareCall, Image, Machine, Report
+from kernloom.device.process import Process, above_stdio, ending
+from kernloom.errors import ConfigError, DeviceError, UnavailableError
+from kernloom.expressions import format_size, parse_size
+
+if TYPE_CHECKING:
+    from kernloom.device.contract import Data
+
+MOST_ITERATIONS = 1 << 32
+MOST_SAMPLES = 10_000
+_OPTIONS = ("-display", "none", "-monitor", "none", "-serial", "null", "-no-reboot")
+
+
+@dataclass(frozen=True)
+class MemoryMap:
+    """Where the memories of a part are, in bytes; the firmware has the first part of its RAM."""
+
+    flash_base: int
+    flash: int
+    ram_base: int
+    ram: int
+    firmware: int
+    """Of the RAM: the stack, and the data of firmware and kernel."""
+    stack: int
+
+    @property
+    def tensors_base(self) -> int:
+        return self.ram_base + self.firmware
+
+    @property
+    def tensors(self) -> int:
+        """What is left of the RAM for tensors."""
+        return self.ram - self.firmware
+
+
+def memory_map(arch: Arch) -> MemoryMap:
+    """The part's memories as its arch gives them."""
+    values = {}
+    for name in MemoryMap.__dataclass_fields__:
+        key = f"arch.memory.{name}"
+        if name not in arch.memory:
+            raise ConfigError(f"arch '{arch.name}' does not say it", key=key)
+        values[name] = parse_size(arch.memory[name], key=key)
+    found = MemoryMap(**values)
+    for name in ("flash", "ram"):
+        size, base = values[name], values[f"{name}_base"]
+        if size < 1 or size & (size - 1) or base % size:
+            raise ConfigError(
+                f"{size} bytes at {base:#x} cannot be protected",
+                key=f"arch.memory.{name}",
+                hint="A memory's size must be a power of two, and its base a multiple of it.",
+            )
+    if not found.stack < found.firmware < found.ram:
+        raise ConfigError(
+            f"a stack of {found.stack} bytes in {found.firmware} bytes for the firmware in "
+            f"{found.ram} bytes of RAM do not fit into each other",
+            key="arch.memory",
+        )
+    return found
+
+
+class EmbeddedDevice(Device):
+    """A part that runs one image at a time; each session has a part of its own.
+
+    There are no clocks: instructions are counted, and the time an emulator takes means nothing.
+    """
+
+    name = "embedded"
+    programs = ("counter",)
+    capabilities = frozenset({"memory", "launch", "guards", "instructions", "flash"})
+
+    def __init__(
+        self,
+        emulator: Sequence[str],
+        counter: Path,
+        *,
+        arch: str,
+        machine: Machine,
+        memory: MemoryMap,
+        index: int = 0,
+    ) -> None:
+        self.emulator = tuple(emulator)
+        """The program, by its path, and its options."""
+        self.counter = counter
+        self.arch = arch
+        self.machine = machine
+        self.memory = memory
+        self.index = index
+
+    @classmethod
+    def made(cls, setup: DeviceSetup) -> EmbeddedDevice:
+        emulator = setup.target.emulator
+        if emulator is None:
+            raise ConfigError(
+                f"target '{setup.target.name}' has device '{cls.name}', but names no emulator",
+                key="target.emulator",
+            )
+        program = shutil.which(emulator.program)
+        if program is None:
+            raise UnavailableError(
+                f"no emulator '{emulator.program}' (target.emulator.program)",
+                hint="; ".join(emulator.install.values()),
+            )
+        return cls(
+            [str(Path(program).absolute()), *emulator.args],
+            setup.programs["counter"],
+            arch=setup.arch.name,
+            machine=firmware.machine_of(setup.arch.isa),
+            memory=memory_map(setup.arch),
+            index=setup.index,
+        )
+
+    @classmethod
+    def check_tensors(cls, arch: Arch, nbytes: Mapping[str, int]) -> None:
+        memory = memory_map(arch)
+        needed = room(nbytes.values())
+        if needed > memory.tensors:
+            largest = max(nbytes, key=lambda name: nbytes[name])
+            raise ConfigError(
+                f"the tensors need {format_size(needed)}, but of its {format_size(memory.ram)} of "
+                f"RAM part '{arch.name}' has {format_size(memory.tensors)} for them",
+                key="workload.sizes",
+                hint=f"The largest is {largest} with {format_size(nbytes[largest])}: "
+                "make it smaller.",
+            )
+
+    def open(self, *, timeout: float = 60.0) -> EmbeddedSession:
+        return EmbeddedSession(self, timeout)
+
+
+class EmbeddedSession(Session):
+    """A part's memory, mirrored here, and the images that can be put on the part."""
+
+    def __init__(self, device: EmbeddedDevice, timeout: float) -> None:
+        self._device = device
+        self._timeout = timeout
+        self._memory = PartMemory(
+            device.memory.tensors_base, device.memory.tensors, part=device.arch
+        )
+        self._images: dict[Path, Image] = {}
+        self._kernels: list[tuple[Image, int, int]] = []
+        """Image, address and number of arguments of each, by handle less one."""
+        self._flashed: Image | None = None
+        self._ended: DeviceError | None = None
+
+    def allocate(self, nbytes: int, label: str = "") -> Buffer:
+        self._check_open()
+        return self._memory.allocate(nbytes, label)
+
+    def free(self, buffer: Buffer) -> None:
+        self._check_open()
+        self._memory.free(buffer)
+
+    def write(self, buffer: Buffer, data: Data, offset: int = 0) -> None:
+        self._check_open()
+        view = memoryview(data)  # type: ignore[arg-type]  # numpy declares it from 3.12 on
+        self._memory.write(buffer, memoryview(view.tobytes()), offset)
+
+    def read(self, buffer: Buffer, nbytes: int | None = None, offset: int = 0) -> bytearray:
+        self._check_open()
+        wanted = buffer.nbytes - offset if nbytes is None else nbytes
+        return self._memory.read(buffer, wanted, offset)
+
+    def fill(self, buffer: Buffer, value: int) -> None:
+        self._check_open()
+        self._memory.fill(buffer, value)
+
+    def flash(self, image: Path) -> None:
+        """Put an image on the part; launches of kernels from another one do so by themselves."""
+        self._check_open()
+        self._flashed = self._image(image)
+
+    @property
+    def flashed(self) -> Path | None:
+        """The image that is on the part."""
+        return self._flashed.path if self._flashed else None
+
+    def load(self, path: Path, arguments: int, entry: str = "kl_entry") -> LoadedKernel:
+        """A function of a firmware image, which is put on the part."""
+        self.flash(path)
+        image = self._image(path)
+        if entry not in image.functions:
+            raise DeviceError(
+                f"{path} has no function '{entry}'", status="refused", code="load_failed"
+            )
+        if not 0 <= arguments <= firmware.MOST_ARGUMENTS:
+            raise _invalid(f"a kernel takes 0 to {firmware.MOST_ARGUMENTS} arguments")
+        self._kernels.append((image, image.functions[entry], arguments))
+        return LoadedKernel(len(self._kernels), path, arguments)
+
+    def launch(
+        self, calls: Sequence[Call | Transfer], settings: LaunchSettings | None = None
+    ) -> LaunchResult:
+        """Boots the part once for each sample, or for each call where they are in several images.
+
+        Memory carries over from one boot to the next; variables of the firmware do not.
+        """
+        self._check_open()
+        how = settings or LaunchSettings()
+        _check_settings(how)
+        prepared = [self._prepared(call) for call in calls]
+        if not prepared:
+            raise _invalid("a launch needs a call")
+        seconds = self._timeout if how.timeout is None else how.timeout
+        deadline = time.monotonic() + seconds
+        counts = []
+        try:
+            if how.samples == 0 and how.warmup:
+                self._iterations(prepared, how.warmup, 0, deadline)
+            for sample in range(how.samples):
+                warmup = how.warmup if sample == 0 else 0
+                counts.append(self._iterations(prepared, warmup, how.inner, deadline))
+        except TimeoutError:
+            self._fail(f"no answer to KernelLaunch within {seconds:g} s", "timeout")
+        except DeviceError as error:
+            self._ended = error
+            raise
+        return LaunchResult(how.inner, (), (), (), (), tuple(counts))
+
+    def close(self) -> None:
+        if self._ended is None:
+            self._ended = DeviceError("the session is closed", status="refused", code="ended")
+
+    def _check_open(self) -> None:
+        if self._ended is not None:
+            raise DeviceError(
+                f"the session has ended: {self._ended.message}",
+                status=self._ended.status,
+                stderr=self._ended.stderr,
+                code="ended",
+            )
+
+    def _fail(self, reason: str, status: str, stderr: str = "") -> NoReturn:
+        self._ended = DeviceError(reason, status=status, stderr=stderr)
+        raise self._ended from None
+
+    def _image(self, path: Path) -> Image:
+        if path not in self._images:
+            device = self._device
+            self._images[path] = firmware.read_image(path, device.arch, device.machine)
+        return self._images[path]
+
+    def _prepared(self, call: Call | Transfer) -> tuple[Image, FirmwareCall]:
+        if isinstance(call, Transfer):
+            raise DeviceError(
+                f"device '{self._device.name}' has no 'transfers': a part's tensors are in its "
+                "own memory",
+                status="refused",
+                code="unsupported",
+            )
+        handle = call.kernel.handle
+        if not 1 <= handle <= len(self._kernels):
+            raise DeviceError(
+                f"no kernel has the handle {handle}", status="refused", code="unknown_kernel"
+            )
+        image, function, count = self._kernels[handle - 1]
+        if len(call.args) != count:
+            raise DeviceError(
+                f"the kernel takes {count} arguments, not {len(call.args)}",
+                status="refused",
+                code="wrong_argument_count",
+            )
+        return image, FirmwareCall(function, tuple(self._argument(arg) for arg in call.args))
+
+    def _argument(self, value: Buffer | Scalar) -> tuple[int, int]:
+        if isinstance(value, Buffer):
+            return firmware.BUFFER, self._memory.address(value)
+        return firmware.SCALAR, value.bits
+
+    def _iterations(
+        self,
+        calls: Sequence[tuple[Image, FirmwareCall]],
+        warmup: int,
+        inner: int,
+        deadline: float,
+    ) -> int:
+        """Carry out the calls so often; how many instructions the counted ones took."""
+        images = {image.path: image for image, _ in calls}
+        if len(images) == 1:
+            (image,) = images.values()
+            return self._boot(image, [call for _, call in calls], warmup, inner, deadline)
+        total = 0
+        for iteration in range(warmup + inner):
+            counted = iteration >= warmup
+            for image, call in calls:
+                total += self._boot(image, [call], int(not counted), int(counted), deadline)
+        return total
+
+    def _boot(
+        self,
+        image: Image,
+        calls: Sequence[FirmwareCall],
+        warmup: int,
+        inner: int,
+        deadline: float,
+    ) -> int:
+        self._flashed = image
+        before = self._memory.image()
+        base = self._memory.base
+        head = firmware.pack_launch(calls, warmup, inner, base, len(before))
+        boot = boot_part(self._device, image, (head, before), deadline)
+        report = boot.report
+        if report is None:
+            self._fail(f"{ending(boot.returncode)} of the emulator", "crashed", boot.stderr)
+        if report.status == firmware.FAULT:
+            self._fail(str(report), "crashed", boot.stderr)
+        if report.status in (firmware.LEFT, firmware.SIGNAL):
+            code = -report.code if report.status == firmware.SIGNAL else report.code
+            self._fail(f"{ending(code)} during KernelLaunch", "crashed", boot.stderr)
+        if report.status != firmware.DONE or len(boot.memory) != len(before):
+            why = report.name or "its report is cut off"
+            self._fail(f"the firmware refused the launch: {why}", "crashed", boot.stderr)
+        self._memory.take(boot.memory)
+        if boot.instructions is None:
+            self._fail("the emulator left no count of instructions", "crashed", boot.stderr)
+        return boot.instructions
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What is left when a part has been switched off again."""
+
+    returncode: int
+    report: Report | None
+    memory: bytes
+    instructions: int | None
+    stderr: str
+
+
+def boot_part(
+    device: EmbeddedDevice, image: Image, launch: Sequence[bytes | bytearray], deadline: float
+) -> Boot:
+    """Run an image until it is done; TimeoutError when it is not by the deadline.
+
+    All files are in memory, so nothing is left behind however the engine ends.
+    """
+    with _memory_file() as given, _memory_file() as reported, _memory_file() as counted:
+        for part in launch:
+            _write_all(given, part)
+        files = (given, reported, counted)
+        process = Process(_command(device, image, *files), files)
+        try:
+            _limit(process.pid, deadline)
+            _wait(process.pid, deadline)
+            returncode = process.kill()
+            data = _read_all(reported)
+            count = _read_all(counted).strip()
+            return Boot(
+                returncode,
+                firmware.unpack_report(data),
+                data[firmware.REPORT.size :],
+                int(count) if count.isdigit() else None,
+                process.tail(),
+            )
+        finally:
+            process.kill()
+            process.release()
+
+
+def _command(
+    device: EmbeddedDevice, image: Image, given: int, reported: int, counted: int
+) -> list[str]:
+    # In QEMU's options a comma is written twice.
+    counter = str(device.counter).replace(",", ",,")
+    names = ",".join(f"arg=/proc/self/fd/{file}" for file in (given, reported))
+    return [
+        *device.emulator,
+        *_OPTIONS,
+        "-semihosting-config",
+        f"enable=on,target=native,{names}",
+        "-plugin",
+        f"{counter},out=/proc/self/fd/{counted}",
+        "-kernel",
+        str(image.path),
+    ]
+
+
+def _wait(pid: int, deadline: float) -> None:
+    """Return when the process has ended; it is left to be reaped."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        while True:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise TimeoutError
+            # No system waits longer than fits an int of milliseconds.
+            if poll.poll(min(remaining * 1000 + 1, 1e9)):
+                return
+    finally:
+        os.close(descriptor)
+
+
+def _limit(pid: int, deadline: float) -> None:
+    """Should the engine be killed, a part that hangs must not run for ever."""
+    seconds = int(max(0.0, deadline - time.monotonic())) + 10
+    with contextlib.suppress(OSError, ValueError, OverflowError):
+        resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, seconds))
+
+
+@contextlib.contextmanager
+def _memory_file() -> Iterator[int]:
+    descriptor = above_stdio(os.memfd_create("kernloom-part", os.MFD_CLOEXEC))
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes | bytearray) -> None:
+    with memoryview(data) as view:
+        written = 0
+        while written < len(view):
+            written += os.write(descriptor, view[written:])
+
+
+def _read_all(descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    data = b""
+    while len(data) < size:
+        piece = os.pread(descriptor, size - len(data), len(data))
+        if not piece:
+            break
+        data += piece
+    return data
+
+
+def _check_settings(how: LaunchSettings) -> None:
+    if how.inner == 0:
+        raise _invalid("a part does not calibrate: say how many iterations a sample has")
+    for name, value, most in (
+        ("samples", how.samples, MOST_SAMPLES),
+        ("inner", how.inner, MOST_ITERATIONS),
+        ("warmup", how.warmup, MOST_ITERATIONS),
+    ):
+        if not 0 <= value <= most:
+            raise _invalid(f"{name}={value} is not from 0 to {most}")
+
+
+def _invalid(message: str) -> DeviceError:
+    return DeviceError(message, status="refused", code="invalid")

@@ -1,0 +1,195 @@
+"""The memory of a bare-metal part, mirrored here: the part itself is only there during a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kernloom.device.contract import Buffer
+from kernloom.errors import DeviceError
+from kernloom.expressions import format_size
+
+ALIGNMENT = 64
+GUARD_BYTES = 64
+"""At least so much lies between two buffers, and before the first."""
+BEYOND_BYTES = 64 << 10
+"""How much of the unused memory behind the last buffer is watched, too."""
+_PATTERN = bytes((37 * i + 11) % 251 for i in range(251))
+"""What unused memory holds: no value that a stray write is likely to leave in place."""
+
+
+@dataclass
+class _Block:
+    """A piece of memory that is or was a buffer."""
+
+    buffer: Buffer
+    freed: bool = False
+
+
+class PartMemory:
+    """Buffers in the region [base, base + nbytes) of a part's RAM."""
+
+    def __init__(self, base: int, nbytes: int, part: str) -> None:
+        self.base = base
+        self._part = part
+        self._nbytes = nbytes
+        self._blocks: dict[int, _Block] = {}
+        """By address; freed ones stay until their memory is needed again."""
+        self._used_to = 0
+        self._mirror = bytearray()
+
+    def allocate(self, nbytes: int, label: str) -> Buffer:
+        if nbytes < 1:
+            raise _refusal(f"a buffer of {nbytes} bytes is not possible", "invalid")
+        # Fresh memory as long as there is some, so that stale buffers are recognised.
+        start = self._used_to + GUARD_BYTES
+        if start + nbytes + GUARD_BYTES > self._nbytes:
+            start = self._hole(nbytes)
+        if start < 0:
+            free = max(0, self._nbytes - 2 * GUARD_BYTES - self._taken())
+            raise DeviceError(
+                f"buffer '{label}' of {format_size(nbytes)} does not fit: part '{self._part}' has "
+                f"{format_size(self._nbytes)} for tensors, {format_size(free)} of it free",
+                status="out_of_memory",
+            )
+        buffer = Buffer(self.base + start, nbytes, label)
+        self._forget(start, start + nbytes)
+        self._blocks[buffer.address] = _Block(buffer)
+        self._grow(start + _rounded(nbytes))
+        self._mirror[start : start + nbytes] = bytes(nbytes)
+        return buffer
+
+    def free(self, buffer: Buffer) -> None:
+        block = self._block(buffer, "double_free")
+        block.freed = True
+        start = block.buffer.address - self.base
+        end = start + block.buffer.nbytes
+        self._mirror[start:end] = _pattern(start, end)
+
+    def write(self, buffer: Buffer, data: memoryview, offset: int) -> None:
+        start = self._start(buffer, offset, len(data))
+        self._mirror[start : start + len(data)] = data
+
+    def read(self, buffer: Buffer, nbytes: int, offset: int) -> bytearray:
+        start = self._start(buffer, offset, nbytes)
+        return self._mirror[start : start + nbytes]
+
+    def fill(self, buffer: Buffer, value: int) -> None:
+        if not 0 <= value <= 255:
+            raise _refusal(f"{value} is not a byte", "invalid")
+        start = self._start(buffer, 0, buffer.nbytes)
+        self._mirror[start : start + buffer.nbytes] = bytes([value]) * buffer.nbytes
+
+    def address(self, buffer: Buffer) -> int:
+        """Where a kernel finds the buffer, which must be alive."""
+        self._start(buffer, 0, buffer.nbytes)
+        return buffer.address
+
+    def image(self) -> bytearray:
+        """What the part's memory holds before a launch."""
+        return self._mirror
+
+    def take(self, image: bytes) -> None:
+        """What it holds after one; DeviceError if anything but live buffers has changed."""
+        at = 0
+        for block in [*self._live(), None]:
+            end = block.buffer.address - self.base if block else len(self._mirror)
+            if image[at:end] != self._mirror[at:end]:
+                changed = next(i for i in range(at, end) if image[i] != self._mirror[i])
+                raise self._reached(changed)
+            if block:
+                at = end + block.buffer.nbytes
+        self._mirror[:] = image
+
+    def _reached(self, at: int) -> DeviceError:
+        address = self.base + at
+        inside = [b for b in self._blocks.values() if b.freed and _covers(b.buffer, address)]
+        block = min(
+            inside or self._live(), key=lambda block: _distance(block.buffer, address), default=None
+        )
+        if block is None:
+            message = f"the kernel wrote to address {address:#x}, where no buffer is"
+        else:
+            what = "used freed buffer" if block.freed else "reached outside buffer"
+            message = (
+                f"the kernel {what} '{block.buffer.label}' of {block.buffer.nbytes} bytes, "
+                f"at byte offset {address - block.buffer.address}"
+            )
+        return DeviceError(message, status="out_of_bounds")
+
+    def _live(self) -> list[_Block]:
+        live = [block for block in self._blocks.values() if not block.freed]
+        return sorted(live, key=lambda block: block.buffer.address)
+
+    def _taken(self) -> int:
+        return sum(_rounded(block.buffer.nbytes) + GUARD_BYTES for block in self._live())
+
+    def _hole(self, nbytes: int) -> int:
+        """The first place between live buffers that is large enough; -1 if there is none."""
+        start = GUARD_BYTES
+        for block in self._live():
+            at = block.buffer.address - self.base
+            if start + nbytes + GUARD_BYTES <= at:
+                return start
+            start = at + _rounded(block.buffer.nbytes) + GUARD_BYTES
+        return start if start + nbytes + GUARD_BYTES <= self._nbytes else -1
+
+    def _forget(self, start: int, end: int) -> None:
+        """Freed buffers whose memory is used anew are no longer known."""
+        first, last = self.base + start, self.base + end
+        for address, block in list(self._blocks.items()):
+            if address < last and first < address + block.buffer.nbytes:
+                del self._blocks[address]
+
+    def _grow(self, used_to: int) -> None:
+        self._used_to = max(self._used_to, used_to)
+        size = min(self._used_to + BEYOND_BYTES, self._nbytes)
+        if size > len(self._mirror):
+            self._mirror += _pattern(len(self._mirror), size)
+
+    def _start(self, buffer: Buffer, offset: int, nbytes: int) -> int:
+        """Where a range of a live buffer is in the mirror."""
+        known = self._block(buffer, "use_after_free").buffer
+        if offset < 0 or nbytes < 0 or offset + nbytes > min(buffer.nbytes, known.nbytes):
+            raise _refusal(
+                f"{nbytes} bytes at offset {offset} are not inside buffer '{known.label}' "
+                f"of {known.nbytes} bytes",
+                "invalid",
+            )
+        return buffer.address - self.base + offset
+
+    def _block(self, buffer: Buffer, when_freed: str) -> _Block:
+        block = self._blocks.get(buffer.address)
+        if block is None:
+            raise _refusal(f"no buffer is at address {buffer.address:#x}", "unknown_address")
+        if block.freed:
+            raise _refusal(f"buffer '{block.buffer.label}' is already freed", when_freed)
+        return block
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def room(nbytes: Iterable[int]) -> int:
+    """How much memory buffers of these sizes take with all that lies between them."""
+    return GUARD_BYTES + sum(_rounded(n) + GUARD_BYTES for n in nbytes)
+
+
+def _pattern(start: int, end: int) -> bytes:
+    skipped = start % len(_PATTERN)
+    repeats = (skipped + end - start) // len(_PATTERN) + 1
+    return (_PATTERN * repeats)[skipped : skipped + end - start]
+
+
+def _covers(buffer: Buffer, address: int) -> bool:
+    return buffer.address <= address < buffer.address + buffer.nbytes
+
+
+def _distance(buffer: Buffer, address: int) -> int:
+    end = buffer.address + buffer.nbytes
+    return max(buffer.address - address, address - end + 1, 0)
+
+
+def _refusal(message: str, code: str) -> DeviceError:
+    return DeviceError(message, status="refused", code=code)

@@ -1,0 +1,135 @@
+/* Kernels for bare-metal parts that do what they should, and kernels that do not. */
+#include <errno.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernloom/kernel.h"
+
+#define SIZE(i) (*(const int64_t *)args[i])
+
+void kl_entry(void *const *args);
+void kl_entry(void *const *args) {
+    ++*(int64_t *)args[0];
+}
+
+/* i64, f32, f64, out: the scalars as doubles */
+void scalars(void *const *args) {
+    double *out = args[3];
+    out[0] = (double)SIZE(0);
+    out[1] = (double)*(const float *)args[1];
+    out[2] = *(const double *)args[2];
+}
+
+/* counter */
+void twice(void *const *args) {
+    *(int64_t *)args[0] *= 2;
+}
+
+/* rounds: exactly three instructions for each */
+void spin(void *const *args) {
+    uintptr_t rounds = (uintptr_t)SIZE(0);
+#if defined(__riscv)
+    __asm__ volatile("1: nop\naddi %0, %0, -1\nbnez %0, 1b" : "+r"(rounds));
+#else
+    __asm__ volatile("1: nop\nsubs %0, %0, #1\nbne 1b" : "+r"(rounds)::"cc");
+#endif
+}
+
+static void add_task(void *context, int64_t task) {
+    int64_t *out = context;
+    out[task] += task + 1;
+}
+
+/* tasks, threads, out[tasks] */
+void parallel(void *const *args) {
+    kl_parallel(SIZE(0), SIZE(1), add_task, args[2]);
+}
+
+/* n, x, out: the C library, with a heap, errno and printing */
+void library(void *const *args) {
+    const double *x = args[1];
+    double *out = args[2];
+    double *squares = malloc((size_t)SIZE(0) * sizeof *squares);
+    if (!squares)
+        exit(7);
+    errno = 0;
+    for (int64_t i = 0; i < SIZE(0); i++)
+        squares[i] = x[i] * x[i];
+    for (int64_t i = 0; i < SIZE(0); i++)
+        out[i] = sqrt(squares[i]) + exp(0.0) + errno;
+    free(squares);
+    printf("%d squares\n", (int)SIZE(0));
+}
+
+/* address */
+void write_to(void *const *args) {
+    *(volatile int *)(uintptr_t)SIZE(0) = 1;
+}
+
+/* address */
+void read_from(void *const *args) {
+    (void)*(volatile int *)(uintptr_t)SIZE(0);
+}
+
+/* address */
+void jump_to(void *const *args) {
+    ((void (*)(void))(uintptr_t)SIZE(0))();
+}
+
+/* offset, buffer */
+void write_at(void *const *args) {
+    ((volatile char *)args[1])[SIZE(0)] = 0x11;
+}
+
+void write_program(void *const *args) {
+    (void)args;
+    *(volatile int *)((uintptr_t)write_program & ~(uintptr_t)3) = 1;
+}
+
+/* divisor */
+void divide(void *const *args) {
+    volatile int divisor = (int)SIZE(0), quotient = 1000 / divisor;
+    (void)quotient;
+}
+
+void illegal(void *const *args) {
+    (void)args;
+    __asm__ volatile(".word 0xdeff");
+}
+
+static int64_t deeper(volatile int64_t *above) {
+    volatile int64_t here[64];
+    here[0] = *above + 1;
+    return deeper(here) + here[0];
+}
+
+void overflow_stack(void *const *args) {
+    volatile int64_t start = 0;
+    (void)args;
+    deeper(&start);
+}
+
+void hang(void *const *args) {
+    (void)args;
+    for (volatile int going = 1; going;)
+        ;
+}
+
+/* code */
+void leave(void *const *args) {
+    fprintf(stderr, "about to leave\n");
+    exit((int)SIZE(0));
+}
+
+void give_up(void *const *args) {
+    (void)args;
+    abort();
+}
+
+void chatter(void *const *args) {
+    (void)args;
+    for (int i = 0; i < 10000; i++)
+        puts("a line of very much that nobody wants to read, and then some");
+}
