@@ -1,0 +1,240 @@
+"""The worker's kernels: programs built by the driver, and how many work-items each is run with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyopencl as cl
+
+from kernloom.device.messages import ArgumentKind, LaunchArgument, Status
+from kernloom.device.opencl.memory import Block, Memory, RequestError
+from kernloom.errors import ConfigError
+from kernloom.expressions import evaluate
+
+LAUNCH = "launch.json"
+_TYPES = {
+    "float32": ("float", 4),
+    "float64": ("double", 8),
+    "int32": ("int", 4),
+    "int64": ("long", 8),
+    "uint8": ("uchar", 1),
+}
+"""The name of an element type in OpenCL C, and its bytes."""
+_SIGNED = 1 << 63
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a kernel, as launch.json describes it."""
+
+    name: str
+    kind: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A kernel that can be launched."""
+
+    program: Any
+    function: str
+    arguments: tuple[Argument, ...]
+    tunables: Mapping[str, Any]
+    items: tuple[int | str, ...]
+    group: tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A call made ready: every argument set, every number of work-items known."""
+
+    kernel: Any
+    items: tuple[int, ...]
+    group: tuple[int, ...]
+    blocks: tuple[Block, ...]
+
+
+class Kernels:
+    """Everything a session has loaded."""
+
+    def __init__(self, context: Any, device: Any, memory: Memory) -> None:
+        self._context = context
+        self._device = device
+        self._memory = memory
+        self._programs: dict[str, Any] = {}
+        self._loaded: list[Loaded] = []
+
+    def load(self, path: Path, entry: str, count: int) -> int:
+        """The handle of a kernel."""
+        description = _description(path)
+        entries = description.get("entries", {})
+        if entry not in entries:
+            known = ", ".join(sorted(entries)) or "(none)"
+            raise _not_loaded(f"{path} has no entry '{entry}'. It has: {known}.")
+        try:
+            loaded = _loaded(self._program(path, description), entries[entry])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise _not_loaded(f"{LAUNCH} beside {path} is damaged: {error!r}") from None
+        if len(loaded.arguments) != count:
+            raise _not_loaded(
+                f"kernel '{loaded.function}' takes {len(loaded.arguments)} arguments, not {count}"
+            )
+        _check_function(loaded)
+        self._loaded.append(loaded)
+        return len(self._loaded)
+
+    def _program(self, path: Path, description: Mapping[str, Any]) -> Any:
+        try:
+            source = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise _not_loaded(f"{path} cannot be read: {error}") from None
+        if source not in self._programs:
+            options = [*map(str, description.get("options", ())), "-cl-kernel-arg-info"]
+            program = cl.Program(self._context, source)
+            try:
+                self._programs[source] = program.build(options)
+            except cl.Error as error:
+                raise _not_loaded(f"{path} does not compile:\n{_log(error)}") from None
+        return self._programs[source]
+
+    def prepare(self, handle: int, arguments: Sequence[LaunchArgument]) -> Prepared:
+        if not 1 <= handle <= len(self._loaded):
+            raise RequestError(Status.UNKNOWN_KERNEL, f"no kernel has the handle {handle}")
+        loaded = self._loaded[handle - 1]
+        if len(arguments) != len(loaded.arguments):
+            raise RequestError(
+                Status.WRONG_ARGUMENT_COUNT,
+                f"kernel '{loaded.function}' takes {len(loaded.arguments)} arguments, "
+                f"not {len(arguments)}",
+            )
+        # Its arguments belong to a kernel object, so each call has one.
+        kernel = cl.Kernel(loaded.program, loaded.function)
+        known = dict(loaded.tunables)
+        blocks = []
+        for place, (declared, given) in enumerate(zip(loaded.arguments, arguments, strict=True)):
+            wanted = ArgumentKind.BUFFER if declared.kind == "tensor" else ArgumentKind.SCALAR
+            if given.kind != wanted:
+                raise RequestError(
+                    Status.INVALID,
+                    f"argument '{declared.name}' of kernel '{loaded.function}' is a "
+                    f"{declared.kind}, and was given something else",
+                )
+            if wanted is ArgumentKind.BUFFER:
+                block, value = self._memory.argument(given.bits)
+                blocks.append(block)
+            else:
+                value = given.bits.to_bytes(8, "little")[: _TYPES[declared.dtype][1]]
+            if declared.kind == "size":
+                known[declared.name] = given.bits - ((given.bits & _SIGNED) << 1)
+            kernel.set_arg(place, value)
+        items = _numbers(loaded.items, known, loaded.function)
+        group = _numbers(loaded.group, known, loaded.function)
+        self._check_sizes(kernel, loaded.function, items, group)
+        return Prepared(kernel, items, group, tuple(blocks))
+
+    def _check_sizes(
+        self, kernel: Any, function: str, items: tuple[int, ...], group: tuple[int, ...]
+    ) -> None:
+        info = cl.kernel_work_group_info.WORK_GROUP_SIZE
+        most = kernel.get_work_group_info(info, self._device)
+        limits = self._device.max_work_item_sizes
+        size = 1
+        for extent in group:
+            size *= extent
+        if size > most or any(g > limit for g, limit in zip(group, limits, strict=False)):
+            raise RequestError(
+                Status.INVALID,
+                f"kernel '{function}' wants work-groups of {list(group)}, but this device takes "
+                f"{most} work-items, at most {list(limits)}",
+            )
+        if any(extent % part for extent, part in zip(items, group, strict=True)):
+            raise RequestError(
+                Status.INVALID,
+                f"kernel '{function}' has {list(items)} work-items, which groups of "
+                f"{list(group)} do not divide",
+            )
+
+
+def _description(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise _not_loaded(f"there is no file {path}")
+    beside = path.with_name(LAUNCH)
+    try:
+        description = json.loads(beside.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise _not_loaded(f"there is no {LAUNCH} beside {path}") from None
+    except (OSError, ValueError) as error:
+        raise _not_loaded(f"{beside} cannot be read: {error}") from None
+    if not isinstance(description, dict) or not isinstance(description.get("entries"), dict):
+        raise _not_loaded(f"{beside} has no entries")
+    return description
+
+
+def _loaded(program: Any, entry: Mapping[str, Any]) -> Loaded:
+    return Loaded(
+        program,
+        str(entry["function"]),
+        tuple(Argument(**argument) for argument in entry["arguments"]),
+        dict(entry.get("tunables", {})),
+        tuple(entry["items"]),
+        tuple(entry["group"]),
+    )
+
+
+def _check_function(loaded: Loaded) -> None:
+    """Refuse a function whose arguments are not those of launch.json: the driver would not."""
+    try:
+        kernel = cl.Kernel(loaded.program, loaded.function)
+    except cl.Error:
+        raise _not_loaded(f"the program has no kernel '{loaded.function}'") from None
+    if kernel.num_args != len(loaded.arguments):
+        raise _not_loaded(
+            f"kernel '{loaded.function}' takes {kernel.num_args} arguments, but {LAUNCH} names "
+            f"{len(loaded.arguments)}"
+        )
+    info = cl.kernel_arg_info.TYPE_NAME
+    for place, argument in enumerate(loaded.arguments):
+        name = _TYPES[argument.dtype][0]
+        wanted = f"{name}*" if argument.kind == "tensor" else name
+        try:
+            said = str(kernel.get_arg_info(place, info)).replace(" ", "")
+        except cl.Error:
+            return  # a driver that does not tell
+        if said not in (wanted, wanted.replace("uchar", "unsignedchar")):
+            raise _not_loaded(
+                f"argument '{argument.name}' of kernel '{loaded.function}' is {said}, but "
+                f"{LAUNCH} says {wanted}"
+            )
+
+
+def _numbers(
+    texts: Sequence[int | str], known: Mapping[str, Any], function: str
+) -> tuple[int, ...]:
+    numbers = []
+    for text in texts:
+        try:
+            value = evaluate(text, known)
+        except ConfigError as error:
+            raise RequestError(Status.INVALID, f"kernel '{function}': {error.message}") from None
+        if isinstance(value, bool) or int(value) != value or value < 1:
+            raise RequestError(
+                Status.INVALID, f"kernel '{function}': '{text}' is {value}, not a number of items"
+            )
+        numbers.append(int(value))
+    return tuple(numbers)
+
+
+def _log(error: cl.Error) -> str:
+    """The compiler's own words, without the hints of the library around them."""
+    text = str(error)
+    _, found, log = text.partition("\n\n")
+    log = log.partition("\n(options:")[0] if found else text
+    return log.strip() or text
+
+
+def _not_loaded(detail: str) -> RequestError:
+    return RequestError(Status.LOAD_FAILED, detail)

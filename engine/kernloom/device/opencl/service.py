@@ -1,0 +1,189 @@
+"""What the worker does with each message."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from kernloom.device.messages import (
+    COPY_IN,
+    COPY_OUT,
+    VERSION,
+    Allocate,
+    Close,
+    Free,
+    Hello,
+    KernelLaunch,
+    LaunchArgument,
+    Load,
+    MemoryFill,
+    MemoryRead,
+    MemoryWrite,
+    Message,
+    Response,
+    Sample,
+    Status,
+)
+from kernloom.device.opencl.kernels import Kernels
+from kernloom.device.opencl.memory import Block, Memory, RequestError
+
+MAX_SAMPLES = 1_000_000
+MAX_INNER = 1 << 20
+"""More iterations would take longer to enqueue than any sample should last."""
+AT_ONCE = 512
+"""Commands that are in the queue before they are waited for."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One call of an iteration."""
+
+    enqueue: Callable[[], Any]
+    transfer: bool
+
+
+class Service:
+    """One device with its memory and kernels."""
+
+    def __init__(self, device: Any, window: mmap.mmap) -> None:
+        self._context = cl.Context([device])
+        self._queue = cl.CommandQueue(
+            self._context, device, cl.command_queue_properties.PROFILING_ENABLE
+        )
+        self._memory = Memory(self._context, self._queue, device)
+        self._kernels = Kernels(self._context, device, self._memory)
+        self._window = np.frombuffer(window, np.uint8)
+
+    def answer(self, message: Message) -> Response:
+        try:
+            value, samples = self._carry_out(message)
+        except RequestError as error:
+            return Response(message.KIND, error.status, 0, str(error), ())
+        except cl.MemoryError as error:
+            return Response(message.KIND, Status.OUT_OF_MEMORY, 0, str(error), ())
+        return Response(message.KIND, Status.OK, value, "", samples)
+
+    def _carry_out(self, message: Message) -> tuple[int, tuple[Sample, ...]]:
+        match message:
+            case Hello():
+                return VERSION, ()
+            case Allocate(nbytes, label):
+                return self._memory.allocate(nbytes, label), ()
+            case Free(address):
+                self._memory.free(address)
+            case MemoryWrite(address, offset, nbytes):
+                self._memory.write(address, self._piece(offset, nbytes))
+            case MemoryRead(address, offset, nbytes):
+                self._memory.read(address, self._piece(offset, nbytes))
+            case MemoryFill(address, nbytes, value):
+                self._memory.fill(address, nbytes, value)
+            case Load(count, path, entry):
+                return self._kernels.load(Path(path), entry, count), ()
+            case KernelLaunch():
+                return self._launch(message)
+            case Close():
+                self._queue.finish()
+            case _:
+                raise RequestError(
+                    Status.UNSUPPORTED, f"OpenCL devices know no {type(message).__name__}"
+                )
+        return 0, ()
+
+    def _piece(self, offset: int, nbytes: int) -> Any:
+        if offset + nbytes > self._window.nbytes:
+            raise RequestError(Status.INVALID, f"{nbytes} bytes at {offset} leave the window")
+        return self._window[offset : offset + nbytes]
+
+    def _launch(self, message: KernelLaunch) -> tuple[int, tuple[Sample, ...]]:
+        if not message.calls or message.samples > MAX_SAMPLES or message.inner > MAX_INNER:
+            raise RequestError(
+                Status.INVALID,
+                f"a launch of {len(message.calls)} calls, {message.samples} samples and "
+                f"{message.inner} iterations each is not possible",
+            )
+        commands, blocks = self._commands(message)
+        try:
+            self._run(commands, message.warmup)
+            inner = message.inner or self._calibrated(commands, message.min_sample_ns)
+            samples = tuple(self._run(commands, inner) for _ in range(message.samples))
+        finally:
+            for block in blocks:
+                block.host = None
+        for block in blocks:
+            self._memory.check_guards(block)
+        return inner, samples
+
+    def _commands(self, message: KernelLaunch) -> tuple[list[Command], list[Block]]:
+        """What an iteration enqueues, and the buffers it touches."""
+        commands = []
+        blocks: dict[int, Block] = {}
+        waiting = list(message.arguments)
+        for call in message.calls:
+            arguments, waiting = waiting[: call.arguments], waiting[call.arguments :]
+            if call.kernel in (COPY_IN, COPY_OUT):
+                command, touched = self._transfer(arguments, call.kernel == COPY_IN)
+            else:
+                command, touched = self._call(call.kernel, arguments)
+            commands.append(command)
+            blocks |= {block.address: block for block in touched}
+        return commands, list(blocks.values())
+
+    def _call(
+        self, handle: int, arguments: Sequence[LaunchArgument]
+    ) -> tuple[Command, tuple[Block, ...]]:
+        call = self._kernels.prepare(handle, arguments)
+
+        def enqueue() -> Any:
+            return cl.enqueue_nd_range_kernel(self._queue, call.kernel, call.items, call.group)
+
+        return Command(enqueue, transfer=False), call.blocks
+
+    def _transfer(
+        self, arguments: Sequence[LaunchArgument], inwards: bool
+    ) -> tuple[Command, tuple[Block, ...]]:
+        if len(arguments) != 1:
+            raise RequestError(Status.WRONG_ARGUMENT_COUNT, "a transfer takes one buffer")
+        block, offset = self._memory.find(arguments[0].bits)
+        if offset:
+            raise RequestError(Status.INVALID, f"a transfer takes all of buffer {block.title}")
+        if block.host is None:
+            block.host = np.empty(block.nbytes, np.uint8)
+            cl.enqueue_copy(self._queue, block.host, block.buffer)
+        ends = (block.buffer, block.host) if inwards else (block.host, block.buffer)
+
+        def enqueue() -> Any:
+            return cl.enqueue_copy(self._queue, *ends, is_blocking=False)
+
+        return Command(enqueue, transfer=True), (block,)
+
+    def _run(self, commands: Sequence[Command], iterations: int) -> Sample:
+        """So many iterations; times are what the device's own clock says of each command."""
+        kernels = transfers = 0
+        waiting: list[tuple[Any, bool]] = []
+        for iteration in range(iterations):
+            waiting += [(command.enqueue(), command.transfer) for command in commands]
+            if len(waiting) >= AT_ONCE or iteration + 1 == iterations:
+                self._queue.finish()
+                for event, transfer in waiting:
+                    took = event.profile.end - event.profile.start
+                    transfers += took * transfer
+                    kernels += took * (not transfer)
+                waiting.clear()
+        return Sample(kernels + transfers, 0, 0, 0, 0, transfers)
+
+    def _calibrated(self, commands: Sequence[Command], least_ns: int) -> int:
+        """How many iterations make a sample last `least_ns`; an interruption only lengthens one,
+        hence the shorter of two."""
+        inner = 1
+        while True:
+            took = min(self._run(commands, inner).wall_ns for _ in range(2))
+            if took >= least_ns or inner >= MAX_INNER:
+                return inner
+            growth = min(10.0, max(2.0, 1.2 * least_ns / took)) if took else 10.0
+            inner = min(MAX_INNER, int(inner * growth) + 1)

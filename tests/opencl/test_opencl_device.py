@@ -1,0 +1,211 @@
+"""What OpenCL adds to the contract: sub-buffers, sub-devices, transfers, the driver's compiler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernloom.device.contract import Buffer, Call, LaunchSettings, Scalar, Session, Transfer
+from kernloom.device.opencl.choice import Options
+from kernloom.device.opencl.device import OpenClDevice, devices
+from kernloom.errors import DeviceError
+from parts import needs_opencl
+
+ADD = """
+__kernel void add(long n, float value, __global float *x)
+{
+    const long i = get_global_id(0);
+    if (i < n)
+        x[i] += value;
+}
+"""
+ARGUMENTS = [
+    {"name": "n", "kind": "size", "dtype": "int64"},
+    {"name": "value", "kind": "scalar", "dtype": "float32"},
+    {"name": "x", "kind": "tensor", "dtype": "float32"},
+]
+ENTRY: dict[str, Any] = {
+    "function": "add",
+    "arguments": ARGUMENTS,
+    "tunables": {"width": 16},
+    "items": ["round_up(n, width)"],
+    "group": ["width"],
+}
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> OpenClDevice:
+    needs_opencl()
+    return OpenClDevice(Options(), cache=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def session(device: OpenClDevice) -> Iterator[Session]:
+    with device.open() as session:
+        yield session
+
+
+def package(folder: Path, source: str = ADD, **changed: Any) -> Path:
+    launch = {"options": ["-cl-std=CL1.2"], "entries": {"kl_entry": {**ENTRY, **changed}}}
+    (folder / "launch.json").write_text(json.dumps(launch), encoding="utf-8")
+    path = folder / "kernel.cl"
+    path.write_text(source, encoding="utf-8")
+    return path
+
+
+def ones(session: Session, count: int = 100) -> Buffer:
+    buffer = session.allocate(4 * count, "x")
+    session.write(buffer, np.ones(count, "float32"))
+    return buffer
+
+
+def values(session: Session, buffer: Buffer) -> list[float]:
+    return list(np.frombuffer(session.read(buffer), "float32"))
+
+
+def test_work_sizes_follow_the_size_arguments_and_tunables(
+    session: Session, tmp_path: Path
+) -> None:
+    kernel = session.load(package(tmp_path), 3)
+    buffer = ones(session)
+    session.launch([Call(kernel, (Scalar(77), Scalar(0.5, "float32"), buffer))])
+    assert values(session, buffer) == [1.5] * 77 + [1.0] * 23
+
+
+def test_a_kernel_gets_the_rest_of_a_buffer_from_an_aligned_address(
+    session: Session, tmp_path: Path
+) -> None:
+    kernel = session.load(package(tmp_path), 3)
+    buffer = ones(session, 1000)
+    part = Buffer(buffer.address + 1024, 16)
+    session.launch([Call(kernel, (Scalar(4), Scalar(1, "float32"), part))])
+    assert values(session, buffer) == [1.0] * 256 + [2.0] * 4 + [1.0] * 740
+    odd = Buffer(buffer.address + 4, 16)
+    with pytest.raises(DeviceError, match=r"offset 4 of buffer 'x'.*multiples of \d+ bytes"):
+        session.launch([Call(kernel, (Scalar(4), Scalar(1, "float32"), odd))])
+
+
+def test_transfers_are_calls_of_a_launch_and_timed_apart(session: Session, tmp_path: Path) -> None:
+    kernel = session.load(package(tmp_path), 3)
+    buffer = ones(session)
+    add = Call(kernel, (Scalar(100), Scalar(1, "float32"), buffer))
+    result = session.launch(
+        [Transfer(buffer, "in"), add, Transfer(buffer, "out")], LaunchSettings(inner=3, samples=4)
+    )
+    assert values(session, buffer) == [13.0] * 100
+    for wall, transfer in zip(result.wall_ns, result.transfer_ns, strict=True):
+        assert 0 < transfer < wall
+    assert session.launch([add]).transfer_ns == (0,)
+
+
+def test_what_is_not_copied_back_stays_as_the_host_has_it(session: Session, tmp_path: Path) -> None:
+    kernel = session.load(package(tmp_path), 3)
+    buffer = ones(session)
+    add = Call(kernel, (Scalar(100), Scalar(1, "float32"), buffer))
+    session.launch([Transfer(buffer, "in"), add], LaunchSettings(inner=5))
+    assert values(session, buffer) == [2.0] * 100
+
+
+def test_the_compilers_log_comes_back(session: Session, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="undeclared_thing") as error:
+        session.load(package(tmp_path, ADD.replace("value;", "undeclared_thing;")), 3)
+    assert error.value.status == "build_failed"
+    assert str(tmp_path / "kernel.cl") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"arguments": ARGUMENTS[:2]}, "takes 2 arguments, not 3"),
+        ({"function": "subtract"}, "no kernel 'subtract'"),
+        ({"arguments": [*ARGUMENTS[:2], {**ARGUMENTS[2], "dtype": "float64"}]}, r"'x'.*double\*"),
+        ({"arguments": [{**ARGUMENTS[0], "dtype": "int32"}, *ARGUMENTS[1:]]}, "'n'.*is long"),
+        ({"arguments": "nonsense"}, "damaged"),
+    ],
+)
+def test_a_description_that_does_not_fit_the_function_is_refused(
+    session: Session, tmp_path: Path, changed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(DeviceError, match=said) as error:
+        session.load(package(tmp_path, **changed), 3)
+    assert error.value.code == "load_failed"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"items": [10], "group": [16]}, "do not divide"),
+        ({"items": [1 << 20], "group": [1 << 20]}, "this device takes"),
+        ({"items": ["n - n"], "group": [1]}, "not a number of items"),
+        ({"items": ["unknown"], "group": [1]}, "unknown name"),
+    ],
+)
+def test_work_sizes_that_cannot_be_are_refused(
+    session: Session, tmp_path: Path, changed: dict[str, Any], said: str
+) -> None:
+    kernel = session.load(package(tmp_path, **changed), 3)
+    with pytest.raises(DeviceError, match=said) as error:
+        session.launch([Call(kernel, (Scalar(8), Scalar(1, "float32"), ones(session)))])
+    assert error.value.status == "refused"
+
+
+def test_an_argument_of_the_wrong_kind_is_refused(session: Session, tmp_path: Path) -> None:
+    kernel = session.load(package(tmp_path), 3)
+    buffer = ones(session)
+    with pytest.raises(DeviceError, match="'x' of kernel 'add' is a tensor"):
+        session.launch([Call(kernel, (Scalar(8), Scalar(1, "float32"), Scalar(0)))])
+    with pytest.raises(DeviceError, match="'n' of kernel 'add' is a size"):
+        session.launch([Call(kernel, (buffer, Scalar(1, "float32"), buffer))])
+
+
+@pytest.mark.parametrize("offset", [-1, -1000, 100, 1000])
+def test_a_write_beside_a_buffer_is_found_and_named(
+    session: Session, tmp_path: Path, offset: int
+) -> None:
+    source = ADD.replace("x[i] += value;", f"if (i == 0) x[{offset}] = value;")
+    kernel = session.load(package(tmp_path, source), 3)
+    buffer = ones(session)
+    nearest = 4 * offset + (3 if offset < 0 else 0)
+    with pytest.raises(DeviceError, match=f"byte offset {nearest} of 'x'") as error:
+        session.launch([Call(kernel, (Scalar(8), Scalar(1e30, "float32"), buffer))])
+    assert error.value.status == "out_of_bounds"
+
+
+def test_a_file_without_a_description_is_refused(session: Session, tmp_path: Path) -> None:
+    path = package(tmp_path)
+    (tmp_path / "launch.json").unlink()
+    with pytest.raises(DeviceError, match=r"no launch\.json"):
+        session.load(path, 3)
+
+
+def test_sub_devices_are_devices_and_open_at_once(tmp_path: Path) -> None:
+    needs_opencl()
+    parts = devices(1)
+    assert len(parts) == sum(item.units for item in devices())
+    assert all(item.units == 1 for item in parts)
+    count = min(2, len(parts))
+    opened = [
+        OpenClDevice(Options(index=index, compute_units=1), cache=tmp_path / "cache").open()
+        for index in range(count)
+    ]
+    try:
+        buffers = [session.allocate(10) for session in opened]
+        for index, session in enumerate(opened):
+            session.fill(buffers[index], index + 1)
+        for index, session in enumerate(opened):
+            assert session.read(buffers[index]) == bytes([index + 1]) * 10
+    finally:
+        for session in opened:
+            session.close()
+
+
+def test_a_device_that_is_gone_when_a_session_opens_is_said(tmp_path: Path) -> None:
+    needs_opencl()
+    device = OpenClDevice(Options(device="no such device"), cache=tmp_path)
+    with device.open() as session, pytest.raises(DeviceError, match="no such device"):
+        session.allocate(10)

@@ -1,0 +1,192 @@
+"""The command line on the target opencl."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from command_line import Project
+from parts import needs_opencl
+
+KERNEL = """\
+name: {name}
+dtypes: [float32]
+arguments:
+  n: {{kind: size}}
+  x: {{kind: tensor, shape: [n]}}
+  y: {{kind: tensor, access: write, shape: [n]}}
+sources:
+  opencl:
+    template: {name}.cl
+    work: {{items: [n], group: [1]}}
+"""
+FUNCTION = """\
+__kernel void kl_{name}(long n, __global const float *x, __global float *y)
+{{
+    const long i = get_global_id(0);
+    {body}
+}}
+"""
+
+
+def add(project: Project, name: str, body: str, n: int = 64) -> None:
+    """A kernel in OpenCL C and a workload of the same name that should double a vector."""
+    project.add(name, n=n, kernel=KERNEL.format(name=name))
+    project.write(f"templates/{name}.cl", FUNCTION.format(name=name, body=body))
+
+
+@pytest.fixture
+def opencl(fresh_project: Project) -> Project:
+    needs_opencl()
+    return fresh_project
+
+
+def test_every_workload_is_verified(opencl: Project) -> None:
+    done = opencl.json("check", "target=opencl", "case=small")
+    assert done.code == 0, done.stderr
+    assert {trial["status"] for trial in done.trials} == {"ok"}
+    assert len(done.trials) == 10
+    # Drivers keep what they compile below build/.
+    assert not list(opencl.home.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_ragged_sizes_are_verified_in_both_precisions(opencl: Project, dtype: str) -> None:
+    done = opencl.json("check", "target=opencl", "case=ragged", f"workload.dtype={dtype}")
+    assert done.code == 0, done.stderr
+    assert len(done.trials) == 10
+
+
+def test_tunables_change_the_source_and_the_work_sizes(opencl: Project) -> None:
+    done = opencl.json(
+        "run",
+        "-m",
+        "target=opencl",
+        "case=ragged",
+        "select.fixed.tile.mr=4,8",
+        "select.fixed.tile.nv=1,3",
+        "select.fixed.vectorize.lanes=1,4",
+    )
+    assert done.code == 0, done.stderr
+    assert len({trial["artifacts"][0]["key"] for trial in done.trials}) == 8
+
+
+def test_one_package_serves_all_sizes_and_is_mended(opencl: Project) -> None:
+    words = ("run", "-m", "target=opencl", "workload=axpy", "workload.sizes.N=100,1000,10007")
+    done = opencl.json(*words)
+    assert done.document["build"]["built"] == 1
+    again = opencl.json(*words, "rerun=all")
+    assert (again.document["build"]["built"], again.document["build"]["scons"]) == (0, 0)
+    (launch,) = opencl.build.glob("kernels/*/launch.json")
+    launch.write_text(launch.read_text().replace("64", "32"))
+    mended = opencl.json(*words, "rerun=all")
+    assert mended.code == 0
+    assert mended.document["build"]["built"] == 1
+
+
+def test_times_are_the_devices_own(opencl: Project) -> None:
+    done = opencl.json("run", "target=opencl", "workload=axpy", "case=small")
+    metrics = done.trial["metrics"]
+    assert metrics["median_ns"] == metrics["kernel_ns"] > 0
+    assert (metrics["transfer_bytes"], metrics["transfer_ns"]) == (0, 0)
+    assert metrics["deterministic"] == []
+    assert "cpu_ns" not in metrics
+
+
+def test_a_tensor_on_the_host_is_copied_inside_the_measured_region(opencl: Project) -> None:
+    done = opencl.json(
+        "run",
+        "target=opencl",
+        "workload=matmul",
+        "case=small",
+        "workload.tensors.A.place=host",
+        "workload.tensors.B.place=device",
+        "workload.tensors.C.place=host",
+    )
+    assert done.code == 0, done.stderr
+    metrics = done.trial["metrics"]
+    assert metrics["placement"] == {"A": "copied", "B": "device", "C": "copied"}
+    assert metrics["transfer_bytes"] == (16 * 32 + 16 * 24) * 4
+    assert 0 < metrics["transfer_ns"] < metrics["median_ns"]
+    assert 0 < metrics["kernel_ns"] < metrics["median_ns"]
+
+
+@pytest.mark.parametrize("place", ["device:7", "moon", "device:", "host:0"])
+def test_a_place_that_cannot_be_honoured_is_refused_by_name(opencl: Project, place: str) -> None:
+    done = opencl.run(
+        "run", "target=opencl", "workload=axpy", f"workload.tensors.x.place='{place}'"
+    )
+    assert done.code == 2
+    assert place in done.stderr
+    assert "Allowed: host, device, device:0" in done.stderr
+
+
+def test_a_sub_device_is_named_by_its_index(opencl: Project) -> None:
+    words = ("run", "target=opencl", "workload=axpy", "target.options.compute_units=1")
+    done = opencl.run(*words, "case=small", "workload.tensors.x.place='device:0'")
+    assert done.code == 0, done.stderr
+    assert opencl.run(*words, "target.options.index=4095").code == 3
+    assert opencl.run(*words, "target.options.indx=0").code == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ("y[i] = 3 * x[i];", "wrong", "golden"),
+        ("y[i] = 2 * x[i]; if (i == 0) y[n] = 1e30f;", "out_of_bounds", "'y'"),
+        ("volatile __global int *volatile p = 0; *p = 1;", "crashed", "SIG"),
+        ("y[i] = not_there;", "build_failed", "not_there"),
+        ("for (volatile int going = 1; going;) ;", "timeout", "KernelLaunch"),
+    ],
+)
+def test_what_a_kernel_does_wrong_is_a_status(
+    opencl: Project, body: str, status: str, said: str
+) -> None:
+    add(opencl, "mine", body)
+    patience = "timeout=3" if status == "timeout" else "timeout=60"
+    done = opencl.json("run", "target=opencl", "workload=mine", patience)
+    assert done.code == 1, done.stderr
+    assert done.trial["status"] == status
+    assert said in done.trial["message"]
+
+
+def test_a_kernel_without_work_sizes_or_source_is_refused(opencl: Project) -> None:
+    text = KERNEL.format(name="mine")
+    add(opencl, "mine", "y[i] = 2 * x[i];")
+    assert opencl.run("run", "target=opencl", "workload=mine").code == 0
+    for wrong in (
+        text.replace("group: [1]", "group: [1, 1]"),
+        text.replace("items: [n]", "items: [m]"),
+        text.replace("    work: {items: [n], group: [1]}\n", ""),
+        text.replace("opencl:", "host:"),
+    ):
+        opencl.write("configs/kernel/mine.yaml", wrong)
+        done = opencl.run("run", "target=opencl", "workload=mine")
+        assert done.code == 2, done.stdout
+        assert "workload.kernels.mine.sources" in done.stderr
+
+
+def test_without_a_platform_the_target_is_unavailable(
+    fresh_project: Project, tmp_path: Path
+) -> None:
+    needs_opencl()
+    nothing = {"OCL_ICD_VENDORS": str(tmp_path / "nothing")}
+    done = fresh_project.run("run", "target=opencl", env=nothing)
+    assert done.code == 3
+    assert "pocl-opencl-icd" in done.stderr
+    listed = fresh_project.json("targets", env=nothing).document
+    (target,) = [item for item in listed if item["name"] == "opencl"]
+    assert not target["available"]
+    assert "OpenCL" in target["reason"]
+    mixed = fresh_project.json(
+        "run", "-m", "target=host,opencl", "workload=axpy", "case=small", env=nothing
+    )
+    assert [trial["status"] for trial in mixed.trials] == ["ok", "unavailable"]
+
+
+def test_the_cpu_clock_is_refused_by_name(opencl: Project) -> None:
+    done = opencl.json("run", "target=opencl", "workload=axpy", "measure.clock=cpu")
+    assert done.trial["status"] == "refused"
+    assert "cpu_clock" in done.trial["message"]
