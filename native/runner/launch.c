@@ -5,10 +5,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernels.h"
+#include "kernloom/marker.h"
 #include "memory.h"
 
 enum { MAX_SAMPLES = 1000000 };
@@ -40,6 +43,29 @@ static void run(const struct program *program, uint64_t iterations) {
             call->entry(call->args);
 }
 
+/* Where the counter leaves its count, if there is one. */
+static const volatile uint64_t *counter;
+
+bool launch_counted(int descriptor) {
+    void *page = mmap(NULL, sizeof *counter, PROT_READ, MAP_SHARED, descriptor, 0);
+    if (page == MAP_FAILED)
+        return false;
+    counter = page;
+    return true;
+}
+
+/* Nothing but the kernels lies between the markers. */
+static uint64_t run_counted(const struct program *program, uint64_t iterations) {
+    if (!counter) {
+        run(program, iterations);
+        return 0;
+    }
+    syscall(KL_MARKER_CALL, KL_MARKER_BEGIN);
+    run(program, iterations);
+    syscall(KL_MARKER_CALL, KL_MARKER_END);
+    return *counter;
+}
+
 static struct kl_sample take_sample(const struct program *program, uint64_t inner, uint32_t clock) {
     struct rusage before = {0}, after = {0};
     uint64_t wall = 0, cpu = 0;
@@ -49,7 +75,7 @@ static struct kl_sample take_sample(const struct program *program, uint64_t inne
         cpu = now(CLOCK_THREAD_CPUTIME_ID);
     if (clock & KL_CLOCK_WALL)
         wall = now(CLOCK_MONOTONIC);
-    run(program, inner);
+    uint64_t instructions = run_counted(program, inner);
     if (clock & KL_CLOCK_WALL)
         wall = now(CLOCK_MONOTONIC) - wall;
     if (clock & KL_CLOCK_THREAD_CPU)
@@ -59,7 +85,8 @@ static struct kl_sample take_sample(const struct program *program, uint64_t inne
     return (struct kl_sample){.wall_ns = wall,
                               .cpu_ns = cpu,
                               .involuntary = (uint32_t)(after.ru_nivcsw - before.ru_nivcsw),
-                              .voluntary = (uint32_t)(after.ru_nvcsw - before.ru_nvcsw)};
+                              .voluntary = (uint32_t)(after.ru_nvcsw - before.ru_nvcsw),
+                              .instructions = instructions};
 }
 
 static uint64_t elapsed_ns(const struct program *program, uint64_t inner) {

@@ -2,9 +2,15 @@
 #ifndef RUNNER_LAUNCH_H
 #define RUNNER_LAUNCH_H
 
+#include <stdbool.h>
+
 #include "channel.h"
 
 #pragma GCC visibility push(hidden)
+
+/* From now on every sample has the count of its instructions: a counter (native/qemu) writes it to
+ * this file. False when the file cannot be mapped. */
+bool launch_counted(int descriptor);
 
 /* The reply's samples stay valid until the next launch. */
 void launch(const struct request *request, struct reply *reply);

@@ -24,13 +24,14 @@ struct options {
     uint64_t window_bytes;
     uint64_t memory_limit;
     int pin;
+    int counter;
 };
 
 static void usage(const char *why) {
     fprintf(stderr,
             "runner: %s\n"
             "usage: runner --channel FD --window FD --window-bytes N [--pin CPU]"
-            " [--memory-limit BYTES]\n",
+            " [--memory-limit BYTES] [--counter FD]\n",
             why);
     exit(EXIT_USAGE);
 }
@@ -45,11 +46,14 @@ static uint64_t number(const char *text, uint64_t most) {
 }
 
 static struct options parse(int count, char **arguments) {
-    static const struct option known[] = {
-        {"channel", required_argument, NULL, 'c'},      {"window", required_argument, NULL, 'w'},
-        {"window-bytes", required_argument, NULL, 'b'}, {"pin", required_argument, NULL, 'p'},
-        {"memory-limit", required_argument, NULL, 'm'}, {NULL, 0, NULL, 0}};
-    struct options options = {.channel = -1, .window = -1, .pin = -1};
+    static const struct option known[] = {{"channel", required_argument, NULL, 'c'},
+                                          {"window", required_argument, NULL, 'w'},
+                                          {"window-bytes", required_argument, NULL, 'b'},
+                                          {"pin", required_argument, NULL, 'p'},
+                                          {"memory-limit", required_argument, NULL, 'm'},
+                                          {"counter", required_argument, NULL, 'n'},
+                                          {NULL, 0, NULL, 0}};
+    struct options options = {.channel = -1, .window = -1, .pin = -1, .counter = -1};
     int option;
     opterr = 0;
     while ((option = getopt_long(count, arguments, "", known, NULL)) != -1) {
@@ -68,6 +72,9 @@ static struct options parse(int count, char **arguments) {
             break;
         case 'm':
             options.memory_limit = number(optarg, UINT64_MAX);
+            break;
+        case 'n':
+            options.counter = (int)number(optarg, INT32_MAX);
             break;
         default:
             usage("an option is unknown or lacks its value");
@@ -141,8 +148,8 @@ static void serve(void) {
 }
 
 int main(int count, char **arguments) {
-    process_confine();
     struct options options = parse(count, arguments);
+    process_confine(options.counter >= 0);
     fcntl(options.channel, F_SETFD, FD_CLOEXEC);
     setvbuf(stdout, NULL, _IOLBF, 0);
     parallel_open(process_cores(), prepare_worker);
@@ -150,6 +157,8 @@ int main(int count, char **arguments) {
         usage("--pin names a core that this process may not use");
     if (!memory_open(options.window, options.window_bytes, options.memory_limit))
         usage("--window cannot be mapped");
+    if (options.counter >= 0 && !launch_counted(options.counter))
+        usage("--counter cannot be mapped");
     channel_open(options.channel);
     guard_install();
     serve();

@@ -33,13 +33,17 @@ static void prefer_as_victim(void) {
     close(file);
 }
 
-void process_confine(void) {
+void process_confine(bool emulated) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* 1 and not 0: with 0 Linux still feeds a core pattern that is a pipe. */
-    limit(RLIMIT_CORE, 1);
+    /* 1 and not 0: with 0 Linux still feeds a core pattern that is a pipe. But QEMU heeds only 0.
+     */
+    limit(RLIMIT_CORE, emulated ? 0 : 1);
     limit(RLIMIT_FSIZE, MAX_FILE_BYTES);
     signal(SIGXFSZ, SIG_IGN);
     prefer_as_victim();
+    /* Last, for it takes away the files of /proc/self. */
+    if (emulated)
+        prctl(PR_SET_DUMPABLE, 0);
 }
 
 int process_cores(void) {

@@ -7,8 +7,8 @@
 #pragma GCC visibility push(hidden)
 
 /* Die with the engine, leave no core file, fill no disk, be the first to go when memory is short.
- */
-void process_confine(void);
+ * An emulator writes core files of its own accord. */
+void process_confine(bool emulated);
 
 /* How many cores this process may use; to be called before pinning. */
 int process_cores(void);

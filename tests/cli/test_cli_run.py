@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from command_line import DOUBLE, Project, listing
+from command_line import DOUBLE, PATIENCE_S, Project, listing
 
 TRIAL = {
     "id": str,
@@ -192,3 +192,15 @@ def test_matmul_verifies_with_every_compiler_and_dtype(
     words = (f"workload.dtype={dtype}", f"toolchain={toolchain}", "case=ragged")
     done = project.json("run", "workload=matmul", *words)
     assert done.trial["status"] == "ok", done.trial["message"]
+
+
+def test_a_target_with_one_session_queues_the_next_run(project: Project) -> None:
+    words = ("run", "workload=axpy", "target.sessions=1", "rerun=all")
+    first, second = project.start(*words), project.start(*words)
+    for process in (first, second):
+        assert process.wait(PATIENCE_S) == 0
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
+    assert list((project.build / "sessions").rglob("0"))
+    assert not list((project.build / "sessions").rglob("1"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from subjects import VARIANTS, Subject, build
+from subjects import EMULATED, VARIANTS, Subject, build
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +20,7 @@ def build_subject(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], S
     return build_once
 
 
-@pytest.fixture(params=list(VARIANTS))
+@pytest.fixture(params=[*VARIANTS, *EMULATED, "opencl"])
 def subject(request: pytest.FixtureRequest, build_subject: Callable[[str], Subject]) -> Subject:
     """Every device there is, one after the other."""
     return build_subject(request.param)

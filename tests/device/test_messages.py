@@ -56,7 +56,7 @@ EXAMPLES: list[Message] = [
     MmuUnmap(0, 4096),
     PeDma(1, 2, 3),
     Close(),
-    Response(Kind.LOAD, Status.OK, 1, "", (Sample(1, 2, 3, 4), Sample(5, 6, 7, 8))),
+    Response(Kind.LOAD, Status.OK, 1, "", (Sample(1, 2, 3, 4, 5), Sample(5, 6, 7, 8, 9))),
     Response(Kind.FREE, Status.DOUBLE_FREE, 0, "buffer 'x'", ()),
 ]
 
@@ -109,7 +109,7 @@ class Raw:
 
 @pytest.fixture
 def raw(subject: Subject) -> Iterator[Raw]:
-    connection = Connection(subject.runner, (), WindowPool())
+    connection = Connection(subject.command, WindowPool())
     yield Raw(connection)
     connection.end()
     connection.process.release()

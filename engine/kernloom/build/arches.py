@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from kernloom.build.toolchains import Detected, accepts, read_cache, write_cache
 from kernloom.code_stamp import code_stamp
-from kernloom.config.schema import Arch
+from kernloom.config.schema import Arch, Emulator, Target
+from kernloom.errors import UnavailableError
 from kernloom.expressions import parse_size
 from kernloom.files import sha256_json
 from kernloom.machine import cpu_flags, machine_class
@@ -39,11 +41,43 @@ def host_isa() -> str:
     return _ISAS.get(machine, machine)
 
 
-def missing_features(arch: Arch) -> list[str]:
-    """What this machine lacks to run code for `arch`; empty if it can."""
+def missing_features(arch: Arch, emulator: Emulator | None = None) -> list[str]:
+    """What this machine, or an emulator, lacks to run code for `arch`; empty if it can."""
+    if emulator:
+        if emulator.isa and arch.isa != emulator.isa:
+            return [arch.isa]
+        return [
+            feature
+            for feature in arch.features
+            if any(fnmatchcase(feature, pattern) for pattern in emulator.lacks)
+        ]
     if arch.isa != host_isa():
         return [arch.isa]
     return [feature for feature in arch.features if feature not in cpu_flags()]
+
+
+def check_runs(target: Target, arch: Arch) -> None:
+    """Refuse an arch that this machine, or the target's emulator, cannot run."""
+    missing = missing_features(arch, target.emulator) if target.family == "host" else []
+    if missing and target.emulator:
+        raise UnavailableError(
+            f"arch '{arch.name}' needs {', '.join(missing)}, "
+            f"which {target.emulator.program} of target '{target.name}' does not emulate",
+            hint="Leave `arch` out: every target has one that fits.",
+        )
+    if missing:
+        raise UnavailableError(
+            f"arch '{arch.name}' needs {', '.join(missing)}, which this CPU does not have",
+            hint="Choose another: arch=native always fits.",
+        )
+
+
+def with_vector_bytes(arch: Mapping[str, Any]) -> dict[str, Any]:
+    """The arch as plain data, with the size of its vectors where that follows from their bits."""
+    bits = arch.get("vector_bits")
+    if arch.get("vector_bytes") is None and isinstance(bits, int):
+        return {**arch, "vector_bytes": bits // 8}
+    return dict(arch)
 
 
 def resolve_native(

@@ -28,7 +28,7 @@ ENVIRONMENT: Mapping[str, str] = {
 
 MANIFEST = "manifest.json"
 ORIGINS = "origins"
-FOLDERS = {"kernel": "kernels", "runner": "runtimes"}
+FOLDERS = {"kernel": "kernels", "runner": "runtimes", "plugin": "runtimes"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Artifact:
 
     name: str
     """For people, and the slot by which an older build is found."""
-    kind: Literal["kernel", "runner"]
+    kind: Literal["kernel", "runner", "plugin"]
     output: str
     """File name of what is built."""
     main: str
@@ -79,6 +79,11 @@ class Artifact:
                 raise ConfigError(
                     f"file '{path}' of {self.name} is not a relative path inside its folder"
                 )
+
+    @property
+    def packaged(self) -> bool:
+        """Its files are what is loaded: nothing compiles them here."""
+        return not self.argv
 
     @cached_property
     def inputs(self) -> dict[str, str]:

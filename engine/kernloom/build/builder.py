@@ -130,7 +130,7 @@ class Builder:
         jobs = []
         for key, artifact in artifacts.items():
             folder = artifact.folder(self.build_folder)
-            keep = self.keep and artifact.kind == "kernel"
+            keep = self.keep and artifact.kind == "kernel" and not artifact.packaged
             bare = keep and not all((folder / name).is_file() for name in INTERMEDIATES)
             if not states[key].cached or bare:
                 because = to_plain(states[key].explanation)

@@ -16,13 +16,18 @@ from kernloom.plan.source import Source
 
 KERNEL = "kernel.so"
 RUNNER = "runner"
+COUNTER = "counter.so"
 
-_DETERMINISTIC = ("-Wl,--build-id=none",)
+DETERMINISTIC = ("-Wl,--build-id=none",)
 _LIBRARY = ("-shared", "-fPIC")
 # kl_parallel stays undefined: the process that loads the library has it.
 _KERNEL_LIBRARIES = ("-Wl,--as-needed", "-lm")
 _RUNNER_LIBRARIES = ("-rdynamic", "-ldl", "-lpthread", "-lm")
-_BASELINES = {"x86_64": ("-march=x86-64",), "aarch64": ("-march=armv8-a",)}
+_BASELINES = {
+    "x86_64": ("-march=x86-64",),
+    "aarch64": ("-march=armv8-a",),
+    "riscv64": ("-march=rv64gc", "-mabi=lp64d"),
+}
 """The least a processor of an isa can do: a runner runs on all of them."""
 
 
@@ -32,22 +37,22 @@ def kernel_artifact(
     """The library of one kernel, compiled and linked in one step."""
     groups = {
         "toolchain.flags": toolchain.flags,
-        f"arch.flags.{toolchain.family}": _arch_flags(arch, toolchain),
+        f"arch.flags.{toolchain.family}": arch_flags(arch, toolchain),
         "toolchain.kernel_flags": toolchain.kernel_flags,
-        f"toolchain.variants.{variant}": _variant_flags(toolchain, variant),
+        f"toolchain.variants.{variant}": variant_flags(toolchain, variant),
         "toolchain.extra_flags": toolchain.extra_flags,
     }
     argv = (
         DRIVER,
         *(flag for flags in groups.values() for flag in flags),
         *_LIBRARY,
-        *_DETERMINISTIC,
+        *DETERMINISTIC,
         "-o",
         KERNEL,
         source.main,
         *_KERNEL_LIBRARIES,
     )
-    reached, linked = _known(groups, argv, [source.main], detected)
+    reached, linked = known(groups, argv, [source.main], detected)
     return Artifact(
         name=source.name,
         kind="kernel",
@@ -86,19 +91,19 @@ def runner_artifact(
     groups = {
         "toolchain.flags": toolchain.flags,
         "arch.isa": _BASELINES.get(arch.isa, ()),
-        f"toolchain.variants.{variant}": _variant_flags(toolchain, variant),
+        f"toolchain.variants.{variant}": variant_flags(toolchain, variant),
     }
     argv = (
         DRIVER,
         *(flag for flags in groups.values() for flag in flags),
         "-Inative/include",
-        *_DETERMINISTIC,
+        *DETERMINISTIC,
         "-o",
         RUNNER,
         *sources,
         *_RUNNER_LIBRARIES,
     )
-    reached, linked = _known(groups, argv, sources, detected)
+    reached, linked = known(groups, argv, sources, detected)
     return Artifact(
         name=RUNNER,
         kind="runner",
@@ -115,7 +120,46 @@ def runner_artifact(
     )
 
 
-def _known(
+def counter_artifact(toolchain: Toolchain, detected: Detected, isa: str, share: Path) -> Artifact:
+    """QEMU's plugin that counts instructions, for this machine: QEMU runs here."""
+    main = "native/qemu/counter.c"
+    try:
+        files = {
+            path: (share / path).read_text(encoding="utf-8")
+            for path in (main, "native/include/kernloom/marker.h")
+        }
+    except OSError as error:
+        raise UnavailableError(
+            f"the counter's source {error.filename} cannot be read", hint="Reinstall Kernloom."
+        ) from None
+    groups = {"toolchain.flags": toolchain.flags, "arch.isa": _BASELINES.get(isa, ())}
+    argv = (
+        DRIVER,
+        *(flag for flags in groups.values() for flag in flags),
+        "-Inative/include",
+        *_LIBRARY,
+        *DETERMINISTIC,
+        "-o",
+        COUNTER,
+        main,
+    )
+    reached, linked = known(groups, argv, [main], detected)
+    return Artifact(
+        name="counter",
+        kind="plugin",
+        output=COUNTER,
+        main=main,
+        files=files,
+        argv=argv,
+        tools={role: str(path) for role, path in detected.tools.items()},
+        identity=detected.identity,
+        headers=system_headers(files, argv, reached, detected),
+        linked=linked,
+        arch=isa,
+    )
+
+
+def known(
     groups: Mapping[str, Sequence[str]],
     argv: tuple[str, ...],
     sources: Sequence[str],
@@ -129,7 +173,7 @@ def _known(
     return found
 
 
-def _arch_flags(arch: Arch, toolchain: Toolchain) -> tuple[str, ...]:
+def arch_flags(arch: Arch, toolchain: Toolchain) -> tuple[str, ...]:
     try:
         return arch.flags[toolchain.family]
     except KeyError:
@@ -140,7 +184,7 @@ def _arch_flags(arch: Arch, toolchain: Toolchain) -> tuple[str, ...]:
         ) from None
 
 
-def _variant_flags(toolchain: Toolchain, variant: str) -> tuple[str, ...]:
+def variant_flags(toolchain: Toolchain, variant: str) -> tuple[str, ...]:
     try:
         return toolchain.variants[variant]
     except KeyError:

@@ -117,7 +117,7 @@ def without_linking(argv: Sequence[str]) -> list[str]:
         if (
             not skip
             and part != "-o"
-            and not part.startswith(("-l", "-Wl,", "-shared", "-rdynamic"))
+            and not part.startswith(("-l", "-Wl,", "-shared", "-rdynamic", "-fuse-ld="))
         ):
             kept.append(part)
         skip = part == "-o"

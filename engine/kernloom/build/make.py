@@ -65,7 +65,11 @@ def carry_out(job: Job, build: Path, workspace: Path) -> Result:
                     (work / name).replace(artifact.folder(build) / name)
             return Result(artifact.key, not message, 0.0, message)
         started = time.monotonic()
-        code, message = _run([*artifact.argv], artifact, work, workspace)
+        if artifact.packaged:
+            # What was staged is all there is to it.
+            code, message = 0, ""
+        else:
+            code, message = _run([*artifact.argv], artifact, work, workspace)
         seconds = time.monotonic() - started
         if code == 0 and not (work / artifact.output).is_file():
             code, message = 1, f"{artifact.argv[0]} left no {artifact.output}"
@@ -120,12 +124,19 @@ def _exchange(made: Path, place: Path, workspace: Path) -> None:
 
 def _intermediates(artifact: Artifact, work: Path, workspace: Path) -> str:
     """Preprocessed source, assembly and object of a kernel; a message if that fails."""
-    for name, step in INTERMEDIATES.items() if artifact.kind == "kernel" else ():
-        argv = [artifact.argv[0], *without_linking(artifact.argv), "-fPIC", step, "-o", name]
+    compiled = artifact.kind == "kernel" and not artifact.packaged
+    for name, step in INTERMEDIATES.items() if compiled else ():
+        argv = [artifact.argv[0], *_compiling(artifact), step, "-o", name]
         code, message = _run(argv, artifact, work, workspace)
         if code != 0:
             return message
     return ""
+
+
+def _compiling(artifact: Artifact) -> list[str]:
+    """The arguments of its command that are about the main source alone."""
+    others = {path for path in artifact.files if path.endswith(".c") and path != artifact.main}
+    return [part for part in without_linking(artifact.argv) if part not in others]
 
 
 def _run(argv: list[str], artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str]:

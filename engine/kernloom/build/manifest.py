@@ -79,6 +79,15 @@ class Verifier:
             return f"{artifact.output} cannot be read: {error.strerror}"
         if digest != manifest.get("output_sha256"):
             return f"{artifact.output} is not the file that was built"
+        return self._changed_file(artifact, folder) if artifact.packaged else None
+
+    def _changed_file(self, artifact: Artifact, folder: Path) -> str | None:
+        for path, digest in artifact.inputs.items():
+            try:
+                if self._hash(folder / path) != digest:
+                    return f"{path} is not the file that was staged"
+            except OSError as error:
+                return f"{path} cannot be read: {error.strerror}"
         return None
 
     def _hash(self, path: Path) -> str:

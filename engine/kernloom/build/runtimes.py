@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kernloom.build.arches import NATIVE
+from kernloom.build.arches import NATIVE, host_isa, with_vector_bytes
 from kernloom.build.artifact import Artifact
-from kernloom.build.compile import runner_artifact
-from kernloom.build.toolchains import detect
+from kernloom.build.compile import counter_artifact, runner_artifact
+from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Arch, Toolchain
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from kernloom.build.builder import Builder
 
 T = TypeVar("T")
+
+HOST_TOOLCHAINS = ("gcc", "clang")
+"""Compilers for this machine itself, by preference."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Runtimes:
 def all_runtimes(places: Places) -> Runtimes:
     """The runner of every arch and variant that a toolchain on this machine can build."""
     artifacts: list[Artifact] = []
+    with contextlib.suppress(UnavailableError):
+        artifacts.append(host_counter(places, lambda toolchain: detect(toolchain, places.cache)))
     unavailable: dict[str, UnavailableError] = {}
     arches = [arch for arch in _shipped(places, "arch", Arch) if arch.name != NATIVE]
     for toolchain in _shipped(places, "toolchain", Toolchain):
@@ -47,10 +52,29 @@ def all_runtimes(places: Places) -> Runtimes:
         artifacts += [
             runner_artifact(toolchain, arch, variant, detected, places.share)
             for arch in arches
-            if toolchain.family in arch.flags and detected.triple.split("-")[0] == arch.isa
+            if toolchain.family in arch.flags and _is_for(arch, detected.triple)
             for variant in toolchain.variants
         ]
     return Runtimes(tuple(artifacts), unavailable)
+
+
+def host_counter(places: Places, find: Callable[[Toolchain], Detected]) -> Artifact:
+    """The counter of instructions, by this machine's own compiler: QEMU runs here."""
+    problem: UnavailableError | None = None
+    groups = Groups(places.folders("configs"))
+    for name in HOST_TOOLCHAINS:
+        toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
+        try:
+            return counter_artifact(toolchain, find(toolchain), host_isa(), places.share)
+        except UnavailableError as error:
+            problem = problem or error
+    raise problem or UnavailableError("this machine has no compiler of its own")
+
+
+def _is_for(arch: Arch, triple: str) -> bool:
+    """Whether a compiler makes programs for that CPU, and for Linux: a runner is one."""
+    isa, _, system = triple.partition("-")
+    return isa == arch.isa and "linux" in system
 
 
 @contextlib.contextmanager
@@ -66,4 +90,8 @@ def _shipped(places: Places, group: str, cls: type[T]) -> list[T]:
     """The options of a config group, read as they stand; the user's shadow ours."""
     groups = Groups(places.folders("configs"))
     read = {name: groups.read(group, name) for name in groups.options(group) if name != NATIVE}
-    return [convert(cls, data, group) for data in read.values() if "defaults" not in data]
+    return [
+        convert(cls, with_vector_bytes(data) if group == "arch" else data, group)
+        for data in read.values()
+        if "defaults" not in data
+    ]

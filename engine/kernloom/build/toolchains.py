@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernloom.build.artifact import ENVIRONMENT, Identity
 from kernloom.code_stamp import code_stamp
-from kernloom.config.schema import Toolchain
+from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError, UnavailableError
 from kernloom.files import sha256_file, sha256_json, write_json
 
@@ -124,16 +124,21 @@ def _run(
 
 def detect(toolchain: Toolchain, cache: Path) -> Detected:
     """The toolchain's tools and identity, or UnavailableError with what to install."""
+    if not toolchain.tools:
+        # The device's own driver compiles, where the kernel is loaded.
+        return Detected(toolchain.name, toolchain.family, {}, "", "", "")
     if DRIVER not in toolchain.tools:
         raise ConfigError(f"no tool has the role '{DRIVER}'", key="toolchain.tools")
     tools = {role: _find(toolchain, role, name) for role, name in toolchain.tools.items()}
+    # Clang compiles for many machines, and tells which libraries it would take for this one.
+    target = [flag for flag in toolchain.flags if flag.startswith("--target=")]
     code = code_stamp("build/toolchains")
-    entry = sha256_json([{role: str(path) for role, path in tools.items()}, code])
+    entry = sha256_json([{role: str(path) for role, path in tools.items()}, target, code])
     remembered = read_cache(cache / "toolchains.json")
     record = remembered.get(entry)
     if not (isinstance(record, dict) and _still_true(record)):
         try:
-            record = _examine(tools)
+            record = _examine(tools, target)
         except UnavailableError as error:
             raise UnavailableError(
                 f"toolchain '{toolchain.name}': {error.message}", hint=install_hint(toolchain)
@@ -155,13 +160,25 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
             f", but the toolchain's family is {toolchain.family}",
             hint=f"Use toolchain={record['family']} for it." if record["family"] else "",
         )
-    if _number(found.version) < _number(toolchain.minimum_version):
+    if version_number(found.version) < version_number(toolchain.minimum_version):
         raise UnavailableError(
             f"toolchain '{toolchain.name}': {tools[DRIVER]} is version {found.version}, "
             f"but {toolchain.minimum_version} or newer is needed",
             hint=install_hint(toolchain),
         )
     return found
+
+
+def check_compiles(found: Detected, arch: Arch) -> None:
+    """Refuse a toolchain that compiles for another kind of CPU."""
+    isa = found.triple.partition("-")[0]
+    if isa != arch.isa:
+        raise ConfigError(
+            f"toolchain '{found.toolchain}' compiles for {isa}, "
+            f"but arch '{arch.name}' is {arch.isa}",
+            key="toolchain",
+            hint="Leave `toolchain` out: every target has one that fits.",
+        )
 
 
 def accepts(detected: Detected, flags: Sequence[str]) -> bool:
@@ -174,12 +191,16 @@ def accepts(detected: Detected, flags: Sequence[str]) -> bool:
 
 
 def install_hint(toolchain: Toolchain) -> str:
-    """The command that installs the toolchain on this system, or all that are known."""
+    return how_to_install(toolchain.name, toolchain.install)
+
+
+def how_to_install(name: str, install: Mapping[str, str]) -> str:
+    """The command that installs something on this system, or all that are known."""
     for system in _systems():
-        if system in toolchain.install:
-            return f"Install it: {toolchain.install[system]}"
-    known = "; ".join(f"{system}: {how}" for system, how in toolchain.install.items())
-    return f"Install it, e.g. {known}" if known else f"Install {toolchain.name}."
+        if system in install:
+            return f"Install it: {install[system]}"
+    known = "; ".join(f"{system}: {how}" for system, how in install.items())
+    return f"Install it, e.g. {known}" if known else f"Install {name}."
 
 
 def _systems() -> list[str]:
@@ -204,22 +225,22 @@ def _find(toolchain: Toolchain, role: str, name: str) -> Path:
     return Path(found).absolute()
 
 
-def _number(version: str) -> tuple[int, ...]:
+def version_number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
-def _examine(tools: Mapping[str, Path]) -> dict[str, Any]:
+def _examine(tools: Mapping[str, Path], target: Sequence[str]) -> dict[str, Any]:
     driver = tools[DRIVER]
     lookups: dict[str, str] = {}
     files = dict(tools)
     for program in _PROGRAMS:
-        path = find_program([driver], program, lookups)
+        path = find_program([driver, *target], program, lookups)
         if path:
             files[program] = path
     for tool in list(files.values()):
         files.update(shared_libraries(tool))
     for name in _START_FILES:
-        said = ask([driver, f"-print-file-name={name}"])
+        said = ask([driver, *target, f"-print-file-name={name}"])
         if Path(said).is_absolute():
             files[name] = Path(said)
     try:
@@ -231,7 +252,7 @@ def _examine(tools: Mapping[str, Path]) -> dict[str, Any]:
         stamps = {str(path): file_stamp(path) for path in files.values()}
     except OSError as error:
         raise UnavailableError(f"{error.filename} cannot be read: {error.strerror}") from None
-    triple = ask([driver, "-dumpmachine"])
+    triple = ask([driver, *target, "-dumpmachine"])
     return {
         "family": _family(ask([driver, "--version"])),
         "version": version,

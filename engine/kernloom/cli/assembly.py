@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from kernloom.build.arches import NATIVE, missing_features, resolve_native
+from kernloom.build.arches import NATIVE, check_runs, resolve_native, with_vector_bytes
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import runner_artifact
+from kernloom.build.emulators import FoundEmulator, find_emulator
+from kernloom.build.firmware import Firmware, Images
+from kernloom.build.package import Package
+from kernloom.build.runtimes import host_counter
 from kernloom.build.stage import Compile, Compilers
+from kernloom.build.toolchains import check_compiles
 from kernloom.config.compose import Composer
 from kernloom.config.convert import convert
-from kernloom.config.schema import Arch, Experiment, Target, Toolchain
+from kernloom.config.schema import Arch, Emulator, Experiment, Target, Toolchain
 from kernloom.device.devices import DEVICES
-from kernloom.errors import UnavailableError
+from kernloom.errors import ConfigError, UnavailableError, nearest
 from kernloom.measure.rounds import Measure
 from kernloom.measure.verify import Verify
 from kernloom.pipeline.stage import Stage
@@ -40,6 +45,8 @@ STAGES: dict[str, type[Stage]] = {
     "fuse": Fuse,
     "render": Render,
     "compile": Compile,
+    "package": Package,
+    "firmware": Firmware,
     "verify": Verify,
     "measure": Measure,
 }
@@ -54,6 +61,7 @@ class Assembly:
         self.compilers = Compilers(self.places.cache)
         self._runners: ById[Artifact] = ById()
         self._arches: dict[str, dict[str, Any]] = {}
+        self._emulators: dict[tuple[str, str], FoundEmulator] = {}
 
     @cached_property
     def composer(self) -> Composer:
@@ -68,6 +76,7 @@ class Assembly:
             TransformNames: TransformNames(self._transforms()),
             Renderer: Renderer(self.template_folders, self.places.cache / "rendered"),
             Compilers: self.compilers,
+            Images: Images(self.compilers, self.places.share),
         }
 
     @property
@@ -91,7 +100,7 @@ class Assembly:
         """The arch section with `native` made concrete for the toolchain in use."""
         arch: Any = data.get("arch")
         if not isinstance(arch, dict) or arch.get("name") != NATIVE:
-            return arch  # type: ignore[no-any-return]
+            return with_vector_bytes(arch)
         from kernloom.files import canonical_json
 
         memo = canonical_json([arch, data.get("toolchain")])
@@ -105,28 +114,59 @@ class Assembly:
             self._arches[memo] = resolve_native(arch, found, self.places.cache)
         return self._arches[memo]
 
-    def runner(self, experiment: Experiment) -> Artifact:
-        """The runner that this experiment's kernels need."""
+    def programs(self, experiment: Experiment) -> dict[str, Artifact]:
+        """Role -> program that the experiment's device needs built."""
+        device = DEVICES.get(experiment.target.device, key="target.device")
+        return {role: self._program(role, experiment) for role in device.programs}
+
+    def _program(self, role: str, experiment: Experiment) -> Artifact:
+        makers: dict[str, Callable[[Experiment], Artifact]] = {
+            "runner": self._runner,
+            "counter": lambda _: self._counter,
+        }
+        if role not in makers:
+            raise ConfigError(
+                f"device '{experiment.target.device}' needs the program '{role}'",
+                key="target.device",
+                hint=nearest(role, makers),
+            )
+        return makers[role](experiment)
+
+    def _runner(self, experiment: Experiment) -> Artifact:
         return self._runners.get(
-            self._runner, experiment.toolchain, experiment.arch, experiment.target
+            self._make_runner, experiment.toolchain, experiment.arch, experiment.target
         )
 
-    def _runner(self, toolchain: Toolchain, arch: Arch, target: Target) -> Artifact:
+    def _make_runner(self, toolchain: Toolchain, arch: Arch, target: Target) -> Artifact:
         found = self.compilers.detect(toolchain)
         return runner_artifact(toolchain, arch, target.variant, found, self.places.share)
+
+    @cached_property
+    def _counter(self) -> Artifact:
+        """By this machine's own compiler, whatever the experiment's toolchain is."""
+        return host_counter(self.places, self.compilers.detect)
+
+    def emulator(self, emulator: Emulator) -> FoundEmulator:
+        """The emulator on this machine, looked for once."""
+        key = (emulator.program, emulator.minimum_version)
+        if key not in self._emulators:
+            self._emulators[key] = find_emulator(emulator, self.places.cache)
+        return self._emulators[key]
 
     def check_available(self, experiment: Experiment) -> None:
         """Refuse what this machine cannot run, before anything is built."""
         target, arch = experiment.target, experiment.arch
-        DEVICES.get(target.device, key="target.device")
-        self.compilers.detect(experiment.toolchain)
+        device = DEVICES.get(target.device, key="target.device")
+        found = self.compilers.detect(experiment.toolchain)
         if sys.platform not in target.systems:
             raise UnavailableError(
                 f"target '{target.name}' runs on {', '.join(target.systems)}, not {sys.platform}"
             )
-        missing = missing_features(arch) if target.family == "host" else []
-        if missing:
-            raise UnavailableError(
-                f"arch '{arch.name}' needs {', '.join(missing)}, which this CPU does not have",
-                hint="Choose another: arch=native always fits.",
-            )
+        if target.emulator:
+            self.emulator(target.emulator)
+        check_runs(target, arch)
+        workload = experiment.workload
+        dtypes = {tensor.dtype or workload.dtype for tensor in workload.tensors.values()}
+        device.check(target, dtypes | {workload.dtype})
+        if target.family == "host":
+            check_compiles(found, arch)

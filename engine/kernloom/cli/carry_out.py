@@ -14,13 +14,16 @@ from kernloom.build.builder import Builder, Outcome
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
-from kernloom.device.contract import Device, require
+from kernloom.config.schema import Target
+from kernloom.device.contract import Device, DeviceSetup, require
 from kernloom.device.devices import DEVICES
+from kernloom.device.sessions import SessionPlaces
 from kernloom.errors import ConfigError, DeviceError, KernloomError, UnavailableError
+from kernloom.files import sha256_text
 from kernloom.machine import machine_class
 from kernloom.measure.bench import Bench
 from kernloom.measure.data import DataSets
-from kernloom.measure.rounds import threads_of
+from kernloom.measure.rounds import threads_of, with_clock
 from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.trial import Trial
 from kernloom.pipeline.stage import Context
@@ -62,6 +65,7 @@ class Workshop:
         self._progress = progress
         self._data = DataSets(assembly.places.roots)
         self._devices: dict[tuple[Any, ...], Device] = {}
+        self._session_places: dict[tuple[str, int], SessionPlaces] = {}
         self._made: Builder | None = None
 
     def carry_out(self, plans: Sequence[Planned]) -> Results:
@@ -179,7 +183,8 @@ class Workshop:
         problem: KernloomError | None = None
         try:
             device = self._device(plan, paths)
-            with Bench(experiment, device, self._data, paths) as bench:
+            places = self._places(experiment.target)
+            with Bench(experiment, device, self._data, paths, places) as bench:
                 context = Context(experiment, {**self._assembly.planning_services, Bench: bench})
                 plan.graph.run("run", context, outputs)
         except KernloomError as error:
@@ -208,24 +213,37 @@ class Workshop:
         converged = all(plan.graph.of_type("converged", outputs))
         return replace(trial, status="ok" if converged else "unconverged")
 
+    def _places(self, target: Target) -> SessionPlaces:
+        """Those of a target are shared by all of its trials, and by every run in this project."""
+        key = (target.name, target.sessions)
+        if key not in self._session_places:
+            folder = self._assembly.places.build / "sessions" / sha256_text(target.name)[:16]
+            self._session_places[key] = SessionPlaces(target.sessions, folder)
+        return self._session_places[key]
+
     def _device(self, plan: Planned, paths: Mapping[str, Path]) -> Device:
         """The device of a trial; trials that need the same one share it."""
         target, arch = plan.experiment.target, plan.experiment.arch
         make = DEVICES.get(target.device, key="target.device")
-        runner = paths[plan.runner.key] if plan.runner else Path()
         # The last core: the first ones are where the system's own work tends to be.
         pin = max(os.sched_getaffinity(0)) if plan.experiment.measure.pin else None
-        key = (target.device, runner, arch.name, pin)
+        programs = {role: paths[program.key] for role, program in plan.programs.items()}
+        key = (target.device, *programs.values(), id(target), id(arch), pin)
         if key not in self._devices:
-            self._devices[key] = make(runner, arch=arch.name, pin=pin)
-        require(self._devices[key], *_needed(plan))
+            self._devices[key] = make.made(
+                DeviceSetup(programs, target, arch, pin=pin, cache=self._assembly.places.cache)
+            )
+        require(self._devices[key], *_needed(plan, self._devices[key]))
         return self._devices[key]
 
 
-def _needed(plan: Planned) -> list[str]:
+def _needed(plan: Planned, device: Device) -> list[str]:
     """The capabilities that a trial asks of its device."""
     threads = threads_of(plan.steps)
-    clock = chosen_clock(plan.experiment.measure.clock, threads)
+    if plan.experiment.target.emulator:
+        needed = ["memory", "launch", "instructions"]
+        return [*needed, "threads"] if threads > 1 else needed
+    clock = chosen_clock(with_clock(plan.experiment.measure, device).clock, threads)
     needed = ["memory", "launch", "calibrate", f"{clock}_clock"]
     return [*needed, "threads"] if threads > 1 else needed
 

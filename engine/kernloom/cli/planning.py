@@ -16,14 +16,16 @@ from kernloom.cli.assembly import Assembly
 from kernloom.config.compose import Point, at_point
 from kernloom.config.schema import NOT_IDENTITY, Experiment
 from kernloom.config.validate import experiment as validated
+from kernloom.device.devices import DEVICES
 from kernloom.errors import ConfigError, KernloomError, PipelineError, UnavailableError
 from kernloom.files import canonical_json, sha256_file, sha256_json, sha256_text
 from kernloom.machine import available_memory, machine_class
 from kernloom.measure.data import check_goldens
+from kernloom.measure.placement import placement_of
 from kernloom.pipeline.graph import Graph, read_graph
 from kernloom.pipeline.stage import Context
 from kernloom.places import confined
-from kernloom.plan.inspect import check_memory
+from kernloom.plan.inspect import check_memory, tensors_of
 from kernloom.plan.select import check_applied
 from kernloom.remember import ById
 
@@ -52,15 +54,14 @@ class Planned:
     outputs: dict[str, Any] = field(default_factory=dict)
     """Stage -> its outputs so far."""
     steps: tuple[StepArtifact, ...] = ()
-    runner: Artifact | None = None
+    programs: dict[str, Artifact] = field(default_factory=dict)
+    """Role -> program that the device needs."""
     refusal: Refusal | None = None
 
     @property
     def artifacts(self) -> list[Artifact]:
         """What must be built, each once."""
-        needed = [step.artifact for step in self.steps]
-        if self.runner:
-            needed.append(self.runner)
+        needed = [*(step.artifact for step in self.steps), *self.programs.values()]
         return list({artifact.key: artifact for artifact in needed}.values())
 
     @property
@@ -124,7 +125,7 @@ def _planned(
             raise
         status = "unavailable" if isinstance(error, UnavailableError) else "refused"
         plan.refusal = Refusal(status, error.stage or "plan", error)
-        plan.steps, plan.runner = (), None
+        plan.steps, plan.programs = (), {}
     plan.id = _identity(assembly, plan)
     return plan
 
@@ -150,13 +151,29 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
     for tensors in plan.graph.of_type("tensors", plan.outputs):
         check_memory(tensors, memory)
     check_goldens(plan.experiment.workload)
+    placement_of(plan.experiment)
     plan.graph.run("build", context, plan.outputs)
     artifacts = plan.graph.of_type("artifacts", plan.outputs)
     plan.steps = tuple(step for found in artifacts for step in found)
+    _check_tensors(plan)
     for outputs in plan.outputs.values():
         if "provenance" in outputs:
             check_applied(outputs, tuple(item.step for item in plan.steps))
-    plan.runner = assembly.runner(plan.experiment)
+    plan.programs = assembly.programs(plan.experiment)
+
+
+def _check_tensors(plan: Planned) -> None:
+    """Refuse what does not fit the device's memory; a tensor that was fused away needs none."""
+    target, arch = plan.experiment.target, plan.experiment.arch
+    used = {
+        str(argument.binding)
+        for item in plan.steps
+        for argument in item.step.arguments
+        if argument.kind == "tensor"
+    }
+    tensors = tensors_of(plan.experiment.workload)
+    nbytes = {name: tensor.nbytes for name, tensor in tensors.items() if name in used}
+    DEVICES.get(target.device, key="target.device").check_tensors(arch, nbytes)
 
 
 def _identity(assembly: Assembly, plan: Planned) -> str:
@@ -171,11 +188,27 @@ def _identity(assembly: Assembly, plan: Planned) -> str:
         "kernloom": [__version__, _engine_digest()],
         "stages": list(plan.graph.nodes),
         "artifacts": [step.artifact.key for step in plan.steps],
-        "runner": plan.runner.key if plan.runner else None,
+        "programs": {role: program.key for role, program in plan.programs.items()},
         "machine": machine_class(),
+        "emulator": _emulator_version(assembly, plan),
+        "device": _device_facts(plan),
         "files": _data_files(assembly, plan.experiment),
     }
     return sha256_text("\n".join([*sections, canonical_json(rest)]))[:ID_LENGTH]
+
+
+def _emulator_version(assembly: Assembly, plan: Planned) -> str:
+    """Of the emulator that runs the trial; a refused one has perhaps none."""
+    emulator = plan.experiment.target.emulator
+    if emulator is None or plan.refusal:
+        return ""
+    return assembly.emulator(emulator).version
+
+
+def _device_facts(plan: Planned) -> dict[str, str]:
+    """Which device it is, where that is not the machine's class."""
+    target = plan.experiment.target
+    return {} if plan.refusal else DEVICES.get(target.device, key="target.device").facts(target)
 
 
 @cache

@@ -68,6 +68,16 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Work:
+    """How many work-items a kernel is launched with: expressions over its sizes and tunables."""
+
+    items: tuple[int | str, ...]
+    """In each dimension."""
+    group: tuple[int | str, ...]
+    """Those of them that share local memory; divides `items`."""
+
+
+@dataclass(frozen=True)
 class KernelSource:
     """A kernel's source for one family of targets: a template or a plain C file."""
 
@@ -77,6 +87,8 @@ class KernelSource:
     """The function's name in a plain C file."""
     macros: Mapping[str, Scalar] = field(default_factory=dict)
     """Macros of a plain C file: an expression over sizes and tunables for each."""
+    work: Work | None = None
+    """Of a source in OpenCL C, one function that every work-item runs."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +133,8 @@ class Tensor:
     shape: tuple[int | str, ...]
     dtype: str | None = None
     fill: Fill = field(default_factory=Fill)
+    place: str | None = None
+    """Where it is when the clock starts: host, device or device:N; by default the device."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +183,21 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Emulator:
+    """A program that runs another machine's programs here."""
+
+    program: str
+    isa: str = ""
+    """What it emulates; programs for anything else are refused."""
+    args: tuple[str, ...] = ()
+    minimum_version: str = ""
+    install: Mapping[str, str] = field(default_factory=dict)
+    """System -> the command that installs it."""
+    lacks: tuple[str, ...] = ()
+    """CPU features it does not emulate; `avx512*` stands for all that begin so."""
+
+
+@dataclass(frozen=True)
 class Target:
     """Where a workload runs."""
 
@@ -181,6 +210,11 @@ class Target:
     variant: str = "release"
     variants: tuple[str, ...] = ("release",)
     systems: tuple[str, ...] = ("linux",)
+    emulator: Emulator | None = None
+    sessions: int = field(default=0, metadata=at_least(0))
+    """How many sessions can be open at once; 0: any number."""
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+    """What the device class wants to know beside all this."""
     about: str = ""
 
 
@@ -206,6 +240,12 @@ class Arch:
     caches: Caches
     features: tuple[str, ...] = ()
     """CPU features a host must have to run it."""
+    vector_bits: int | None = None
+    """The vector length, where it is a parameter; `vector_bytes` follows from it."""
+    vector_lengths: tuple[int, ...] = ()
+    """What `vector_bits` can be."""
+    memory: Mapping[str, int | str] = field(default_factory=dict)
+    """Bytes of each memory of a part: ram, flash."""
     cores: int = field(default=1, metadata=at_least(1))
     about: str = ""
 

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernloom.config.convert import convert
-from kernloom.config.schema import DTYPES, ROOT_KEYS, Experiment, Kernel, Step, Workload
+from kernloom.config.schema import (
+    DTYPES,
+    ROOT_KEYS,
+    Experiment,
+    Kernel,
+    KernelSource,
+    Step,
+    Workload,
+)
 from kernloom.errors import ConfigError, nearest
 from kernloom.expressions import names_in
 from kernloom.remember import ById
@@ -61,6 +69,13 @@ def _check_target(experiment: Experiment) -> None:
             f"toolchain '{experiment.toolchain.name}' cannot build variant '{target.variant}'",
             key="target.variant",
             hint=nearest(target.variant, experiment.toolchain.variants),
+        )
+    arch = experiment.arch
+    if arch.vector_bits is not None and arch.vector_bits not in arch.vector_lengths:
+        raise ConfigError(
+            f"arch '{arch.name}' has no vectors of {arch.vector_bits} bits",
+            key="arch.vector_bits",
+            hint=f"Allowed: {', '.join(map(str, arch.vector_lengths))}.",
         )
     if experiment.runtime.name != "none" and target.family != "accelerator":
         raise ConfigError(
@@ -202,9 +217,31 @@ def _check_kernel(kernel: Kernel, name: str) -> None:
             raise ConfigError("name either a template or a file", key=where)
         if source.file and not source.function:
             raise ConfigError("a plain C file needs its function's name", key=f"{where}.function")
+        if source.work:
+            _check_work(source, known, where)
         for macro, value in source.macros.items():
             if isinstance(value, str):
                 _check_names([value], known | {*sizes}, f"{where}.macros.{macro}")
+
+
+def _check_work(source: KernelSource, known: set[str], key: str) -> None:
+    work = source.work
+    if work is None:
+        return
+    if not source.template:
+        raise ConfigError(
+            "a source with work-items is a template",
+            key=f"{key}.file",
+            hint="A plain file of OpenCL C is one, too: name it as the template.",
+        )
+    _check_names(work.items, known, f"{key}.work.items")
+    _check_names(work.group, known, f"{key}.work.group")
+    if not 1 <= len(work.items) <= 3 or len(work.items) != len(work.group):
+        raise ConfigError(
+            f"{len(work.items)} dimensions of items, {len(work.group)} of the group",
+            key=f"{key}.work",
+            hint="Allowed: 1 to 3, the same for both.",
+        )
 
 
 def _check_dtype(dtype: str, key: str) -> None:

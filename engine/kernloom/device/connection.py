@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from kernloom.device.messages import HEADER, Header, Message, unpack, unpack_header
 from kernloom.device.process import Process, above_stdio
@@ -16,7 +15,14 @@ from kernloom.device.window import WindowPool
 class Connection:
     """Sends and receives whole messages until `end`, which leaves nothing behind."""
 
-    def __init__(self, runner: Path, options: Sequence[str], windows: WindowPool) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        windows: WindowPool,
+        inherited: Sequence[int] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`command` starts the runner; `inherited` are the files it gets beside its own two."""
         self._windows = windows
         self._received = bytearray()
         self._ended = False
@@ -24,13 +30,15 @@ class Connection:
         self._socket, theirs = socket.socketpair()
         channel = above_stdio(theirs.detach())
         arguments = (
+            *command,
             f"--channel={channel}",
             f"--window={self.window.descriptor}",
             f"--window-bytes={self.window.nbytes}",
-            *options,
         )
         try:
-            self.process = Process(runner, arguments, (channel, self.window.descriptor))
+            self.process = Process(
+                arguments, (channel, self.window.descriptor, *inherited), environment
+            )
         except BaseException:
             self._socket.close()
             windows.give_back(self.window)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from kernloom.config.schema import Arch, Target
 from kernloom.errors import DeviceError, nearest
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ CAPABILITIES = {
     "mmu": "virtual addresses per processing element",
     "dma": "copies by a processing element's own engine",
     "flash": "programs in flash memory",
+    "transfers": "copies from and to the host inside the measured region",
 }
 """Everything a device can be asked for."""
 
@@ -102,6 +104,17 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Transfer:
+    """A copy between the host's memory and the device's, as one of the calls of a launch.
+
+    The host's copy is what the buffer held when the launch began.
+    """
+
+    buffer: Buffer
+    direction: Literal["in", "out"]
+
+
+@dataclass(frozen=True)
 class LaunchSettings:
     """How often the calls of a launch are carried out; all calls in order are one iteration."""
 
@@ -124,6 +137,10 @@ class LaunchResult:
     cpu_ns: tuple[int, ...]
     involuntary: tuple[int, ...]
     voluntary: tuple[int, ...]
+    instructions: tuple[int, ...] = ()
+    """Exact counts, from devices that have them."""
+    transfer_ns: tuple[int, ...] = ()
+    """The part of `wall_ns` that transfers took, from devices that have them."""
 
 
 class Session(ABC):
@@ -154,7 +171,7 @@ class Session(ABC):
 
     @abstractmethod
     def launch(
-        self, calls: Sequence[Call], settings: LaunchSettings | None = None
+        self, calls: Sequence[Call | Transfer], settings: LaunchSettings | None = None
     ) -> LaunchResult: ...
 
     @abstractmethod
@@ -173,8 +190,45 @@ class Session(ABC):
         self.close()
 
 
+@dataclass(frozen=True)
+class DeviceSetup:
+    """What a device is made from: the programs built for it, and what target and arch say."""
+
+    programs: Mapping[str, Path]
+    """Role -> built file: runner, counter."""
+    target: Target
+    arch: Arch
+    index: int = 0
+    pin: int | None = None
+    """The core its work should run on, where it runs on this machine's cores."""
+    cache: Path | None = None
+    """Where a driver may keep what it derives; by default a temporary folder."""
+
+
 class Device(ABC):
     """Something that runs kernels."""
+
+    programs: ClassVar[tuple[str, ...]] = ()
+    """Roles of the programs that must be built for it."""
+
+    @classmethod
+    @abstractmethod
+    def made(cls, setup: DeviceSetup) -> Device:
+        """The device for a target."""
+
+    @classmethod  # noqa: B027 (most have nothing to check)
+    def check(cls, target: Target, dtypes: Collection[str] = ()) -> None:
+        """Raise UnavailableError if the target's device is not on this machine, ConfigError if it
+        cannot do one of the element types."""
+
+    @classmethod  # noqa: B027
+    def check_tensors(cls, arch: Arch, nbytes: Mapping[str, int]) -> None:
+        """Raise ConfigError if tensors of these sizes cannot be on the device together."""
+
+    @classmethod
+    def facts(cls, target: Target) -> dict[str, str]:
+        """What beside the machine's class makes the target's device the one it is."""
+        return {}
 
     name: str
     """The name it is registered under."""

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Protocol
-
 from kernloom.device.contract import Device
+from kernloom.device.embedded import EmbeddedDevice
+from kernloom.device.emulated import EmulatedDevice
 from kernloom.device.host import HostDevice
+from kernloom.device.opencl.device import OpenClDevice
 from kernloom.registry import Registry
 
-
-class DeviceClass(Protocol):
-    """How the engine makes a device; `runner` is the program that was built for it."""
-
-    def __call__(
-        self, runner: Path, *, arch: str = ..., index: int = ..., pin: int | None = ...
-    ) -> Device: ...
-
-
-DEVICES: Registry[DeviceClass] = Registry(
-    "device", {HostDevice.name: HostDevice}, group="kernloom.devices"
+_SHIPPED: tuple[type[Device], ...] = (HostDevice, EmulatedDevice, EmbeddedDevice, OpenClDevice)
+DEVICES: Registry[type[Device]] = Registry(
+    "device", {cls.name: cls for cls in _SHIPPED}, group="kernloom.devices"
 )

@@ -6,7 +6,7 @@ import os
 import platform
 from pathlib import Path
 
-from kernloom.device.contract import Device, Session
+from kernloom.device.contract import Device, DeviceSetup, Session
 from kernloom.device.runner import RunnerSession
 from kernloom.device.window import WindowPool
 from kernloom.errors import DeviceError
@@ -16,6 +16,7 @@ class HostDevice(Device):
     """Each session is a fresh process; any number can be open at once."""
 
     name = "host"
+    programs = ("runner",)
     capabilities = frozenset(
         {
             "memory",
@@ -47,8 +48,12 @@ class HostDevice(Device):
         """Bytes all buffers of a session may take; 0: the machine's memory."""
         self._windows = WindowPool()
 
+    @classmethod
+    def made(cls, setup: DeviceSetup) -> HostDevice:
+        return cls(setup.programs["runner"], arch=setup.arch.name, index=setup.index, pin=setup.pin)
+
     def open(self, *, timeout: float = 60.0) -> Session:
-        options = []
+        command = [str(self.runner)]
         if self.pin is not None:
             allowed = sorted(os.sched_getaffinity(0))
             if self.pin not in allowed:
@@ -57,7 +62,7 @@ class HostDevice(Device):
                     f"Allowed: {', '.join(map(str, allowed))}.",
                     status="refused",
                 )
-            options.append(f"--pin={self.pin}")
+            command.append(f"--pin={self.pin}")
         if self.memory_limit:
-            options.append(f"--memory-limit={self.memory_limit}")
-        return RunnerSession(self.runner, options, self._windows, timeout)
+            command.append(f"--memory-limit={self.memory_limit}")
+        return RunnerSession(command, self._windows, timeout)

@@ -24,10 +24,14 @@ Text: TypeAlias = str
 
 MAGIC = 0x4D4F4F4C
 """`LOOM`, in the order of the bytes."""
-VERSION = 1
+VERSION = 2
 MAX_MESSAGE_BYTES = 64 << 20
 EVERY = 0xFFFF
 """As part of an addressee: all of them."""
+
+COPY_IN = (1 << 64) - 2
+COPY_OUT = (1 << 64) - 1
+"""In place of a kernel's handle: copy the one buffer from or to the host's memory."""
 
 FORMATS = {"U16": "H", "U32": "I", "U64": "Q"}
 
@@ -176,6 +180,7 @@ class LaunchCall:
     """One kernel call; it takes the next `arguments` entries of the launch's arguments."""
 
     kernel: U64
+    """A handle, or COPY_IN or COPY_OUT on devices with memory of their own."""
     arguments: U32
 
 
@@ -249,6 +254,10 @@ class Sample:
     cpu_ns: U64
     involuntary: U32
     voluntary: U32
+    instructions: U64
+    """Exact, where a counter counts; otherwise 0."""
+    transfer_ns: U64 = 0
+    """The part of `wall_ns` that copies between host and device took."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from kernloom.errors import UnavailableError
 
@@ -37,7 +36,12 @@ def _environment() -> dict[str, str]:
 class Process:
     """A child in a process group of its own, whose output goes to a file in memory."""
 
-    def __init__(self, path: Path, arguments: Sequence[str], inherited: Sequence[int]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        inherited: Sequence[int],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.returncode: int | None = None
         self._parent = os.getpid()
         self._output = above_stdio(os.memfd_create("kernloom-output", os.MFD_CLOEXEC))
@@ -51,9 +55,9 @@ class Process:
         try:
             # Unlike fork this costs the same however large the engine has grown.
             self.pid = os.posix_spawn(
-                path,
-                [str(path), *arguments],
-                _environment(),
+                command[0],
+                list(command),
+                _environment() | dict(environment or {}),
                 file_actions=actions,
                 setpgroup=0,
                 setsigmask=[],
@@ -62,7 +66,7 @@ class Process:
         except OSError as error:
             os.close(self._output)
             raise UnavailableError(
-                f"the runner {path} cannot be started: {error.strerror}",
+                f"{command[0]} cannot be started: {error.strerror}",
                 hint="Build it with `kernloom build`.",
             ) from error
 

@@ -6,7 +6,7 @@ import contextlib
 import struct
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -20,8 +20,11 @@ from kernloom.device.contract import (
     LoadedKernel,
     Scalar,
     Session,
+    Transfer,
 )
 from kernloom.device.messages import (
+    COPY_IN,
+    COPY_OUT,
     Allocate,
     ArgumentKind,
     Clock,
@@ -62,14 +65,26 @@ class RunnerSession(Session):
     """One runner process, which dies with the thread that opened it if nobody closes it."""
 
     def __init__(
-        self, runner: Path, options: Sequence[str], windows: WindowPool, timeout: float
+        self,
+        command: Sequence[str],
+        windows: WindowPool,
+        timeout: float,
+        *,
+        counter: int | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        """With a `counter`, the file that a counter of instructions writes to, launches are
+        counted and not timed: what counts is an emulator, whose time means nothing."""
         self._timeout = timeout
         self._operations = 0
         self._requests = 0
         self._busy = False
         self._ended: DeviceError | None = None
-        self._connection = Connection(runner, options, windows)
+        self._counted = counter is not None
+        if counter is None:
+            self._connection = Connection(command, windows, environment=environment)
+        else:
+            self._connection = Connection([*command, f"--counter={counter}"], windows, [counter])
         # A session that is forgotten, or open when the engine exits, ends as well.
         self._finalizer = weakref.finalize(self, _end, self._connection)
         # Answered together with the first request, which saves a round trip.
@@ -113,7 +128,9 @@ class RunnerSession(Session):
         response = self.exchange(Load(arguments, str(path), entry))
         return LoadedKernel(response.value, path, arguments)
 
-    def launch(self, calls: Sequence[Call], settings: LaunchSettings | None = None) -> LaunchResult:
+    def launch(
+        self, calls: Sequence[Call | Transfer], settings: LaunchSettings | None = None
+    ) -> LaunchResult:
         how = settings or LaunchSettings()
         response = self.exchange(
             KernelLaunch(
@@ -121,19 +138,23 @@ class RunnerSession(Session):
                 samples=how.samples,
                 inner=how.inner,
                 min_sample_ns=how.min_sample_ns,
-                clock=Clock.ALL,
-                calls=tuple(LaunchCall(call.kernel.handle, len(call.args)) for call in calls),
-                arguments=tuple(_argument(arg) for call in calls for arg in call.args),
+                clock=Clock(0) if self._counted else Clock.ALL,
+                calls=tuple(_call(call) for call in calls),
+                arguments=tuple(_argument(arg) for call in calls for arg in _arguments(call)),
             ),
             timeout=how.timeout,
         )
         samples = response.samples
+        if self._counted:
+            counts = tuple(sample.instructions for sample in samples)
+            return LaunchResult(response.value, (), (), (), (), counts)
         return LaunchResult(
             inner=response.value,
             wall_ns=tuple(sample.wall_ns for sample in samples),
             cpu_ns=tuple(sample.cpu_ns for sample in samples),
             involuntary=tuple(sample.involuntary for sample in samples),
             voluntary=tuple(sample.voluntary for sample in samples),
+            transfer_ns=tuple(sample.transfer_ns for sample in samples),
         )
 
     def close(self) -> None:
@@ -172,6 +193,8 @@ class RunnerSession(Session):
             self._fail(f"no answer to {name} within {timeout or self._timeout:g} s", "timeout")
         except (EOFError, ConnectionError):
             returncode = self._connection.end()
+            if self._greeting:
+                self._fail(f"the runner did not start: {self._last_words(returncode)}", "crashed")
             self._fail(f"{ending(returncode)} during {name}", "crashed")
         except MessageError as error:
             self._fail(f"the runner sent what is not a message: {error}", "crashed")
@@ -222,6 +245,10 @@ class RunnerSession(Session):
             code=status.name.lower(),
         )
 
+    def _last_words(self, returncode: int) -> str:
+        lines = self._connection.process.tail().strip().splitlines()
+        return f"{ending(returncode)}, {lines[-1]}" if lines else ending(returncode)
+
     def _fail(self, reason: str, status: str) -> NoReturn:
         """End the session for a reason that every later operation repeats."""
         self._connection.end()
@@ -255,6 +282,16 @@ def _check_range(buffer: Buffer, offset: int, nbytes: int) -> None:
             status="refused",
             code="invalid",
         )
+
+
+def _call(call: Call | Transfer) -> LaunchCall:
+    if isinstance(call, Transfer):
+        return LaunchCall(COPY_IN if call.direction == "in" else COPY_OUT, 1)
+    return LaunchCall(call.kernel.handle, len(call.args))
+
+
+def _arguments(call: Call | Transfer) -> tuple[Buffer | Scalar, ...]:
+    return (call.buffer,) if isinstance(call, Transfer) else call.args
 
 
 def _argument(value: Buffer | Scalar) -> LaunchArgument:

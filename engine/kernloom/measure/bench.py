@@ -20,8 +20,11 @@ from kernloom.device.contract import (
     LaunchSettings,
     Scalar,
     Session,
+    Transfer,
 )
+from kernloom.device.sessions import SessionPlaces
 from kernloom.measure.data import Array, DataSets
+from kernloom.measure.placement import COPIED, placement_of
 from kernloom.plan.inspect import tensors_of
 from kernloom.plan.schedule import BoundArgument, TensorSpec
 
@@ -40,11 +43,13 @@ class Bench:
         device: Device,
         data: DataSets,
         paths: Mapping[str, Path],
+        places: SessionPlaces | None = None,
     ) -> None:
         self.experiment = experiment
         self.device = device
         self.data = data
         self._paths = paths
+        self._places = places
         self._stack = ExitStack()
         self._setup: Setup | None = None
 
@@ -53,6 +58,8 @@ class Bench:
         if self._setup is not None and not fresh:
             return self._setup
         self.close()
+        if self._places:
+            self._stack.enter_context(self._places.taken())
         session = self._stack.enter_context(
             self.device.open(timeout=min(self.experiment.timeout, LONGEST_S))
         )
@@ -106,13 +113,23 @@ class Setup:
             key = item.artifact.key
             if key not in loaded:
                 loaded[key] = session.load(bench.path(key), len(item.step.arguments))
-        self._calls = [
+        calls = [
             Call(
                 loaded[item.artifact.key],
                 tuple(self._argument(argument) for argument in item.step.arguments),
             )
             for item in steps
         ]
+        self.placement = {
+            name: place for name, place in placement_of(experiment).items() if name in used
+        }
+        """Tensor -> whether it is copied, read in place or on the device when the clock starts."""
+        copied = [name for name, place in self.placement.items() if place == COPIED]
+        before = [Transfer(self._buffers[n], "in") for n in copied if n in self.inputs]
+        after = [Transfer(self._buffers[n], "out") for n in copied if n in self.written]
+        self._calls: list[Call | Transfer] = [*before, *calls, *after]
+        self.transfer_bytes = sum(transfer.buffer.nbytes for transfer in (*before, *after))
+        """What one run copies between host and device."""
 
     def _argument(self, argument: BoundArgument) -> Buffer | Scalar:
         if argument.kind == "tensor":

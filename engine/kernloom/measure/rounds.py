@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kernloom.build.stage import StepArtifact
 from kernloom.config.schema import Measure as Policy
-from kernloom.device.contract import LaunchSettings
+from kernloom.device.contract import Device, LaunchSettings
 from kernloom.expressions import evaluate
 from kernloom.measure.bench import Bench
+from kernloom.measure.placement import transfer_metrics
 from kernloom.measure.statistics import metrics_of, timing
 from kernloom.measure.trial import Samples
 from kernloom.measure.verify import verify_tensors
@@ -31,9 +33,12 @@ class Measure(Stage):
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         experiment = context.experiment
         steps: Sequence[StepArtifact] = inputs["artifacts"]
-        policy = experiment.measure
+        bench = context.need(Bench)
+        policy = with_clock(experiment.measure, bench.device)
+        if "instructions" in bench.device.capabilities:
+            return {"metrics": counted(bench, steps), "samples": (), "converged": True}
         threads = threads_of(steps)
-        samples, converged = measured(context.need(Bench), steps, policy, threads)
+        samples, converged = measured(bench, steps, policy, threads)
         sizes = sizes_of(experiment.workload)
         cost = experiment.workload.cost
         metrics = metrics_of(
@@ -43,7 +48,24 @@ class Measure(Stage):
             evaluate(cost.bytes, sizes),
             threads=threads,
         )
+        setup = bench.setup(steps, fresh=False)
+        if setup.placement or "transfers" in bench.device.capabilities:
+            metrics |= transfer_metrics(samples, setup.transfer_bytes, setup.placement)
         return {"metrics": metrics, "samples": tuple(samples), "converged": converged}
+
+
+def counted(bench: Bench, steps: Sequence[StepArtifact]) -> dict[str, Any]:
+    """Exact counts need one run; the time an emulator takes means nothing and is not reported."""
+    setup = bench.setup(steps, fresh=False)
+    result = setup.launch(LaunchSettings(warmup=1, inner=1, samples=1))
+    return {"instructions": result.instructions[0], "deterministic": ["instructions"]}
+
+
+def with_clock(policy: Policy, device: Device) -> Policy:
+    """The policy with `auto` resolved to the only clock of a device that has no other."""
+    if policy.clock == "auto" and "cpu_clock" not in device.capabilities:
+        return replace(policy, clock="wall")
+    return policy
 
 
 def threads_of(steps: Sequence[StepArtifact]) -> int:
@@ -57,6 +79,8 @@ def measured(
     """Samples of each process, and whether they agree as well as the policy asks."""
     start = time.monotonic()
     processes: list[Samples] = []
+    has_cpu = "cpu_clock" in bench.device.capabilities
+    has_transfers = "transfers" in bench.device.capabilities
     inner = 0
     while True:
         # A policy of one process may measure where it verified; rounds need fresh ones.
@@ -75,8 +99,9 @@ def measured(
             Samples(
                 inner,
                 tuple(total / inner for total in result.wall_ns),
-                tuple(total / inner for total in result.cpu_ns),
+                tuple(total / inner for total in result.cpu_ns) if has_cpu else (),
                 result.involuntary,
+                tuple(total / inner for total in result.transfer_ns) if has_transfers else (),
             )
         )
         # Kernels that start from the same inputs each time must still be right after many runs.

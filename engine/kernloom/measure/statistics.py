@@ -185,7 +185,6 @@ def metrics_of(
         "ci_high_ns": time.high,
         "min_ns": float(min(min(times_of(process, chosen)) for process in measured)),
         "wall_ns": median(median(process.wall_ns) for process in measured),
-        "cpu_ns": median(median(process.cpu_ns) for process in measured),
         "samples": sum(len(process.wall_ns) for process in measured),
         "processes": len(measured),
         "inner": int(max(process.inner for process in measured)),
@@ -193,6 +192,8 @@ def metrics_of(
         "involuntary_switches": int(sum(sum(process.involuntary) for process in measured)),
         "deterministic": [],
     }
+    if all(process.cpu_ns for process in measured):
+        metrics["cpu_ns"] = median(median(process.cpu_ns) for process in measured)
     if time.middle > 0 and flops:
         metrics["gflops"] = flops / time.middle
     if time.middle > 0 and bytes:

@@ -16,6 +16,8 @@ class Samples:
     cpu_ns: tuple[float, ...]
     involuntary: tuple[int, ...]
     """Involuntary context switches during each sample."""
+    transfer_ns: tuple[float, ...] = ()
+    """The part of `wall_ns` that transfers took, where a device has them."""
 
 
 @dataclass(frozen=True)

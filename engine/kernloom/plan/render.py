@@ -1,4 +1,4 @@
-"""The render stage: schedule -> complete C sources.
+"""The render stage: schedule -> complete sources in C or OpenCL C.
 
 A template reads the schedule and decides nothing. What is rendered once is kept on disk by the hash
 of everything it depends on, so that a cached run need not even import the template engine.
@@ -20,6 +20,7 @@ from kernloom.files import canonical_json, sha256_text, write_atomically
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.places import confined
 from kernloom.plan.csource import (
+    Parameter,
     check_macros,
     check_signature,
     read_signature,
@@ -84,11 +85,16 @@ class Renderer:
         self._read: dict[str, tuple[Path, str] | None] = {}
 
     def source(self, name: str, record: StepRecord, arch: Arch, target: Target) -> Source:
-        source, key = _source_for(record, target)
+        source, key = source_for(record, target)
         if source.template:
             function = f"kl_{record.kernel.name}"
             text, origins = self._template(source.template, record, arch, function, key)
-            files = {"kernel.c": f"{_header(record)}{text}\n{_entry(function, record.arguments)}"}
+            if source.work:
+                # The function is called by the driver, which knows its arguments.
+                files = {"kernel.cl": f"{_header(record)}{text}"}
+            else:
+                entry = _entry(function, record.arguments)
+                files = {"kernel.c": f"{_header(record)}{text}\n{entry}"}
         else:
             files, origins = self._plain(source, record, key)
         params = {"dtype": record.dtype, **record.decisions}
@@ -122,7 +128,9 @@ class Renderer:
                 zip(parameters, record.arguments, strict=True)
             )
         ]
-        wrapper = f'{_header(record)}{defines}#include "{main}"\n\n{_entry_with(function, casts)}'
+        checks = _size_checks(parameters, record.arguments)
+        entry = f"{checks}{_entry_with(function, casts)}"
+        wrapper = f'{_header(record)}{defines}#include "{main}"\n\n{entry}'
         main = "kernel.c" if "kernel.c" not in found else "kernloom_entry.c"
         return {main: wrapper, **found}, found
 
@@ -200,7 +208,7 @@ def _existing(origins: Mapping[str, str | None]) -> dict[str, str]:
     return {name: text for name, text in origins.items() if text is not None}
 
 
-def _source_for(record: StepRecord, target: Target) -> tuple[KernelSource, str]:
+def source_for(record: StepRecord, target: Target) -> tuple[KernelSource, str]:
     """The first of the target's kinds of source that the kernel has."""
     kernel = record.kernel
     for family in target.sources:
@@ -298,6 +306,16 @@ def _entry_with(function: str, casts: Sequence[str]) -> str:
     return (
         f'__attribute__((visibility("default"))) void {ENTRY}(void *const *args);\n'
         f"void {ENTRY}(void *const *args)\n{{\n    {function}(\n        {joined});\n}}\n"
+    )
+
+
+def _size_checks(parameters: Sequence[Parameter], arguments: Sequence[BoundArgument]) -> str:
+    """Lets the compiler refuse `long *` for 64-bit tensors where a long has 32 bits."""
+    return "".join(
+        f"_Static_assert(sizeof *({parameter.ctype})0 == {ELEMENT[argument.dtype]}, "
+        f'"the elements of {argument.name} are {argument.dtype}");\n'
+        for parameter, argument in zip(parameters, arguments, strict=True)
+        if parameter.pointer and argument.dtype == "int64"
     )
 
 

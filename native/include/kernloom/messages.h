@@ -13,7 +13,7 @@
 KL_STATIC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are little-endian");
 
 #define KL_MAGIC 0x4d4f4f4cu
-#define KL_VERSION 1
+#define KL_VERSION 2
 #define KL_MAX_MESSAGE_BYTES 67108864u
 #define KL_EVERY 0xffffu
 
@@ -98,8 +98,10 @@ struct kl_sample {
     uint64_t cpu_ns;
     uint32_t involuntary;
     uint32_t voluntary;
+    uint64_t instructions;
+    uint64_t transfer_ns;
 } __attribute__((packed));
-KL_STATIC_ASSERT(sizeof(struct kl_sample) == 24, "kl_sample");
+KL_STATIC_ASSERT(sizeof(struct kl_sample) == 40, "kl_sample");
 
 struct kl_hello {
     uint32_t version;

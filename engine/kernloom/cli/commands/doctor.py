@@ -1,27 +1,39 @@
-"""This machine: processor, memory, compilers, clocks, noise, and where things are kept."""
+"""This machine: processor, memory, compilers, clocks, noise, and where things are kept.
+
+With --install: what the targets lack is shown and then installed (Debian and Python packages).
+
+  kernloom doctor
+  kernloom doctor --install --yes
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from kernloom import __version__
-from kernloom.build.toolchains import detect
-from kernloom.cli.invocation import Invocation, without_output
+from kernloom.build.toolchains import DRIVER, detect
+from kernloom.cli.installing import Missing, find_missing, install
+from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Toolchain
-from kernloom.errors import KernloomError, UsageError
+from kernloom.errors import KernloomError, UnavailableError, UsageError
 from kernloom.expressions import format_size
 from kernloom.machine import machine_facts
 from kernloom.measure.statistics import median
 from kernloom.places import Places, find_places
 
 USAGE = "[output=json]"
+FLAGS = {
+    "install": Flag("install what the targets lack, after showing it"),
+    "yes": Flag("with --install, on a terminal: do not ask"),
+}
 SPINS = 60
 """Short pieces of the same work, timed to see how much else this machine is doing."""
 NOISY = 0.05
@@ -31,7 +43,11 @@ def run(invocation: Invocation) -> int:
     rest = without_output(invocation.words)
     if rest:
         raise UsageError(f"'doctor' takes no '{rest[0]}'")
+    if "yes" in invocation.flags and "install" not in invocation.flags:
+        raise UsageError("--yes goes with --install")
     places = find_places()
+    if "install" in invocation.flags:
+        return _install(invocation, find_missing(places))
     document = {
         "kernloom": __version__,
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -64,11 +80,64 @@ def _toolchains(places: Places) -> list[dict[str, Any]]:
         try:
             toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
             detected = detect(toolchain, places.cache)
-            entry |= {"version": detected.version, "path": str(detected.tools["cc"])}
+            path = detected.tools.get(DRIVER)
+            version = detected.version if path else _driver_versions()
+            entry |= {"version": version, "path": str(path or "")}
         except KernloomError as error:
             entry |= {"available": False, "reason": error.message, "hint": error.hint}
         found.append(entry)
     return found
+
+
+def _driver_versions() -> str:
+    """Of compilers that are part of a device's driver: the devices."""
+    from kernloom.device.opencl.device import devices
+
+    return "; ".join(item.title for item in devices()) or "no device"
+
+
+def _install(invocation: Invocation, missing: Missing) -> int:
+    """Show what is missing, and install it."""
+    commands = missing.commands()
+    document: dict[str, Any] = {
+        "targets": list(missing.targets),
+        "packages": list(missing.packages),
+        "requirements": list(missing.requirements),
+        "installed": False,
+        "problem": "",
+    }
+    if invocation.for_people:
+        _show(missing, invocation)
+    asked = sys.stdin is not None and sys.stdin.isatty() and "yes" not in invocation.flags
+    if commands and (not asked or _agreed(invocation)):
+        document["problem"] = install(missing, invocation.stderr)
+        document["installed"] = not document["problem"]
+    if not invocation.for_people:
+        print(json.dumps(document), file=invocation.stdout)
+    if not document["problem"]:
+        return 0
+    print(f"kernloom: error: {document['problem']}", file=invocation.stderr)
+    return UnavailableError.exit_code
+
+
+def _show(missing: Missing, invocation: Invocation) -> None:
+    if not missing.commands():
+        print("Nothing to install.", file=invocation.stdout)
+        if missing.targets:
+            names = ", ".join(missing.targets)
+            print(
+                f"Not available for other reasons: {names} (kernloom targets).",
+                file=invocation.stdout,
+            )
+        return
+    print(f"For the targets {', '.join(missing.targets)}:", file=invocation.stdout)
+    for command in missing.commands():
+        print(f"  {shlex.join(command)}", file=invocation.stdout, flush=True)
+
+
+def _agreed(invocation: Invocation) -> bool:
+    print("Install them? [y/N] ", end="", file=invocation.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def noise() -> dict[str, float]:
@@ -119,7 +188,8 @@ def _print(document: dict[str, Any], invocation: Invocation) -> None:
         ("store", document["places"]["store"]),
     ]
     for tool in document["toolchains"]:
-        state = f"{tool['version']} ({tool['path']})" if tool["available"] else tool["reason"]
+        found = f"{tool['version']} ({tool['path']})" if tool.get("path") else tool["version"]
+        state = found if tool["available"] else tool["reason"]
         lines.append((tool["name"], state + (f". {tool['hint']}" if tool["hint"] else "")))
     for name, value in lines:
         print(f"{name:12} {value}", file=invocation.stdout)

@@ -6,12 +6,14 @@ import json
 import sys
 from typing import Any
 
-from kernloom.build.arches import NATIVE, missing_features
+from kernloom.build.arches import NATIVE, check_runs, with_vector_bytes
+from kernloom.build.emulators import find_emulator
 from kernloom.build.toolchains import detect
 from kernloom.cli.invocation import Invocation, without_output
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Arch, Target, Toolchain
+from kernloom.device.devices import DEVICES
 from kernloom.errors import KernloomError, UnavailableError, UsageError
 from kernloom.places import Places, find_places
 
@@ -96,8 +98,9 @@ def _check(groups: Groups, target: Target, chosen: dict[str, str], places: Place
     if "toolchain" in chosen:
         toolchain = convert(Toolchain, groups.read("toolchain", chosen["toolchain"]), "toolchain")
         detect(toolchain, places.cache)
+    if target.emulator:
+        find_emulator(target.emulator, places.cache)
     if target.family == "host" and chosen.get("arch", NATIVE) != NATIVE:
-        arch = convert(Arch, groups.read("arch", chosen["arch"]), "arch")
-        missing = missing_features(arch)
-        if missing:
-            raise UnavailableError(f"this CPU has no {', '.join(missing)}")
+        arch = with_vector_bytes(groups.read("arch", chosen["arch"]))
+        check_runs(target, convert(Arch, arch, "arch"))
+    DEVICES.get(target.device, key="target.device").check(target)

@@ -1,0 +1,198 @@
+/* A plugin for QEMU that counts the instructions a program executes between two markers.
+ *
+ * A program under qemu-user marks with a system call (kernloom/marker.h). With counter=FD the count
+ * of the region that ended last stands at the start of that file, which the program can map, too.
+ *
+ * A program under qemu-system marks with an instruction that does nothing and that no compiler
+ * emits. With out=FILE the total of all regions is written there, as a decimal number, at the end.
+ *
+ * Counts are exact for one thread. This is version 1 of QEMU's plugin interface; distributions do
+ * not ship its header, hence the declarations. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernloom/marker.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { API_VERSION = 1, INLINE_ADD_U64 = 0, NO_REGISTERS = 0 };
+
+typedef uint64_t plugin_id;
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+
+struct qemu_info {
+    const char *target_name;
+    struct {
+        int min, cur;
+    } version;
+    bool system_emulation;
+    struct {
+        int smp_vcpus, max_vcpus;
+    } system;
+};
+
+typedef void (*translated)(plugin_id, struct qemu_plugin_tb *);
+typedef void (*executed)(unsigned cpu, void *data);
+typedef void (*called)(plugin_id, unsigned cpu, int64_t number, uint64_t, uint64_t, uint64_t,
+                       uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+typedef void (*ended)(plugin_id, void *data);
+
+void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, translated);
+void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *, int, void *, uint64_t);
+void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *, int, void *, uint64_t);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, executed, int, void *);
+void qemu_plugin_register_vcpu_syscall_cb(plugin_id, called);
+void qemu_plugin_register_atexit_cb(plugin_id, ended, void *);
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
+const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
+
+EXPORT int qemu_plugin_version = API_VERSION;
+EXPORT int qemu_plugin_install(plugin_id, const struct qemu_info *, int, char **);
+
+/* The instructions that mark regions on the machines qemu-system is used for. */
+struct markers {
+    const char *machine;
+    size_t bytes;
+    uint32_t begin, end;
+};
+
+static const struct markers known[] = {
+    {"arm", 2, 0x46d2, 0x46db},             /* mov r10, r10 and mov r11, r11 */
+    {"riscv32", 4, 0x05102013, 0x05202013}, /* slti x0, x0, 0x51 and 0x52 */
+    {"riscv64", 4, 0x05102013, 0x05202013},
+};
+
+static uint64_t executed_total;
+static uint64_t region_start;
+static uint64_t regions_total;
+static bool inside;
+static const struct markers *markers;
+static volatile uint64_t *last_region;
+static char *out;
+
+static void begin(void) {
+    inside = true;
+    region_start = executed_total;
+}
+
+static void end(void) {
+    if (!inside)
+        return;
+    inside = false;
+    uint64_t count = executed_total - region_start;
+    regions_total += count;
+    if (last_region)
+        *last_region = count;
+}
+
+static void on_call(plugin_id id, unsigned cpu, int64_t number, uint64_t which, uint64_t a2,
+                    uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7, uint64_t a8) {
+    (void)id, (void)cpu, (void)a2, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8;
+    if (number != KL_MARKER_CALL)
+        return;
+    if (which == KL_MARKER_BEGIN)
+        begin();
+    else if (which == KL_MARKER_END)
+        end();
+}
+
+/* A system call ends a block, so counting whole blocks is exact between two of them. */
+static void count_block(plugin_id id, struct qemu_plugin_tb *block) {
+    (void)id;
+    qemu_plugin_register_vcpu_tb_exec_inline(block, INLINE_ADD_U64, &executed_total,
+                                             qemu_plugin_tb_n_insns(block));
+}
+
+static void on_begin(unsigned cpu, void *data) {
+    (void)cpu, (void)data;
+    begin();
+}
+
+static void on_end(unsigned cpu, void *data) {
+    (void)cpu, (void)data;
+    end();
+}
+
+/* A marker may stand in the middle of a block, and a fault may leave it: every one for itself. */
+static void count_instructions(plugin_id id, struct qemu_plugin_tb *block) {
+    (void)id;
+    size_t count = qemu_plugin_tb_n_insns(block);
+    for (size_t i = 0; i < count; i++) {
+        struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
+        qemu_plugin_register_vcpu_insn_exec_inline(instruction, INLINE_ADD_U64, &executed_total, 1);
+        if (qemu_plugin_insn_size(instruction) != markers->bytes)
+            continue;
+        uint32_t code = 0;
+        memcpy(&code, qemu_plugin_insn_data(instruction), markers->bytes);
+        if (code == markers->begin)
+            qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_begin, NO_REGISTERS, NULL);
+        else if (code == markers->end)
+            qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_end, NO_REGISTERS, NULL);
+    }
+}
+
+static void write_total(plugin_id id, void *data) {
+    (void)id, (void)data;
+    FILE *file = fopen(out, "w");
+    if (!file || fprintf(file, "%" PRIu64 "\n", regions_total) < 0 || fclose(file) != 0)
+        fprintf(stderr, "counter: %s: %s\n", out, strerror(errno));
+}
+
+static int refuse(const char *why, const char *what) {
+    fprintf(stderr, "counter: %s%s\n", why, what);
+    return -1;
+}
+
+static bool map_counter(const char *number) {
+    char *rest;
+    long descriptor = strtol(number, &rest, 10);
+    if (rest == number || *rest)
+        return false;
+    void *page =
+        mmap(NULL, sizeof *last_region, PROT_READ | PROT_WRITE, MAP_SHARED, (int)descriptor, 0);
+    if (page == MAP_FAILED)
+        return false;
+    last_region = page;
+    return true;
+}
+
+static int install_for_programs(plugin_id id, const char *option) {
+    if (strncmp(option, "counter=", 8) != 0)
+        return refuse("qemu-user needs counter=FD, not ", option);
+    if (!map_counter(option + 8))
+        return refuse("this file cannot be mapped: ", option);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, count_block);
+    qemu_plugin_register_vcpu_syscall_cb(id, on_call);
+    return 0;
+}
+
+static int install_for_machines(plugin_id id, const char *machine, const char *option) {
+    if (strncmp(option, "out=", 4) != 0)
+        return refuse("qemu-system needs out=FILE, not ", option);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].machine, machine) == 0)
+            markers = &known[i];
+    if (!markers)
+        return refuse("no marker instructions are known for ", machine);
+    out = strdup(option + 4);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, count_instructions);
+    qemu_plugin_register_atexit_cb(id, write_total, NULL);
+    return 0;
+}
+
+int qemu_plugin_install(plugin_id id, const struct qemu_info *info, int count, char **options) {
+    if (count != 1)
+        return refuse("give exactly one option, counter=FD or out=FILE", "");
+    return info->system_emulation ? install_for_machines(id, info->target_name, options[0])
+                                  : install_for_programs(id, options[0]);
+}

@@ -1,0 +1,87 @@
+"""`doctor --install` with stand-ins for Debian's tools: the real ones would change this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import Project
+from parts import needs_opencl
+
+APT = '#!/bin/sh\necho "$@" >>"{log}"\nexit {code}\n'
+ABSENT = "#!/bin/sh\nexit 1\n"
+PRESENT = "#!/bin/sh\nprintf 'install ok installed'\n"
+
+
+class Debian:
+    """A PATH on which Debian's tools say what the test wants."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "apt.log"
+        folder.mkdir()
+        self.set(code=0, query=ABSENT)
+
+    def set(self, *, code: int, query: str) -> None:
+        for name, text in (("apt-get", APT.format(log=self.log, code=code)), ("dpkg-query", query)):
+            (self.folder / name).write_text(text)
+            (self.folder / name).chmod(0o755)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """No OpenCL driver is found, so that its packages are wanted."""
+        return {"PATH": f"{self.folder}:{os.environ['PATH']}", "OCL_ICD_VENDORS": "/none"}
+
+
+@pytest.fixture
+def debian(tmp_path: Path) -> Debian:
+    needs_opencl()
+    return Debian(tmp_path / "debian")
+
+
+def test_what_is_missing_is_shown_and_then_installed(
+    fresh_project: Project, debian: Debian
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may install")
+    done = fresh_project.run("doctor", "--install", "--yes", env=debian.env)
+    assert done.code == 0, done.stderr
+    assert "pocl-opencl-icd" in done.stdout
+    update, install = debian.log.read_text().splitlines()
+    assert update.startswith("update")
+    assert install.startswith("install -y") and "pocl-opencl-icd" in install
+
+
+def test_a_failed_installation_is_said(fresh_project: Project, debian: Debian) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may install")
+    debian.set(code=100, query=ABSENT)
+    done = fresh_project.json("doctor", "--install", env=debian.env)
+    assert done.code == 3
+    assert "exit code 100" in done.stderr
+
+
+def test_what_is_there_is_not_installed_again(fresh_project: Project, debian: Debian) -> None:
+    debian.set(code=0, query=PRESENT)
+    done = fresh_project.run("doctor", "--install", env=debian.env)
+    assert done.code == 0
+    assert "Nothing to install" in done.stdout
+    assert "opencl" in done.stdout
+    assert not debian.log.exists()
+
+
+def test_yes_without_install_is_bad_usage(fresh_project: Project) -> None:
+    assert fresh_project.run("doctor", "--yes").code == 2
+
+
+def test_the_extra_stands_for_its_packages() -> None:
+    from kernloom.cli.installing import Missing, _extra
+    from kernloom.places import find_places
+
+    (wanted,) = _extra("opencl", find_places())
+    assert wanted.startswith("pyopencl")
+    (command,) = Missing((), (), (wanted,)).commands()
+    assert command[:4] == [sys.executable, "-m", "pip", "install"]

@@ -1,0 +1,38 @@
+"""Parts of the system that not every machine has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import NoReturn
+
+import pytest
+
+from kernloom.device.opencl.device import devices
+from kernloom.errors import UnavailableError
+
+REQUIRE_ALL = "KERNLOOM_REQUIRE_ALL"
+"""Set where everything is installed: there, what is missing is a failure."""
+
+
+def needs(*programs: str) -> None:
+    """Skip the test, visibly, where a program is missing."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        without(f"not on the PATH: {', '.join(missing)}")
+
+
+def needs_opencl() -> None:
+    """Skip the test, visibly, where no OpenCL device is found."""
+    try:
+        found = devices()
+    except UnavailableError as error:
+        without(str(error))
+    if not found:
+        without("no OpenCL device")
+
+
+def without(reason: str) -> NoReturn:
+    if os.environ.get(REQUIRE_ALL):
+        pytest.fail(f"{reason} ({REQUIRE_ALL} is set)")
+    pytest.skip(reason)
