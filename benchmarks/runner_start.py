@@ -65,7 +65,8 @@ def popen_true() -> None:
 
 
 def main() -> int:
-    found = sorted(TOP.glob("build/lib/*/release/none/runner"))
+    here = TOP.glob(f"build/lib/{os.uname().machine}*/release/none/runner")
+    found = sorted(here, key=lambda path: path.stat().st_mtime, reverse=True)
     if len(sys.argv) < 2 and not found:
         print("no runner under build/lib/: build it with `python -m SCons`", file=sys.stderr)
         return 3

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from kernloom.device.contract import Device
-from kernloom.device.embedded import EmbeddedDevice
-from kernloom.device.emulated import EmulatedDevice
-from kernloom.device.host import HostDevice
-from kernloom.device.opencl.device import OpenClDevice
+from kernloom.errors import ConfigError, nearest
 from kernloom.registry import Registry
 
-_SHIPPED: tuple[type[Device], ...] = (HostDevice, EmulatedDevice, EmbeddedDevice, OpenClDevice)
-DEVICES: Registry[type[Device]] = Registry(
-    "device", {cls.name: cls for cls in _SHIPPED}, group="kernloom.devices"
-)
+_SHIPPED = {
+    "host": ("kernloom.device.host", "HostDevice"),
+    "emulated": ("kernloom.device.emulated", "EmulatedDevice"),
+    "embedded": ("kernloom.device.embedded", "EmbeddedDevice"),
+    "opencl": ("kernloom.device.opencl.device", "OpenClDevice"),
+}
+
+
+class Devices(Registry[type[Device]]):
+    """A device class that ships is imported when it is first asked for."""
+
+    def names(self) -> list[str]:
+        return sorted([*_SHIPPED, *super().names()])
+
+    def get(self, name: str, *, key: str) -> type[Device]:
+        if name in _SHIPPED:
+            module, cls = _SHIPPED[name]
+            device: type[Device] = getattr(import_module(module), cls)
+            return device
+        if name not in self.names():
+            raise ConfigError(f"unknown device '{name}'", key=key, hint=nearest(name, self.names()))
+        return super().get(name, key=key)
+
+
+DEVICES = Devices("device", {}, group="kernloom.devices")
