@@ -9,6 +9,16 @@ import pytest
 from command_line import Project
 
 
+SLOW_FOLDERS = ("emulated", "firmware", "opencl")
+"""Where every test starts emulators or drivers."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent.name in SLOW_FOLDERS:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def fresh_project(tmp_path: Path) -> Project:
     """A project in which nothing has ever been run."""
