@@ -8,11 +8,11 @@ import pytest
 
 from command_line import Project
 
-
 SLOW_FOLDERS = ("emulated", "firmware", "opencl")
 """Where every test starts emulators or drivers."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name in SLOW_FOLDERS:
