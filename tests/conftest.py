@@ -8,8 +8,8 @@ import pytest
 
 from command_line import Project
 
-SLOW_FOLDERS = ("emulated", "firmware", "opencl")
-"""Where every test starts emulators or drivers."""
+SLOW_FOLDERS = ("emulated", "firmware", "kernels", "opencl")
+"""Where every test starts emulators or drivers, or compiles kernels by the hundred."""
 
 
 @pytest.hookimpl(tryfirst=True)
