@@ -31,17 +31,22 @@ _BASELINES = {
 """The least a processor of an isa can do: a runner runs on all of them."""
 
 
-def kernel_artifact(
-    source: Source, toolchain: Toolchain, arch: Arch, variant: str, detected: Detected
-) -> Artifact:
-    """The library of one kernel, compiled and linked in one step."""
-    groups = {
+def kernel_flags(toolchain: Toolchain, arch: Arch, variant: str) -> dict[str, Sequence[str]]:
+    """The flags a kernel is compiled with, in order, under the keys they are configured by."""
+    return {
         "toolchain.flags": toolchain.flags,
         f"arch.flags.{toolchain.family}": arch_flags(arch, toolchain),
         "toolchain.kernel_flags": toolchain.kernel_flags,
         f"toolchain.variants.{variant}": variant_flags(toolchain, variant),
         "toolchain.extra_flags": toolchain.extra_flags,
     }
+
+
+def kernel_artifact(
+    source: Source, toolchain: Toolchain, arch: Arch, variant: str, detected: Detected
+) -> Artifact:
+    """The library of one kernel, compiled and linked in one step."""
+    groups = kernel_flags(toolchain, arch, variant)
     argv = (
         DRIVER,
         *(flag for flags in groups.values() for flag in flags),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.build.artifact import Artifact
-from kernloom.build.compile import DETERMINISTIC, arch_flags, variant_flags
+from kernloom.build.compile import DETERMINISTIC, arch_flags, kernel_flags
 from kernloom.build.flags import reach
 from kernloom.build.headers import system_headers
 from kernloom.build.stage import Compilers, StepArtifact
@@ -48,7 +48,8 @@ class Images:
         self._share = share
         self._files: dict[str, dict[str, str]] = {}
         self._libraries: dict[tuple[str, ...], dict[str, str]] = {}
-        self._images: dict[Any, Artifact] = {}
+        self._images: dict[Any, tuple[Artifact, Toolchain, Arch]] = {}
+        """With what their ids in the key belong to, so that no id is used again."""
 
     def image(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
         files = tuple(source.files.items())
@@ -62,8 +63,8 @@ class Images:
                 source, toolchain, arch, variant, found, self._files[arch.isa]
             )
             libraries = self._linked(toolchain, arch, found)
-            self._images[key] = replace(image, linked=libraries)
-        return self._images[key]
+            self._images[key] = (replace(image, linked=libraries), toolchain, arch)
+        return self._images[key][0]
 
     def _linked(self, toolchain: Toolchain, arch: Arch, found: Detected) -> dict[str, str]:
         """Name -> hash of each library, as these flags choose it."""
@@ -139,13 +140,7 @@ def firmware_artifact(
     files: Mapping[str, str],
 ) -> Artifact:
     """One kernel and the firmware around it, compiled and linked in one step."""
-    groups = {
-        "toolchain.flags": toolchain.flags,
-        f"arch.flags.{toolchain.family}": arch_flags(arch, toolchain),
-        "toolchain.kernel_flags": toolchain.kernel_flags,
-        f"toolchain.variants.{variant}": variant_flags(toolchain, variant),
-        "toolchain.extra_flags": toolchain.extra_flags,
-    }
+    groups = kernel_flags(toolchain, arch, variant)
     argv = (
         DRIVER,
         *(flag for flags in groups.values() for flag in flags),
