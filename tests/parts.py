@@ -8,11 +8,18 @@ from typing import NoReturn
 
 import pytest
 
-from kernloom.device.opencl.device import devices
+from kernloom.device.opencl.probe import devices
 from kernloom.errors import UnavailableError
 
 REQUIRE_ALL = "KERNLOOM_REQUIRE_ALL"
 """Set where everything is installed: there, what is missing is a failure."""
+
+BARE_METAL = {
+    "cortex_m4": ("arm-none-eabi-gcc", "qemu-system-arm", "gcc"),
+    "cortex_m7": ("arm-none-eabi-gcc", "qemu-system-arm", "gcc"),
+    "riscv_bare": ("riscv64-unknown-elf-gcc", "qemu-system-riscv64", "gcc"),
+}
+"""Bare-metal targets -> the programs that each needs."""
 
 
 def needs(*programs: str) -> None:

@@ -109,19 +109,23 @@ void memory_allocate(const struct request *request, struct reply *reply) {
     memcpy(&message, request->body, sizeof message);
     if (request->body_bytes - sizeof message != message.label_bytes)
         return reply_fail(reply, KL_STATUS_INVALID, "Allocate has a label of another length");
+    char label[LABEL_BYTES] = "";
+    memcpy(label, request->body + sizeof message,
+           message.label_bytes < LABEL_BYTES ? message.label_bytes : LABEL_BYTES - 1);
     if (message.bytes == 0)
-        return reply_fail(reply, KL_STATUS_INVALID, "a buffer of 0 bytes cannot be allocated");
+        return reply_fail(reply, KL_STATUS_INVALID, "buffer '%s' would have no bytes", label);
     if (message.bytes > bytes_limit || bytes_open > bytes_limit - message.bytes)
         return reply_fail(reply, KL_STATUS_OUT_OF_MEMORY,
-                          "%llu bytes on top of %llu are more than the limit of %llu",
-                          (unsigned long long)message.bytes, (unsigned long long)bytes_open,
+                          "no memory for buffer '%s': %llu bytes on top of %llu are more than the "
+                          "limit of %llu",
+                          label, (unsigned long long)message.bytes, (unsigned long long)bytes_open,
                           (unsigned long long)bytes_limit);
     struct buffer *buffer = new_record();
     if (!buffer || !place(buffer, message.bytes))
-        return reply_fail(reply, KL_STATUS_OUT_OF_MEMORY, "the system has no %llu bytes",
+        return reply_fail(reply, KL_STATUS_OUT_OF_MEMORY,
+                          "no memory for buffer '%s': the system has no %llu bytes", label,
                           (unsigned long long)message.bytes);
-    size_t label_bytes = message.label_bytes < LABEL_BYTES ? message.label_bytes : LABEL_BYTES - 1;
-    memcpy(buffer->label, request->body + sizeof message, label_bytes);
+    memcpy(buffer->label, label, sizeof label);
     guard_slack(buffer);
     buffer_count++;
     bytes_open += message.bytes;

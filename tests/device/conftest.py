@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
-from subjects import EMULATED, VARIANTS, Subject, build
+from subjects import KINDS, Subject, build, devices
+
+from kernloom.device.contract import Session
 
 
 @pytest.fixture(scope="session")
 def build_subject(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Subject]:
     built: dict[str, Subject] = {}
 
-    def build_once(variant: str) -> Subject:
-        if variant not in built:
-            built[variant] = build(variant, tmp_path_factory.mktemp(variant))
-        return built[variant]
+    def build_once(name: str) -> Subject:
+        if name not in built:
+            built[name] = build(name, tmp_path_factory.mktemp(name))
+        return built[name]
 
     return build_once
 
 
-@pytest.fixture(params=[*VARIANTS, *EMULATED, "opencl"])
+@pytest.fixture(params=devices(KINDS.values()))
 def subject(request: pytest.FixtureRequest, build_subject: Callable[[str], Subject]) -> Subject:
-    """Every device there is, one after the other."""
+    """Every device there is, or those that a test is for, one after the other."""
     return build_subject(request.param)
+
+
+@pytest.fixture
+def session(subject: Subject) -> Iterator[Session]:
+    with subject.device.open(timeout=30) as session:
+        yield session
 
 
 @pytest.fixture

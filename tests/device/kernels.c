@@ -1,10 +1,13 @@
-/* Kernels that do what they should, and kernels that do not. */
+/* Kernels that do what they should, and kernels that do not, for every device that takes C. */
+#include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#ifdef __linux__
 #include <unistd.h>
+#endif
 
 #include "kernloom/kernel.h"
 
@@ -24,6 +27,11 @@ void count(void *const *args) {
     ++*(int64_t *)args[0];
 }
 
+void kl_entry(void *const *args);
+void kl_entry(void *const *args) {
+    count(args);
+}
+
 /* counter */
 void twice(void *const *args) {
     *(int64_t *)args[0] *= 2;
@@ -35,6 +43,34 @@ void scalars(void *const *args) {
     out[0] = (double)SIZE(0);
     out[1] = (double)*(const float *)args[1];
     out[2] = *(const double *)args[2];
+}
+
+/* rounds: exactly three instructions for each */
+void spin(void *const *args) {
+    uintptr_t rounds = (uintptr_t)SIZE(0);
+#if defined(__riscv)
+    __asm__ volatile("1: nop\naddi %0, %0, -1\nbnez %0, 1b" : "+r"(rounds));
+#elif defined(__x86_64__)
+    __asm__ volatile("1: nop\ndec %0\njnz 1b" : "+r"(rounds)::"cc");
+#else
+    __asm__ volatile("1: nop\nsubs %0, %0, #1\nbne 1b" : "+r"(rounds)::"cc");
+#endif
+}
+
+/* n, x, out: the C library, with a heap, errno and printing */
+void library(void *const *args) {
+    const double *x = args[1];
+    double *out = args[2];
+    double *squares = malloc((size_t)SIZE(0) * sizeof *squares);
+    if (!squares)
+        exit(7);
+    errno = 0;
+    for (int64_t i = 0; i < SIZE(0); i++)
+        squares[i] = x[i] * x[i];
+    for (int64_t i = 0; i < SIZE(0); i++)
+        out[i] = sqrt(squares[i]) + exp(0.0) + errno;
+    free(squares);
+    printf("%d squares\n", (int)SIZE(0));
 }
 
 /* offset, buffer */
@@ -81,22 +117,30 @@ void parallel(void *const *args) {
     kl_parallel(SIZE(0), SIZE(1), add_task, args[2]);
 }
 
-static volatile int64_t *volatile kept;
-
-/* buffer */
-void keep(void *const *args) {
-    kept = args[0];
+/* address */
+void write_to(void *const *args) {
+    *(volatile int *)(uintptr_t)SIZE(0) = 1;
 }
 
-void use_kept(void *const *args) {
-    (void)args;
-    *kept = 1;
+/* address */
+void read_from(void *const *args) {
+    (void)*(volatile int *)(uintptr_t)SIZE(0);
 }
 
-void write_null(void *const *args) {
+/* address */
+void jump_to(void *const *args) {
+    ((void (*)(void))(uintptr_t)SIZE(0))();
+}
+
+void write_program(void *const *args) {
     (void)args;
-    volatile int *volatile nowhere = NULL;
-    *nowhere = 1;
+    *(volatile int *)((uintptr_t)write_program & ~(uintptr_t)3) = 1;
+}
+
+/* divisor */
+void divide(void *const *args) {
+    volatile int divisor = (int)SIZE(0), quotient = 1000 / divisor;
+    (void)quotient;
 }
 
 /* signal */
@@ -107,11 +151,16 @@ void raise_signal(void *const *args) {
 
 void illegal(void *const *args) {
     (void)args;
+#if defined(__riscv)
+    /* A trap would be a breakpoint there. */
+    __asm__ volatile("unimp");
+#else
     __builtin_trap();
+#endif
 }
 
 static int64_t deeper(volatile int64_t *above) {
-    volatile int64_t here[512];
+    volatile int64_t here[64];
     here[0] = *above + 1;
     return deeper(here) + here[0];
 }
@@ -124,6 +173,7 @@ void overflow_stack(void *const *args) {
 
 /* code */
 void leave(void *const *args) {
+    fprintf(stderr, "about to leave\n");
     exit((int)SIZE(0));
 }
 
@@ -133,19 +183,10 @@ void hang(void *const *args) {
         ;
 }
 
-void fork_and_hang(void *const *args) {
-    int child = fork();
-    if (child == 0)
-        for (;;)
-            pause();
-    fprintf(stderr, "child %d\n", child);
-    hang(args);
-}
-
+/* lines */
 void chatter(void *const *args) {
-    (void)args;
-    for (int i = 0; i < 400000; i++)
-        printf("line %d of very much that nobody wants to read, and then some\n", i);
+    for (int64_t i = 0; i < SIZE(0); i++)
+        puts("a line of very much that nobody wants to read, and then some");
 }
 
 void overflow_heap(void *const *args) {
@@ -154,3 +195,14 @@ void overflow_heap(void *const *args) {
     block[10] = 1;
     free((void *)block);
 }
+
+#ifdef __linux__
+void fork_and_hang(void *const *args) {
+    int child = fork();
+    if (child == 0)
+        for (;;)
+            pause();
+    fprintf(stderr, "child %d\n", child);
+    hang(args);
+}
+#endif

@@ -35,10 +35,9 @@ __kernel void read_at(long offset, __global uchar *buffer)
     (void)((volatile __global uchar *)buffer)[offset];
 }
 
-__kernel void write_null(void)
+__kernel void write_to(long address)
 {
-    volatile __global int *volatile nowhere = 0;
-    *nowhere = 1;
+    *(volatile __global int *)address = 1;
 }
 
 __kernel void illegal(void)
@@ -52,8 +51,16 @@ __kernel void hang(void)
         ;
 }
 
-__kernel void chatter(void)
+/* Recursion is not allowed, but a work-item's own memory can be more than any stack holds. */
+__kernel void overflow_stack(void)
 {
-    for (int i = 0; i < 400000; i++)
-        printf("line %d of very much that nobody wants to read, and then some\n", i);
+    volatile uchar much[256 << 20];
+    for (long i = 0; i < sizeof much; i += 4096)
+        much[i] = 1;
+}
+
+__kernel void chatter(long lines)
+{
+    for (long i = 0; i < lines; i++)
+        printf("a line of very much that nobody wants to read, and then some\n");
 }

@@ -1,118 +1,222 @@
-"""Devices to test, each with the library of its test kernels."""
+"""Devices to test: what each promises, how much it holds, and how kernels end on it."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-from collections.abc import Collection
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from building import SANITIZED, build_bare_metal, build_emulated, build_host, build_opencl
 
 from kernloom.device.contract import Device
+from kernloom.device.embedded import EmbeddedDevice
 from kernloom.device.emulated import EmulatedDevice
 from kernloom.device.host import HostDevice
-from kernloom.device.opencl.choice import Options
 from kernloom.device.opencl.device import OpenClDevice
-from parts import needs, needs_opencl
+from parts import BARE_METAL
 
-TOP = Path(__file__).resolve().parents[2]
-NATIVE = TOP / "native"
-SANITIZED = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
-VARIANTS = {"host": ("-O2",), "host-asan": ("-O1", *SANITIZED)}
-EMULATED = {
-    "aarch64": ("aarch64-linux-gnu-gcc", "qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"),
-    "riscv64": ("riscv64-linux-gnu-gcc", "qemu-riscv64", "-L", "/usr/riscv64-linux-gnu"),
-    "x86_64": ("gcc", "qemu-x86_64", "-cpu", "max"),
-}
-"""Name -> compiler, emulator and its options."""
-OPENCL = {
-    "axpy": ("n:size:int64", "alpha:scalar:float32", "x:tensor:float32", "y:tensor:float32"),
-    "count": ("counter:tensor:int64",),
-    "twice": ("counter:tensor:int64",),
-    "scalars": ("a:size:int64", "b:scalar:float32", "c:scalar:float64", "out:tensor:float64"),
-    "write_at": ("offset:size:int64", "buffer:tensor:uint8"),
-    "read_at": ("offset:size:int64", "buffer:tensor:uint8"),
-    **dict.fromkeys(("write_null", "illegal", "hang", "chatter"), ()),
-}
-"""The kernels of kernels.cl with their arguments: name, kind and element type."""
-# The kernels are wrong on purpose; the compiler must neither complain nor repair.
-WRONG = ("-shared", "-fPIC", "-Wno-infinite-recursion", "-fno-sanitize=undefined", "-O0")
-KERNELS = Path(__file__).with_name("kernels.c")
+WILD = 0xDEAD0000
+"""An address at which no device has memory."""
+TASKS = ((0, 4), (1, 4), (7, 1), (7, 2), (2, 2), (1000, 3), (5, 8), (300, 300))
+Crash = tuple[str, int | None]
+"""A kernel that crashes, and its argument."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A device to test, and what can be asked of it: what does not apply to it is left empty."""
+
+    name: str
+    device_class: type[Device]
+    build: Callable[[Path], tuple[Device, Path]]
+    """Makes the device, and the library of its test kernels."""
+    crashes: Mapping[Crash, str]
+    """Kernel and argument -> how the message begins."""
+    slow: bool = True
+
+    counts: tuple[int, ...] = (1, 3, 17, 1021, 70001)
+    """Elements of arrays."""
+    large: int = 8 << 20
+    """Bytes of a buffer that the device has room for, though not for many at once."""
+    pieces: int = (64 << 20) + 4004
+    """Bytes of a transfer, more than go at once where there is such a bound."""
+    buffers: tuple[int, ...] = (1, 63, 64, 65, 4096, 4097, 3 << 20, 2 << 20, 5 << 20)
+    """Bytes of buffers that are there together."""
+    samples: int = 20_000
+    lines: int = 400_000
+    """As many as a kernel should not print."""
+
+    victims: tuple[int, ...] = (1, 100, 4096, 6000, (2 << 20) + 100)
+    """Bytes of buffers that a kernel writes outside of."""
+    outside: tuple[int, ...] = (0, 3, 70, 5000)
+    """How far behind and before them it does so."""
+    reads: tuple[int, ...] = (128, 4096, -4096, 100_000)
+    """Offsets from a buffer of 100 bytes at which a read is caught."""
+    signals: tuple[str, ...] = ("SIGSEGV", "SIGFPE", "SIGILL", "SIGABRT", "SIGBUS", "SIGTERM")
+    """Those a kernel can raise."""
+    exits: tuple[int, ...] = (0, 3)
+    """Codes that a kernel can leave with."""
+    tasks: tuple[tuple[int, int], ...] = TASKS
+    """Tasks and threads of kl_parallel."""
+
+    def has(self, *capabilities: str) -> bool:
+        return self.device_class.capabilities.issuperset(capabilities)
+
+    @property
+    def overruns(self) -> list[tuple[int, int]]:
+        """Bytes of a buffer, and an offset outside of it."""
+        pairs = itertools.product(self.victims, self.outside)
+        return [(n, offset) for n, far in pairs for offset in (n + far, -1 - far)]
 
 
 @dataclass(frozen=True)
 class Subject:
     """A device under test."""
 
+    kind: Kind
     device: Device
     library: Path
-    """tests/device/kernels.c, built for it."""
-    kernels: Collection[str] | None = None
-    """Those it has; None: all."""
+    """tests/device/kernels.c or kernels.cl, built for it."""
 
     @property
     def runner(self) -> Path:
         assert isinstance(self.device, HostDevice | EmulatedDevice)
         return self.device.runner
 
-    @property
-    def command(self) -> list[str]:
-        """What starts its runner, alone."""
-        if isinstance(self.device, OpenClDevice):
-            pytest.skip("its worker needs more than a command")
-        emulated = isinstance(self.device, EmulatedDevice)
-        return [*(self.device.emulator if emulated else ()), str(self.runner)]
+
+def build(name: str, folder: Path) -> Subject:
+    kind = KINDS[name]
+    return Subject(kind, *kind.build(folder))
 
 
-def compiled(output: Path, sources: list[Path], *flags: str, compiler: str = "gcc") -> Path:
-    command = [compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE / 'include'}"]
-    subprocess.run(
-        [*command, *flags, "-o", str(output), *map(str, sources), "-ldl", "-lpthread"], check=True
+SIGNALS: dict[Crash, str] = {
+    ("write_to", 0): "SIGSEGV (Segmentation fault)",
+    ("write_to", WILD): "SIGSEGV (Segmentation fault)",
+    ("illegal", None): "SIGILL (Illegal instruction)",
+    ("overflow_stack", None): "SIGSEGV (Segmentation fault)",
+}
+ARM_FAULTS: dict[Crash, str] = {
+    ("write_to", 0): "MemManage (data access) for address 0x0 at instruction ",
+    ("read_from", 0): "MemManage (data access) for address 0x0 at instruction ",
+    ("write_to", WILD): "MemManage (data access) for address 0xdead0000",
+    ("write_to", 0x40000000): "MemManage (data access) for address 0x40000000",
+    ("read_from", 0x20400000): "MemManage (data access) for address 0x20400000",
+    ("jump_to", 0x30000001): "MemManage (instruction fetch) at instruction 0x30000000",
+    ("write_program", None): "MemManage (data access) for address ",
+    ("divide", 0): "UsageFault (divide by zero) at instruction ",
+    ("illegal", None): "UsageFault (undefined instruction) at instruction ",
+    ("overflow_stack", None): "MemManage (stack overflow) for address 0x1ff",
+}
+RISCV_FAULTS: dict[Crash, str] = {
+    ("write_to", 0): "store access fault for address 0x0 at instruction 0x80",
+    ("read_from", 0): "load access fault for address 0x0 at instruction 0x80",
+    ("write_to", WILD): "store access fault for address 0xdead0000",
+    ("write_to", 0x10000000): "store access fault for address 0x10000000",
+    ("jump_to", 0x30000000): "instruction access fault for address 0x30000000",
+    ("write_program", None): "store access fault for address 0x80",
+    ("illegal", None): "illegal instruction at instruction 0x80",
+    ("overflow_stack", None): "store access fault (stack overflow) for address 0x803f",
+}
+
+
+def _host(name: str, *flags: str) -> Kind:
+    crashes = SIGNALS | {("divide", 0): "SIGFPE (Floating point exception)"}
+    return Kind(name, HostDevice, partial(build_host, flags), crashes, slow=False)
+
+
+def _emulated(name: str, compiler: str, *emulator: str, **crashes: str) -> Kind:
+    build = partial(build_emulated, name, compiler, emulator)
+    ends = {(kernel, None): text for kernel, text in crashes.items()}
+    return Kind(name, EmulatedDevice, build, SIGNALS | ends)
+
+
+def _bare_metal(name: str, faults: Mapping[Crash, str]) -> Kind:
+    """It is booted for every sample, has little memory, and sees only what was written."""
+    return Kind(
+        name,
+        EmbeddedDevice,
+        partial(build_bare_metal, name),
+        faults,
+        large=3 << 20,
+        pieces=(3 << 20) + 4004,
+        buffers=(1, 63, 64, 65, 4096, 4097, 1 << 20, (2 << 20) - 1),
+        samples=3,
+        lines=10_000,
+        outside=(0, 2, 30),
+        reads=(),
     )
-    return output
 
 
-def build(variant: str, folder: Path) -> Subject:
-    sources = sorted((NATIVE / "runner").glob("*.c"))
-    if variant in VARIANTS:
-        flags = VARIANTS[variant]
-        runner = compiled(folder / "runner", sources, "-rdynamic", *flags)
-        library = compiled(folder / "kernels.so", [KERNELS], *flags, *WRONG)
-        return Subject(HostDevice(runner), library)
-    if variant == "opencl":
-        return opencl(folder)
-    compiler, emulator, *options = EMULATED[variant]
-    needs(compiler, emulator)
-    runner = compiled(folder / "runner", sources, "-rdynamic", "-O2", compiler=compiler)
-    library = compiled(folder / "kernels.so", [KERNELS], *WRONG, compiler=compiler)
-    counter = built_counter(folder)
-    command = [str(shutil.which(emulator)), *options]
-    return Subject(EmulatedDevice(command, runner, counter, arch=variant), library)
+_ALL = (
+    _host("host", "-O2"),
+    _host("host-asan", "-O1", *SANITIZED),
+    _emulated(
+        *("aarch64", "aarch64-linux-gnu-gcc", "qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"),
+        illegal="SIGTRAP (Trace/breakpoint trap)",
+    ),
+    _emulated(
+        *("riscv64", "riscv64-linux-gnu-gcc", "qemu-riscv64", "-L", "/usr/riscv64-linux-gnu")
+    ),
+    _emulated("x86_64", "gcc", "qemu-x86_64", "-cpu", "max"),
+    *(
+        _bare_metal(name, RISCV_FAULTS if name == "riscv_bare" else ARM_FAULTS)
+        for name in BARE_METAL
+    ),
+    # Its kernels cannot raise, exit or start threads, and get buffers instead of addresses.
+    Kind(
+        "opencl",
+        OpenClDevice,
+        build_opencl,
+        SIGNALS,
+        signals=(),
+        exits=(),
+        tasks=(),
+    ),
+)
+KINDS = {kind.name: kind for kind in _ALL}
 
 
-def opencl(folder: Path) -> Subject:
-    needs_opencl()
-    library = folder / "kernels.cl"
-    library.write_text(KERNELS.with_suffix(".cl").read_text(encoding="utf-8"), encoding="utf-8")
-    entries = {
-        name: {
-            "function": name,
-            "arguments": [
-                dict(zip(("name", "kind", "dtype"), argument.split(":"), strict=True))
-                for argument in arguments
-            ],
-            "items": [1],
-            "group": [1],
-        }
-        for name, arguments in OPENCL.items()
-    }
-    (folder / "launch.json").write_text(json.dumps({"entries": entries}), encoding="utf-8")
-    return Subject(OpenClDevice(Options(), cache=folder / "cache"), library, OPENCL)
+def having(*capabilities: str) -> pytest.MarkDecorator:
+    """For the devices that promise all of these."""
+    kinds = [kind for kind in KINDS.values() if kind.has(*capabilities)]
+    return pytest.mark.parametrize("subject", devices(kinds), indirect=True)
 
 
-def built_counter(folder: Path) -> Path:
-    sources = [NATIVE / "qemu" / "counter.c"]
-    return compiled(folder / "counter.so", sources, "-O2", "-shared", "-fPIC")
+def without(capability: str) -> pytest.MarkDecorator:
+    """For the devices that do not promise it."""
+    kinds = [kind for kind in KINDS.values() if not kind.has(capability)]
+    return pytest.mark.parametrize("subject", devices(kinds), indirect=True)
+
+
+def with_each(argument: str, values: str, *capabilities: str) -> pytest.MarkDecorator:
+    """For each of the values, by the name that Kind has for them, of each device."""
+    return pytest.mark.parametrize(
+        ("subject", argument),
+        [
+            _parameter(kind, value)
+            for kind in KINDS.values()
+            if kind.has(*capabilities)
+            for value in getattr(kind, values)
+        ],
+        indirect=["subject"],
+    )
+
+
+def devices(kinds: Iterable[Kind]) -> list[Any]:
+    return [_parameter(kind) for kind in kinds]
+
+
+def _parameter(kind: Kind, *values: Any) -> Any:
+    marks = [pytest.mark.slow] if kind.slow else []
+    return pytest.param(
+        kind.name, *values, marks=marks, id=" ".join([kind.name, *map(_shown, values)])
+    )
+
+
+def _shown(value: Any) -> str:
+    parts = value if isinstance(value, tuple) else (value,)
+    return ",".join(str(part) for part in parts if part is not None)

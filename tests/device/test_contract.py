@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pytest
-from subjects import Subject
+from building import types
+from subjects import Crash, Subject, having, with_each, without
 
 from kernloom.config.schema import DTYPES, STATUSES
 from kernloom.device.contract import (
@@ -22,44 +26,30 @@ from kernloom.device.contract import (
     LoadedKernel,
     Scalar,
     Session,
+    Transfer,
     require,
 )
 from kernloom.errors import DeviceError
 
-COUNTS = {
-    "axpy": 4,
-    "count": 1,
-    "twice": 1,
-    "scalars": 4,
-    "parallel": 3,
-    "keep": 1,
-    "raise_signal": 1,
-    "leave": 1,
-}
-OUTSIDE = ("write_at", "read_at", "read_float_at", "write_at_from_worker")
-
-
-@pytest.fixture
-def session(subject: Subject) -> Iterator[Session]:
-    with subject.device.open(timeout=20) as session:
-        yield session
-
 
 def load(session: Session, subject: Subject, name: str) -> LoadedKernel:
-    if subject.kernels is not None and name not in subject.kernels:
-        pytest.skip(f"{subject.device.name} has no kernel '{name}'")
-    count = 2 if name in OUTSIDE else COUNTS.get(name, 0)
-    return session.load(subject.library, count, entry=name)
+    return session.load(subject.library, types(name), entry=name)
 
 
-def run(session: Session, subject: Subject, name: str, *args: Buffer | Scalar) -> None:
-    session.launch([Call(load(session, subject, name), args)])
+def run(session: Session, subject: Subject, name: str, *args: Buffer | Scalar) -> LaunchResult:
+    return session.launch([Call(load(session, subject, name), args)])
 
 
-def only_with(subject: Subject, capability: str) -> None:
-    """What a device does not promise is not asked of it."""
-    if capability not in subject.device.capabilities:
-        pytest.skip(f"{subject.device.name} has no '{capability}'")
+def crash(session: Session, subject: Subject) -> str:
+    """Has the kernel write to nowhere; how the device calls that."""
+    with pytest.raises(DeviceError) as error:
+        run(session, subject, "write_to", Scalar(0))
+    assert error.value.status == "crashed"
+    return subject.kind.crashes["write_to", 0]
+
+
+def number(session: Session, buffer: Buffer) -> int:
+    return int.from_bytes(session.read(buffer, 8), "little")
 
 
 def measured(subject: Subject, result: LaunchResult) -> list[tuple[int, ...]]:
@@ -98,12 +88,14 @@ def test_a_device_says_who_it_is(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "float16", "bool", "int16", "complex64"])
-@pytest.mark.parametrize("count", [1, 3, 17, 1021, 70001])
-def test_arrays_come_back_as_they_went(session: Session, dtype: str, count: int) -> None:
-    array = np.random.default_rng(count).integers(0, 255, count).astype(dtype)
-    buffer = session.allocate(array.nbytes, "x")
-    session.write(buffer, array)
-    assert np.array_equal(np.frombuffer(session.read(buffer), dtype), array)
+def test_arrays_of_every_type_come_back_as_they_went(
+    session: Session, subject: Subject, dtype: str
+) -> None:
+    for count in subject.kind.counts:
+        array = np.random.default_rng(count).integers(0, 255, count).astype(dtype)
+        buffer = session.allocate(array.nbytes, "x")
+        session.write(buffer, array)
+        assert np.array_equal(np.frombuffer(session.read(buffer), dtype), array)
 
 
 def test_arrays_that_are_not_contiguous_are_written_in_c_order(session: Session) -> None:
@@ -130,28 +122,41 @@ def test_parts_of_a_buffer_are_written_and_read(session: Session) -> None:
     assert session.read(buffer, 0) == b""
 
 
-def test_transfers_larger_than_the_window_go_in_pieces(session: Session) -> None:
-    array = np.arange((64 << 20) // 4 + 1001, dtype="uint32")
+def test_transfers_larger_than_the_window_go_in_pieces(session: Session, subject: Subject) -> None:
+    array = np.arange(subject.kind.pieces // 4, dtype="uint32")
     buffer = session.allocate(array.nbytes, "large")
     session.write(buffer, array)
     assert np.array_equal(np.frombuffer(session.read(buffer), "uint32"), array)
 
 
-def test_buffers_are_aligned_and_do_not_overlap(session: Session) -> None:
-    buffers = [session.allocate(n) for n in (1, 63, 64, 65, 4096, 4097, 3 << 20, 2 << 20, 5 << 20)]
+def test_buffers_are_aligned_and_do_not_overlap(session: Session, subject: Subject) -> None:
+    buffers = [session.allocate(nbytes) for nbytes in subject.kind.buffers]
     assert all(buffer.address % 64 == 0 for buffer in buffers)
     ordered = sorted(buffers, key=lambda buffer: buffer.address)
     for lower, upper in itertools.pairwise(ordered):
         assert lower.address + lower.nbytes <= upper.address
 
 
-def test_large_buffers_do_not_start_at_the_same_place_of_a_page(
-    session: Session, subject: Subject
-) -> None:
-    if "transfers" in subject.device.capabilities:
-        pytest.skip("its memory is not this machine's")
-    places = {session.allocate(2 << 20).address % 4096 for _ in range(8)}
-    assert len(places) == 8
+def test_an_address_inside_a_buffer_is_the_rest_of_it(session: Session, subject: Subject) -> None:
+    buffer = session.allocate(512, "whole")
+    session.fill(buffer, 0)
+    rest = Buffer(buffer.address + 256, 256)
+    session.fill(Buffer(rest.address, 8), 1)
+    session.write(rest, b"xyz", offset=8)
+    assert session.read(rest, 12) == b"\1" * 8 + b"xyz\0"
+    run(session, subject, "write_at", Scalar(16), rest)
+    assert session.read(buffer, 18, offset=256)[16:] == b"\x11\0"
+    assert session.read(buffer, 256) == bytes(256)
+    with refused("invalid"):
+        session.fill(Buffer(rest.address, 257), 0)
+
+
+@having("guards")
+def test_addresses_are_those_that_kernels_see(session: Session, subject: Subject) -> None:
+    one, other = session.allocate(100), session.allocate(100)
+    session.fill(other, 0)
+    run(session, subject, "write_at", Scalar(other.address - one.address + 7), one)
+    assert session.read(other, 9) == bytes(7) + b"\x11\0"
 
 
 @pytest.mark.parametrize("nbytes", [0, -1, 1 << 40, 1 << 60, (1 << 64) - 1, 1 << 70])
@@ -164,9 +169,15 @@ def test_impossible_allocations_are_refused_and_the_session_goes_on(
     session.fill(session.allocate(100), 1)
 
 
-def test_freed_memory_can_be_had_again(session: Session) -> None:
+def test_more_than_there_is_is_out_of_memory(session: Session) -> None:
+    with pytest.raises(DeviceError, match="'too much'") as error:
+        session.allocate(1 << 45, "too much")
+    assert error.value.status == "out_of_memory"
+
+
+def test_freed_memory_can_be_had_again(session: Session, subject: Subject) -> None:
     for _ in range(50):
-        buffer = session.allocate(8 << 20)
+        buffer = session.allocate(subject.kind.large)
         session.fill(buffer, 1)
         session.free(buffer)
 
@@ -257,16 +268,16 @@ def test_calls_of_a_launch_run_in_order_for_every_iteration(
     expected = 0
     for _ in range(1 + 2 * 3):
         expected = (expected + 1) * 2
-    assert int.from_bytes(session.read(counter), "little") == expected
+    assert number(session, counter) == expected
     assert result.inner == 2
     for samples in measured(subject, result):
         assert len(samples) == 3
 
 
+@having("calibrate")
 def test_calibration_makes_samples_long_enough_and_reports_the_count(
     session: Session, subject: Subject
 ) -> None:
-    only_with(subject, "calibrate")
     counter = session.allocate(8)
     session.fill(counter, 0)
     count = load(session, subject, "count")
@@ -274,16 +285,60 @@ def test_calibration_makes_samples_long_enough_and_reports_the_count(
     result = session.launch([Call(count, (counter,))], settings)
     assert result.inner > 1
     assert all(ns > 0 for ns in result.wall_ns)
-    ran = int.from_bytes(session.read(counter), "little")
-    assert ran >= 3 + 4 * result.inner
+    assert number(session, counter) >= 3 + 4 * result.inner
+
+
+@without("calibrate")
+def test_where_there_is_no_calibration_it_is_refused(session: Session, subject: Subject) -> None:
+    call = Call(load(session, subject, "count"), (session.allocate(8),))
+    with refused("unsupported") as error:
+        session.launch([call], LaunchSettings(inner=0))
+    assert "has no 'calibrate'" in error.value.message
+    session.launch([call])
+
+
+@without("transfers")
+def test_where_there_are_no_transfers_they_are_refused(session: Session, subject: Subject) -> None:
+    buffer = session.allocate(8)
+    call = Call(load(session, subject, "count"), (buffer,))
+    for transfer in (Transfer(buffer, "in"), Transfer(buffer, "out")):
+        with refused("unsupported") as error:
+            session.launch([call, transfer])
+        assert "has no 'transfers'" in error.value.message
+    session.launch([call])
+
+
+@having("instructions")
+def test_counts_are_exact_and_repeat(session: Session, subject: Subject) -> None:
+    def count(rounds: int) -> int:
+        return run(session, subject, "spin", Scalar(rounds)).instructions[0]
+
+    assert count(2000) - count(1000) == 3000
+    assert count(1000) == count(1000)
+    assert 3 * 1000 <= count(1000) < 3 * 1000 + 100
+
+
+@having("instructions")
+def test_every_sample_has_its_own_count_and_warm_up_has_none(
+    session: Session, subject: Subject
+) -> None:
+    spin = Call(load(session, subject, "spin"), (Scalar(1000),))
+    few, more = (
+        session.launch([spin], LaunchSettings(warmup=5, inner=inner, samples=2)) for inner in (3, 5)
+    )
+    for result, inner in ((few, 3), (more, 5)):
+        first, second = result.instructions
+        assert first == second
+        assert 3000 * inner <= first < 3000 * inner + 100 * (inner + 1)
+        assert result.wall_ns == ()
 
 
 def test_any_number_of_samples_comes_back(session: Session, subject: Subject) -> None:
     counter = session.allocate(8)
     count = load(session, subject, "count")
-    result = session.launch([Call(count, (counter,))], LaunchSettings(samples=20_000))
+    result = session.launch([Call(count, (counter,))], LaunchSettings(samples=subject.kind.samples))
     for samples in measured(subject, result):
-        assert len(samples) == 20_000
+        assert len(samples) == subject.kind.samples
 
 
 def test_settings_out_of_range_are_refused(session: Session, subject: Subject) -> None:
@@ -300,13 +355,11 @@ def test_settings_out_of_range_are_refused(session: Session, subject: Subject) -
         session.launch([])
 
 
-@pytest.mark.parametrize(
-    ("tasks", "threads"), [(0, 4), (1, 4), (7, 1), (7, 2), (2, 2), (1000, 3), (5, 8), (300, 300)]
-)
+@with_each("work", "tasks")
 def test_every_task_of_a_parallel_kernel_runs_once(
-    session: Session, subject: Subject, tasks: int, threads: int
+    session: Session, subject: Subject, work: tuple[int, int]
 ) -> None:
-    only_with(subject, "threads")
+    tasks, threads = work
     out = session.allocate(8 * max(tasks, 1))
     session.fill(out, 0)
     run(session, subject, "parallel", Scalar(tasks), Scalar(threads), out)
@@ -337,6 +390,27 @@ def test_a_wrong_number_of_arguments_is_refused(session: Session, subject: Subje
             session.launch([Call(count, args)])
 
 
+def test_an_argument_of_another_type_is_refused(session: Session, subject: Subject) -> None:
+    scalars = load(session, subject, "scalars")
+    out = session.allocate(24, "out")
+    right = (Scalar(1), Scalar(0.5, "float32"), Scalar(0.25, "float64"), out)
+    wrong: list[tuple[int, Buffer | Scalar]] = [
+        (0, Scalar(1, "int32")),
+        (1, Scalar(0.5, "float64")),
+        (2, Scalar(1)),
+        (2, out),
+        (3, Scalar(out.address)),
+    ]
+    for place, argument in wrong:
+        args = (*right[:place], argument, *right[place + 1 :])
+        with refused("wrong_argument_type") as error:
+            session.launch([Call(scalars, args)])
+        assert f"argument {place} " in error.value.message
+        assert error.value.status == "refused"
+    session.launch([Call(scalars, right)])
+    assert np.frombuffer(session.read(out)).tolist() == [1, 0.5, 0.25]
+
+
 def test_a_kernel_is_not_launched_on_freed_memory(session: Session, subject: Subject) -> None:
     count = load(session, subject, "count")
     buffer = session.allocate(8)
@@ -347,48 +421,52 @@ def test_a_kernel_is_not_launched_on_freed_memory(session: Session, subject: Sub
         session.launch([Call(count, (Buffer(64, 8),))])
 
 
-@pytest.mark.parametrize("nbytes", [1, 100, 4096, 6000, (2 << 20) + 100])
-@pytest.mark.parametrize("distance", [0, 3, 70, 5000])
-@pytest.mark.parametrize("kernel", ["write_at", "write_at_from_worker"])
+def overrun(subject: Subject, kernel: str, nbytes: int, offset: int) -> None:
+    with subject.device.open() as session:
+        buffer = session.allocate(nbytes, "victim")
+        session.allocate(100, "bystander")
+        with pytest.raises(DeviceError, match="'victim'") as error:
+            run(session, subject, kernel, Scalar(offset), buffer)
+        assert error.value.status == "out_of_bounds"
+        assert f"byte offset {offset}" in error.value.message
+
+
+@with_each("place", "overruns", "guards")
 def test_a_write_outside_a_buffer_is_out_of_bounds_and_named(
-    subject: Subject, nbytes: int, distance: int, kernel: str
+    subject: Subject, place: tuple[int, int]
 ) -> None:
-    only_with(subject, "guards")
-    if kernel == "write_at_from_worker":
-        only_with(subject, "threads")
-    for offset in (nbytes + distance, -1 - distance):
-        with subject.device.open() as fresh:
-            buffer = fresh.allocate(nbytes, "victim")
-            fresh.allocate(100, "bystander")
-            with pytest.raises(DeviceError, match="'victim'") as error:
-                run(fresh, subject, kernel, Scalar(offset), buffer)
-            assert error.value.status == "out_of_bounds"
-            assert f"byte offset {offset}" in error.value.message
+    overrun(subject, "write_at", *place)
 
 
-@pytest.mark.parametrize("offset", [128, 4096, -4096, 100_000])
+@with_each("place", "overruns", "guards", "threads")
+def test_a_write_of_a_worker_outside_a_buffer_is_out_of_bounds_and_named(
+    subject: Subject, place: tuple[int, int]
+) -> None:
+    overrun(subject, "write_at_from_worker", *place)
+
+
+@with_each("offset", "reads", "guards")
 def test_a_read_beyond_the_slack_is_out_of_bounds(
     session: Session, subject: Subject, offset: int
 ) -> None:
-    only_with(subject, "guards")
     buffer = session.allocate(100, "victim")
     with pytest.raises(DeviceError, match=f"'victim'.* byte offset {offset}") as error:
         run(session, subject, "read_at", Scalar(offset), buffer)
     assert error.value.status == "out_of_bounds"
 
 
+@having("guards")
 def test_a_stale_pointer_is_reported_with_the_freed_buffer(
     session: Session, subject: Subject
 ) -> None:
-    buffer = session.allocate(100, "stale")
-    run(session, subject, "keep", buffer)
-    session.free(buffer)
+    stale, kept = session.allocate(100, "stale"), session.allocate(100, "kept")
+    session.free(stale)
     with pytest.raises(DeviceError, match="freed buffer 'stale'") as error:
-        run(session, subject, "use_kept")
+        run(session, subject, "write_at", Scalar(stale.address - kept.address), kept)
     assert error.value.status == "out_of_bounds"
 
 
-@pytest.mark.parametrize("name", ["SIGSEGV", "SIGFPE", "SIGILL", "SIGABRT", "SIGBUS", "SIGTERM"])
+@with_each("name", "signals")
 def test_a_signal_ends_the_session_with_its_name_and_the_last_words(
     session: Session, subject: Subject, name: str
 ) -> None:
@@ -398,28 +476,23 @@ def test_a_signal_ends_the_session_with_its_name_and_the_last_words(
     assert "about to raise" in error.value.stderr
 
 
-@pytest.mark.parametrize(
-    ("kernel", "ending"), [("write_null", "SIGSEGV"), ("illegal", "SIGILL|SIGTRAP")]
-)
-def test_a_crash_ends_the_session_with_its_signal(
-    session: Session, subject: Subject, kernel: str, ending: str
+@with_each("wrong", "crashes")
+def test_a_crash_ends_the_session_with_its_name(
+    session: Session, subject: Subject, wrong: Crash
 ) -> None:
-    with pytest.raises(DeviceError, match=ending) as error:
-        run(session, subject, kernel)
+    kernel, argument = wrong
+    with pytest.raises(DeviceError) as error:
+        run(session, subject, kernel, *([] if argument is None else [Scalar(argument)]))
     assert error.value.status == "crashed"
+    assert error.value.message.startswith(subject.kind.crashes[wrong])
 
 
-def test_a_stack_overflow_is_a_failure_of_the_kernel(session: Session, subject: Subject) -> None:
-    with pytest.raises(DeviceError, match="SIGSEGV") as error:
-        run(session, subject, "overflow_stack")
-    assert error.value.status == "crashed"
-
-
-@pytest.mark.parametrize("code", [0, 3])
+@with_each("code", "exits")
 def test_a_kernel_that_exits_has_crashed(session: Session, subject: Subject, code: int) -> None:
     with pytest.raises(DeviceError, match=f"exit code {code}") as error:
         run(session, subject, "leave", Scalar(code))
     assert error.value.status == "crashed"
+    assert "about to leave" in error.value.stderr
 
 
 def test_a_hanging_kernel_times_out(subject: Subject) -> None:
@@ -428,14 +501,37 @@ def test_a_hanging_kernel_times_out(subject: Subject) -> None:
         with pytest.raises(DeviceError, match=r"KernelLaunch within 0\.3 s") as error:
             session.launch([hang], LaunchSettings(timeout=0.3))
         assert error.value.status == "timeout"
+        with pytest.raises(DeviceError, match="has ended: no answer") as error:
+            session.allocate(10)
+        assert (error.value.status, error.value.code) == ("timeout", "ended")
+
+
+def test_the_device_goes_on_after_a_crash_and_a_hang(subject: Subject) -> None:
+    with subject.device.open() as session:
+        crash(session, subject)
+    with subject.device.open() as session, pytest.raises(DeviceError):
+        hang = Call(load(session, subject, "hang"), ())
+        session.launch([hang], LaunchSettings(timeout=0.1))
+    with subject.device.open() as session:
+        counter = session.allocate(8)
+        session.fill(counter, 0)
+        run(session, subject, "count", counter)
+        assert number(session, counter) == 1
 
 
 def test_an_ended_session_says_why_and_closes(session: Session, subject: Subject) -> None:
-    with pytest.raises(DeviceError):
-        run(session, subject, "write_null")
-    with pytest.raises(DeviceError, match="has ended: SIGSEGV") as error:
-        session.allocate(10)
-    assert (error.value.status, error.value.code) == ("crashed", "ended")
+    buffer = session.allocate(10)
+    why = crash(session, subject)
+    for use in (
+        lambda: session.allocate(10),
+        lambda: session.read(buffer),
+        lambda: session.free(buffer),
+        lambda: load(session, subject, "count"),
+    ):
+        with pytest.raises(DeviceError) as error:
+            use()
+        assert error.value.message.startswith(f"the session has ended: {why}")
+        assert (error.value.status, error.value.code) == ("crashed", "ended")
     session.close()
 
 
@@ -447,10 +543,36 @@ def test_a_session_closes_in_any_state_and_more_than_once(subject: Subject) -> N
         unused.allocate(1)
     holding = subject.device.open()
     holding.fill(holding.allocate(1 << 20), 1)
+    load(holding, subject, "count")
     holding.close()
+    with pytest.raises(DeviceError, match="closed"):
+        load(holding, subject, "count")
     with pytest.raises(KeyError), subject.device.open() as session:
         session.allocate(10)
         raise KeyError
+
+
+def children() -> set[str]:
+    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    return {pid for task in tasks for pid in task.read_text().split()}
+
+
+def test_a_session_closes_in_the_middle_of_a_launch_and_leaves_nothing(subject: Subject) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    others = children()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt), subject.device.open() as session:
+            hang = Call(load(session, subject, "hang"), ())
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            session.launch([hang])
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert children() <= others
+    with pytest.raises(DeviceError, match="closed"):
+        session.allocate(1)
 
 
 def test_sessions_are_independent_of_each_other(subject: Subject) -> None:
@@ -459,8 +581,7 @@ def test_sessions_are_independent_of_each_other(subject: Subject) -> None:
         mine, theirs = first.allocate(1000), second.allocate(1000)
         first.fill(mine, 1)
         second.fill(theirs, 2)
-        with pytest.raises(DeviceError):
-            run(first, subject, "write_null")
+        crash(first, subject)
         assert second.read(theirs) == b"\x02" * 1000
 
 
@@ -483,5 +604,5 @@ def test_every_failure_has_a_status_of_a_trial(session: Session) -> None:
 
 
 def test_a_talkative_kernel_is_cut_off(session: Session, subject: Subject) -> None:
-    run(session, subject, "chatter")
+    run(session, subject, "chatter", Scalar(subject.kind.lines))
     session.allocate(10)

@@ -10,10 +10,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import FrameType
 
 import pytest
-from subjects import NATIVE, TOP, Subject
+from building import NATIVE, TOP
+from subjects import Subject
 
 from kernloom.device.contract import Call, Scalar, Session
 from kernloom.device.devices import DEVICES
@@ -124,12 +124,11 @@ def test_no_process_and_no_descriptor_is_left(host: Subject) -> None:
 
     def use() -> None:
         pids = []
-        for ending in ("", "write_null", "leave"):
+        for ending, args in (("", ()), ("write_to", (Scalar(0),)), ("leave", (Scalar(1),))):
             with device.open() as session:
                 pids.append(pid_of(session))
                 session.fill(session.allocate(100), 1)
                 if ending:
-                    args = (Scalar(1),) if ending == "leave" else ()
                     with pytest.raises(DeviceError):
                         launch(session, host, ending, *args)
         assert all(gone(pid) for pid in pids)
@@ -164,21 +163,6 @@ def test_a_fork_of_the_engine_that_ends_leaves_its_sessions_alone(host: Subject)
                 os._exit(0)
         os.waitpid(child, 0)
         session.fill(buffer, 1)
-
-
-def test_an_interrupted_launch_ends_at_once(host: Subject) -> None:
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt), host.device.open() as session:
-            pid = pid_of(session)
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
-            launch(session, host, "hang")
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert gone(pid)
 
 
 def test_a_runner_killed_from_outside_is_a_crash(host: Subject) -> None:
@@ -225,6 +209,12 @@ def test_kernels_run_on_the_core_they_are_pinned_to(host: Subject) -> None:
 def test_a_core_that_is_not_there_is_refused(host: Subject) -> None:
     with pytest.raises(DeviceError, match="core 4095"):
         HostDevice(host.runner, pin=4095).open()
+
+
+def test_large_buffers_do_not_start_at_the_same_place_of_a_page(host: Subject) -> None:
+    with host.device.open() as session:
+        places = {session.allocate(2 << 20).address % 4096 for _ in range(8)}
+        assert len(places) == 8
 
 
 def test_the_memory_limit_holds_for_all_buffers_together(host: Subject) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from firmware_parts import PARTS, PROGRAMS
 
 from command_line import Project
-from parts import needs
+from parts import BARE_METAL, needs
 
 MATMUL = ["workload=matmul", *(f"workload.sizes.{size}=64" for size in "MNK")]
 LONGS = """\
@@ -23,11 +22,11 @@ void longs(long n, const {type} *x, {type} *y)
 
 @pytest.fixture(autouse=True)
 def everything() -> None:
-    needs(*{program for programs in PROGRAMS.values() for program in programs})
+    needs(*{program for programs in BARE_METAL.values() for program in programs})
 
 
 def test_counts_are_the_same_when_run_again(project: Project) -> None:
-    words = ["run", "-m", f"target={','.join(PARTS)}", *MATMUL]
+    words = ["run", "-m", f"target={','.join(BARE_METAL)}", *MATMUL]
     first = project.json(*words)
     assert first.code == 0, first.stderr + first.stdout
     again = project.json(*words, "rerun=all")
@@ -41,7 +40,7 @@ def test_counts_are_the_same_when_run_again(project: Project) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", BARE_METAL)
 def test_every_workload_is_verified(project: Project, part: str) -> None:
     for dtype in ("float32", "float64"):
         done = project.json("check", f"target={part}", "case=small", f"workload.dtype={dtype}")

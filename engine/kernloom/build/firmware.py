@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from kernloom.build.artifact import Artifact
 from kernloom.build.compile import DETERMINISTIC, arch_flags, kernel_flags
 from kernloom.build.flags import reach
 from kernloom.build.headers import system_headers
-from kernloom.build.stage import Compilers, StepArtifact
+from kernloom.build.stage import ArtifactStage, Compilers, Declared
 from kernloom.build.toolchains import DRIVER, Detected, ask
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError, UnavailableError, nearest
 from kernloom.expressions import parse_size
 from kernloom.files import sha256_file
-from kernloom.pipeline.stage import Context, Stage
+from kernloom.pipeline.stage import Context
 from kernloom.plan.render import StepSource
 from kernloom.plan.source import ENTRY, Source
 
@@ -41,30 +40,22 @@ _LIBRARIES = ("libc.a", "libm.a", "libgcc.a")
 
 
 class Images:
-    """Declares firmware images, each worked out once per process."""
+    """Declared firmware images, and what they have in common."""
 
     def __init__(self, compilers: Compilers, share: Path) -> None:
         self._compilers = compilers
         self._share = share
         self._files: dict[str, dict[str, str]] = {}
         self._libraries: dict[tuple[str, ...], dict[str, str]] = {}
-        self._images: dict[Any, tuple[Artifact, Toolchain, Arch]] = {}
-        """With what their ids in the key belong to, so that no id is used again."""
+        self.image = Declared(self._image)
 
-    def image(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
-        files = tuple(source.files.items())
-        key = (source.name, files, id(toolchain), id(arch), variant)
-        if key not in self._images:
-            found = self._compilers.detect(toolchain)
-            if arch.isa not in self._files:
-                self._files[arch.isa] = firmware_files(self._share, arch.isa)
-            _check_compiler(found, arch)
-            image = firmware_artifact(
-                source, toolchain, arch, variant, found, self._files[arch.isa]
-            )
-            libraries = self._linked(toolchain, arch, found)
-            self._images[key] = (replace(image, linked=libraries), toolchain, arch)
-        return self._images[key][0]
+    def _image(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
+        found = self._compilers.detect(toolchain)
+        if arch.isa not in self._files:
+            self._files[arch.isa] = firmware_files(self._share, arch.isa)
+        _check_compiler(found, arch)
+        image = firmware_artifact(source, toolchain, arch, variant, found, self._files[arch.isa])
+        return replace(image, linked=self._linked(toolchain, arch, found))
 
     def _linked(self, toolchain: Toolchain, arch: Arch, found: Detected) -> dict[str, str]:
         """Name -> hash of each library, as these flags choose it."""
@@ -82,25 +73,14 @@ class Images:
         return self._libraries[flags]
 
 
-class Firmware(Stage):
+class Firmware(ArtifactStage):
     """Sources -> images; each is one kernel with the start-up code of the part."""
 
-    phase = "build"
-    inputs = {"sources": "sources"}
-    outputs = {"artifacts": "artifacts"}
-
-    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        sources: Sequence[StepSource] = inputs["sources"]
+    def artifact(self, context: Context, item: StepSource) -> Artifact:
         experiment = context.experiment
-        images = context.need(Images)
-        toolchain, arch = experiment.toolchain, experiment.arch
-        variant = experiment.target.variant
-        return {
-            "artifacts": tuple(
-                StepArtifact(item.step, images.image(item.source, toolchain, arch, variant))
-                for item in sources
-            )
-        }
+        return context.need(Images).image(
+            item.source, experiment.toolchain, experiment.arch, experiment.target.variant
+        )
 
 
 def firmware_files(share: Path, isa: str) -> dict[str, str]:

@@ -8,14 +8,14 @@ expressions over the size arguments and the tunables, so that one package serves
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernloom.build.artifact import Artifact, Identity
-from kernloom.build.stage import StepArtifact
+from kernloom.build.compile import variant_flags
+from kernloom.build.stage import ArtifactStage
 from kernloom.config.schema import Arch, Target, Toolchain, Work
-from kernloom.errors import ConfigError, nearest
-from kernloom.pipeline.stage import Context, Stage
+from kernloom.errors import ConfigError
+from kernloom.pipeline.stage import Context
 from kernloom.plan.render import StepSource, source_for
 from kernloom.plan.schedule import StepRecord
 from kernloom.plan.source import ENTRY, Source
@@ -23,45 +23,32 @@ from kernloom.plan.source import ENTRY, Source
 LAUNCH = "launch.json"
 
 
-class Package(Stage):
+class Package(ArtifactStage):
     """Sources -> artifacts that are loaded as they are."""
 
-    phase = "build"
-    inputs = {"sources": "sources"}
-    outputs = {"artifacts": "artifacts"}
-
-    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        sources: Sequence[StepSource] = inputs["sources"]
+    def artifact(self, context: Context, item: StepSource) -> Artifact:
         experiment = context.experiment
-        return {
-            "artifacts": tuple(
-                StepArtifact(
-                    item.step,
-                    package(
-                        item.step,
-                        item.source,
-                        _work(item.step, experiment.target),
-                        experiment.toolchain,
-                        experiment.arch,
-                        experiment.target.variant,
-                    ),
-                )
-                for item in sources
-            )
-        }
+        return package(
+            item.step,
+            item.source,
+            _launched(item.step, experiment.target),
+            experiment.toolchain,
+            experiment.arch,
+            experiment.target.variant,
+        )
 
 
 def package(
     step: StepRecord,
     source: Source,
-    work: Work,
+    launched: tuple[Work, Work | None],
     toolchain: Toolchain,
     arch: Arch,
     variant: str,
 ) -> Artifact:
     launch = {
         "options": list(_options(toolchain, arch, variant)),
-        "entries": {ENTRY: _entry(step, work)},
+        "entries": {ENTRY: _entry(step, *launched)},
     }
     return Artifact(
         name=source.name,
@@ -79,7 +66,8 @@ def package(
     )
 
 
-def _work(step: StepRecord, target: Target) -> Work:
+def _launched(step: StepRecord, target: Target) -> tuple[Work, Work | None]:
+    """The work of the kernel's function, and of the one that finishes it."""
     source, key = source_for(step, target)
     if source.work is None:
         raise ConfigError(
@@ -88,12 +76,13 @@ def _work(step: StepRecord, target: Target) -> Work:
             key=f"{key}.work",
             hint="Write e.g. work: {items: [round_up(n, 64)], group: [64]}.",
         )
-    return source.work
+    return source.work, source.finish
 
 
-def _entry(step: StepRecord, work: Work) -> dict[str, Any]:
-    return {
-        "function": f"kl_{step.kernel.name}",
+def _entry(step: StepRecord, work: Work, finish: Work | None) -> dict[str, Any]:
+    function = f"kl_{step.kernel.name}"
+    entry: dict[str, Any] = {
+        "function": function,
         "arguments": [
             {"name": argument.name, "kind": argument.kind, "dtype": argument.dtype}
             for argument in step.arguments
@@ -104,20 +93,23 @@ def _entry(step: StepRecord, work: Work) -> dict[str, Any]:
         "items": list(work.items),
         "group": list(work.group),
     }
+    if work.scratch is not None:
+        entry["scratch"] = {"elements": work.scratch, "dtype": step.dtype}
+    if finish:
+        entry["finish"] = {
+            "function": f"{function}_finish",
+            "items": list(finish.items),
+            "group": list(finish.group),
+        }
+    return entry
 
 
 def _options(toolchain: Toolchain, arch: Arch, variant: str) -> tuple[str, ...]:
     """What the driver's compiler is told."""
-    if variant not in toolchain.variants:
-        raise ConfigError(
-            f"toolchain '{toolchain.name}' cannot build the variant '{variant}'",
-            key="target.variant",
-            hint=nearest(variant, toolchain.variants),
-        )
     return (
         *toolchain.flags,
         *arch.flags.get(toolchain.family, ()),
         *toolchain.kernel_flags,
-        *toolchain.variants[variant],
+        *variant_flags(toolchain, variant),
         *toolchain.extra_flags,
     )

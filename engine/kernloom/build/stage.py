@@ -1,8 +1,9 @@
-"""The compile stage: declares the artifacts that the sources will become."""
+"""Stages that declare the artifacts that sources will become; the compile stage."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,34 +26,9 @@ class StepArtifact:
     artifact: Artifact
 
 
-class Compilers:
-    """Detected toolchains and declared artifacts, each worked out once per process."""
-
-    def __init__(self, cache: Path) -> None:
-        self._cache = cache
-        self._found: dict[int, tuple[Toolchain, Detected]] = {}
-        self._artifacts: dict[Any, tuple[Arch, Artifact]] = {}
-
-    def detect(self, toolchain: Toolchain) -> Detected:
-        # Equal sections of a sweep are one object, so identity is enough.
-        known = self._found.get(id(toolchain))
-        if known is None:
-            known = self._found[id(toolchain)] = (toolchain, detect(toolchain, self._cache))
-        return known[1]
-
-    def kernel(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
-        files = tuple(source.files.items())
-        key = (source.name, files, id(toolchain), id(arch), variant)
-        known = self._artifacts.get(key)
-        if known is None:
-            artifact = kernel_artifact(source, toolchain, arch, variant, self.detect(toolchain))
-            # Keeping the arch (and in _found the toolchain) keeps its identity from another's use.
-            known = self._artifacts[key] = (arch, artifact)
-        return known[1]
-
-
-class Compile(Stage):
-    """Sources -> artifacts; SCons makes those of a whole sweep at once, before the run phase."""
+class ArtifactStage(Stage):
+    """Sources -> artifacts, one for each; SCons makes those of a whole sweep at once, before the
+    run phase."""
 
     phase = "build"
     inputs = {"sources": "sources"}
@@ -60,19 +36,58 @@ class Compile(Stage):
 
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         sources: Sequence[StepSource] = inputs["sources"]
-        experiment = context.experiment
-        compilers = context.need(Compilers)
         return {
             "artifacts": tuple(
-                StepArtifact(
-                    item.step,
-                    compilers.kernel(
-                        item.source,
-                        experiment.toolchain,
-                        experiment.arch,
-                        experiment.target.variant,
-                    ),
-                )
-                for item in sources
+                StepArtifact(item.step, self.artifact(context, item)) for item in sources
             )
         }
+
+    @abstractmethod
+    def artifact(self, context: Context, item: StepSource) -> Artifact:
+        """What a step's source becomes."""
+
+
+class Declared:
+    """Artifacts by what they are made from, each worked out once per process."""
+
+    def __init__(self, make: Callable[[Source, Toolchain, Arch, str], Artifact]) -> None:
+        self._make = make
+        self._artifacts: dict[Any, tuple[Artifact, Toolchain, Arch]] = {}
+        """With what their ids in the key belong to, so that no id is used again."""
+
+    def __call__(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
+        # Equal sections of a sweep are one object, so identity is enough.
+        key = (source.name, tuple(source.files.items()), id(toolchain), id(arch), variant)
+        known = self._artifacts.get(key)
+        if known is None:
+            made = self._make(source, toolchain, arch, variant)
+            known = self._artifacts[key] = (made, toolchain, arch)
+        return known[0]
+
+
+class Compilers:
+    """Detected toolchains and declared libraries of kernels."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        self._found: dict[int, tuple[Toolchain, Detected]] = {}
+        self.kernel = Declared(self._kernel)
+
+    def detect(self, toolchain: Toolchain) -> Detected:
+        known = self._found.get(id(toolchain))
+        if known is None:
+            known = self._found[id(toolchain)] = (toolchain, detect(toolchain, self._cache))
+        return known[1]
+
+    def _kernel(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
+        return kernel_artifact(source, toolchain, arch, variant, self.detect(toolchain))
+
+
+class Compile(ArtifactStage):
+    """Sources -> libraries."""
+
+    def artifact(self, context: Context, item: StepSource) -> Artifact:
+        experiment = context.experiment
+        return context.need(Compilers).kernel(
+            item.source, experiment.toolchain, experiment.arch, experiment.target.variant
+        )

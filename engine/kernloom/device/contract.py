@@ -50,6 +50,11 @@ class Buffer:
     label: str = ""
 
 
+BUFFER = "buffer"
+Arguments: TypeAlias = int | Sequence[str]
+"""How many arguments a kernel takes, or what each is: BUFFER, or the element type of a scalar."""
+
+
 @dataclass(frozen=True)
 class LoadedKernel:
     """A kernel library that a session has loaded."""
@@ -57,6 +62,14 @@ class LoadedKernel:
     handle: int
     path: Path
     arguments: int
+    types: tuple[str, ...] = ()
+    """What each is, where that was said; launches with anything else are refused."""
+
+    @classmethod
+    def of(cls, handle: int, path: Path, arguments: Arguments) -> LoadedKernel:
+        if isinstance(arguments, int):
+            return cls(handle, path, arguments)
+        return cls(handle, path, len(arguments), tuple(arguments))
 
 
 _SCALARS = {
@@ -105,9 +118,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Transfer:
-    """A copy between the host's memory and the device's, as one of the calls of a launch.
+    """A tensor handed from the host to the device or back, as one of the calls of a launch.
 
-    The host's copy is what the buffer held when the launch began.
+    Where the device has memory of its own, that is a copy, and the host's is what the buffer held
+    when the launch began; a device that reads in place is only told.
     """
 
     buffer: Buffer
@@ -166,8 +180,8 @@ class Session(ABC):
         """Set every byte of the buffer."""
 
     @abstractmethod
-    def load(self, path: Path, arguments: int, entry: str = "kl_entry") -> LoadedKernel:
-        """Load a kernel library whose function takes that many arguments."""
+    def load(self, path: Path, arguments: Arguments, entry: str = "kl_entry") -> LoadedKernel:
+        """Load a kernel library whose function takes these arguments."""
 
     @abstractmethod
     def launch(
@@ -217,18 +231,25 @@ class Device(ABC):
         """The device for a target."""
 
     @classmethod  # noqa: B027 (most have nothing to check)
-    def check(cls, target: Target, dtypes: Collection[str] = ()) -> None:
+    def check(
+        cls, target: Target, dtypes: Collection[str] = (), *, cache: Path | None = None
+    ) -> None:
         """Raise UnavailableError if the target's device is not on this machine, ConfigError if it
-        cannot do one of the element types."""
+        cannot do one of the element types. What was found may be remembered in `cache`."""
 
     @classmethod  # noqa: B027
     def check_tensors(cls, arch: Arch, nbytes: Mapping[str, int]) -> None:
         """Raise ConfigError if tensors of these sizes cannot be on the device together."""
 
     @classmethod
-    def facts(cls, target: Target) -> dict[str, str]:
+    def facts(cls, target: Target, *, cache: Path | None = None) -> dict[str, str]:
         """What beside the machine's class makes the target's device the one it is."""
         return {}
+
+    @classmethod
+    def reads_in_place(cls, target: Target, *, cache: Path | None = None) -> bool:
+        """Whether kernels read a tensor of the host's memory where it is, and need no copy."""
+        return target.family == "host"
 
     name: str
     """The name it is registered under."""
@@ -258,3 +279,26 @@ def require(device: Device, *capabilities: str) -> None:
                 status="refused",
                 code="unsupported",
             )
+
+
+def check_launch(
+    device: Device, calls: Sequence[Call | Transfer], settings: LaunchSettings
+) -> list[Call]:
+    """Refuse, by name, what no session of the device can carry out; the calls of kernels."""
+    if settings.inner == 0:
+        require(device, "calibrate")
+    kernels = [call for call in calls if isinstance(call, Call)]
+    if len(kernels) < len(calls):
+        require(device, "transfers")
+    for call in kernels:
+        # A wrong number of arguments is the session's to name.
+        for place, (wanted, given) in enumerate(zip(call.kernel.types, call.args, strict=False)):
+            found = given.dtype if isinstance(given, Scalar) else BUFFER
+            if found != wanted:
+                raise DeviceError(
+                    f"argument {place} of a kernel in {call.kernel.path.name} is {wanted}, "
+                    f"and was given {found}",
+                    status="refused",
+                    code="wrong_argument_type",
+                )
+    return kernels

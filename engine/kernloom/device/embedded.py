@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import resource
-import select
-import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kernloom.config.schema import Arch
 from kernloom.device import firmware
 from kernloom.device.contract import (
+    Arguments,
     Buffer,
     Call,
     Device,
@@ -26,67 +21,21 @@ from kernloom.device.contract import (
     Scalar,
     Session,
     Transfer,
+    check_launch,
 )
-from kernloom.device.embedded_memory import PartMemory, room
-from kernloom.device.firmware import FirmwareCall, Image, Machine, Report
-from kernloom.device.process import Process, above_stdio, ending
-from kernloom.errors import ConfigError, DeviceError, UnavailableError
-from kernloom.expressions import format_size, parse_size
+from kernloom.device.embedded_boot import boot_part
+from kernloom.device.embedded_memory import MemoryMap, PartMemory, memory_map, room
+from kernloom.device.emulator import emulator_command
+from kernloom.device.firmware import FirmwareCall, Image, Machine
+from kernloom.device.process import ending
+from kernloom.errors import ConfigError, DeviceError
+from kernloom.expressions import format_size
 
 if TYPE_CHECKING:
     from kernloom.device.contract import Data
 
 MOST_ITERATIONS = 1 << 32
 MOST_SAMPLES = 10_000
-_OPTIONS = ("-display", "none", "-monitor", "none", "-serial", "null", "-no-reboot")
-
-
-@dataclass(frozen=True)
-class MemoryMap:
-    """Where the memories of a part are, in bytes; the firmware has the first part of its RAM."""
-
-    flash_base: int
-    flash: int
-    ram_base: int
-    ram: int
-    firmware: int
-    """Of the RAM: the stack, and the data of firmware and kernel."""
-    stack: int
-
-    @property
-    def tensors_base(self) -> int:
-        return self.ram_base + self.firmware
-
-    @property
-    def tensors(self) -> int:
-        """What is left of the RAM for tensors."""
-        return self.ram - self.firmware
-
-
-def memory_map(arch: Arch) -> MemoryMap:
-    """The part's memories as its arch gives them."""
-    values = {}
-    for name in MemoryMap.__dataclass_fields__:
-        key = f"arch.memory.{name}"
-        if name not in arch.memory:
-            raise ConfigError(f"arch '{arch.name}' does not say it", key=key)
-        values[name] = parse_size(arch.memory[name], key=key)
-    found = MemoryMap(**values)
-    for name in ("flash", "ram"):
-        size, base = values[name], values[f"{name}_base"]
-        if size < 1 or size & (size - 1) or base % size:
-            raise ConfigError(
-                f"{size} bytes at {base:#x} cannot be protected",
-                key=f"arch.memory.{name}",
-                hint="A memory's size must be a power of two, and its base a multiple of it.",
-            )
-    if not found.stack < found.firmware < found.ram:
-        raise ConfigError(
-            f"a stack of {found.stack} bytes in {found.firmware} bytes for the firmware in "
-            f"{found.ram} bytes of RAM do not fit into each other",
-            key="arch.memory",
-        )
-    return found
 
 
 class EmbeddedDevice(Device):
@@ -119,20 +68,8 @@ class EmbeddedDevice(Device):
 
     @classmethod
     def made(cls, setup: DeviceSetup) -> EmbeddedDevice:
-        emulator = setup.target.emulator
-        if emulator is None:
-            raise ConfigError(
-                f"target '{setup.target.name}' has device '{cls.name}', but names no emulator",
-                key="target.emulator",
-            )
-        program = shutil.which(emulator.program)
-        if program is None:
-            raise UnavailableError(
-                f"no emulator '{emulator.program}' (target.emulator.program)",
-                hint="; ".join(emulator.install.values()),
-            )
         return cls(
-            [str(Path(program).absolute()), *emulator.args],
+            emulator_command(setup.target),
             setup.programs["counter"],
             arch=setup.arch.name,
             machine=firmware.machine_of(setup.arch.isa),
@@ -205,7 +142,7 @@ class EmbeddedSession(Session):
         """The image that is on the part."""
         return self._flashed.path if self._flashed else None
 
-    def load(self, path: Path, arguments: int, entry: str = "kl_entry") -> LoadedKernel:
+    def load(self, path: Path, arguments: Arguments, entry: str = "kl_entry") -> LoadedKernel:
         """A function of a firmware image, which is put on the part."""
         self.flash(path)
         image = self._image(path)
@@ -213,10 +150,11 @@ class EmbeddedSession(Session):
             raise DeviceError(
                 f"{path} has no function '{entry}'", status="refused", code="load_failed"
             )
-        if not 0 <= arguments <= firmware.MOST_ARGUMENTS:
+        loaded = LoadedKernel.of(len(self._kernels) + 1, path, arguments)
+        if not 0 <= loaded.arguments <= firmware.MOST_ARGUMENTS:
             raise _invalid(f"a kernel takes 0 to {firmware.MOST_ARGUMENTS} arguments")
-        self._kernels.append((image, image.functions[entry], arguments))
-        return LoadedKernel(len(self._kernels), path, arguments)
+        self._kernels.append((image, image.functions[entry], loaded.arguments))
+        return loaded
 
     def launch(
         self, calls: Sequence[Call | Transfer], settings: LaunchSettings | None = None
@@ -228,7 +166,8 @@ class EmbeddedSession(Session):
         self._check_open()
         how = settings or LaunchSettings()
         _check_settings(how)
-        prepared = [self._prepared(call) for call in calls]
+        kernels = check_launch(self._device, calls, how)
+        prepared = [self._prepared(call) for call in kernels]
         if not prepared:
             raise _invalid("a launch needs a call")
         seconds = self._timeout if how.timeout is None else how.timeout
@@ -270,14 +209,7 @@ class EmbeddedSession(Session):
             self._images[path] = firmware.read_image(path, device.arch, device.machine)
         return self._images[path]
 
-    def _prepared(self, call: Call | Transfer) -> tuple[Image, FirmwareCall]:
-        if isinstance(call, Transfer):
-            raise DeviceError(
-                f"device '{self._device.name}' has no 'transfers': a part's tensors are in its "
-                "own memory",
-                status="refused",
-                code="unsupported",
-            )
+    def _prepared(self, call: Call) -> tuple[Image, FirmwareCall]:
         handle = call.kernel.handle
         if not 1 <= handle <= len(self._kernels):
             raise DeviceError(
@@ -328,10 +260,12 @@ class EmbeddedSession(Session):
         before = self._memory.image()
         base = self._memory.base
         head = firmware.pack_launch(calls, warmup, inner, base, len(before))
-        boot = boot_part(self._device, image, (head, before), deadline)
+        device = self._device
+        boot = boot_part(device.emulator, device.counter, image, (head, before), deadline)
         report = boot.report
         if report is None:
-            self._fail(f"{ending(boot.returncode)} of the emulator", "crashed", boot.stderr)
+            why = f"{ending(boot.returncode)} of the emulator{_words(boot.stderr)}"
+            self._fail(why, "crashed", boot.stderr)
         if report.status == firmware.FAULT:
             self._fail(str(report), "crashed", boot.stderr)
         if report.status in (firmware.LEFT, firmware.SIGNAL):
@@ -346,119 +280,13 @@ class EmbeddedSession(Session):
         return boot.instructions
 
 
-@dataclass(frozen=True)
-class Boot:
-    """What is left when a part has been switched off again."""
-
-    returncode: int
-    report: Report | None
-    memory: bytes
-    instructions: int | None
-    stderr: str
-
-
-def boot_part(
-    device: EmbeddedDevice, image: Image, launch: Sequence[bytes | bytearray], deadline: float
-) -> Boot:
-    """Run an image until it is done; TimeoutError when it is not by the deadline.
-
-    All files are in memory, so nothing is left behind however the engine ends.
-    """
-    with _memory_file() as given, _memory_file() as reported, _memory_file() as counted:
-        for part in launch:
-            _write_all(given, part)
-        files = (given, reported, counted)
-        process = Process(_command(device, image, *files), files)
-        try:
-            _limit(process.pid, deadline)
-            _wait(process.pid, deadline)
-            returncode = process.kill()
-            data = _read_all(reported)
-            count = _read_all(counted).strip()
-            return Boot(
-                returncode,
-                firmware.unpack_report(data),
-                data[firmware.REPORT.size :],
-                int(count) if count.isdigit() else None,
-                process.tail(),
-            )
-        finally:
-            process.kill()
-            process.release()
-
-
-def _command(
-    device: EmbeddedDevice, image: Image, given: int, reported: int, counted: int
-) -> list[str]:
-    # In QEMU's options a comma is written twice.
-    counter = str(device.counter).replace(",", ",,")
-    names = ",".join(f"arg=/proc/self/fd/{file}" for file in (given, reported))
-    return [
-        *device.emulator,
-        *_OPTIONS,
-        "-semihosting-config",
-        f"enable=on,target=native,{names}",
-        "-plugin",
-        f"{counter},out=/proc/self/fd/{counted}",
-        "-kernel",
-        str(image.path),
-    ]
-
-
-def _wait(pid: int, deadline: float) -> None:
-    """Return when the process has ended; it is left to be reaped."""
-    descriptor = os.pidfd_open(pid)
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        while True:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise TimeoutError
-            # No system waits longer than fits an int of milliseconds.
-            if poll.poll(min(remaining * 1000 + 1, 1e9)):
-                return
-    finally:
-        os.close(descriptor)
-
-
-def _limit(pid: int, deadline: float) -> None:
-    """Should the engine be killed, a part that hangs must not run for ever."""
-    seconds = int(max(0.0, deadline - time.monotonic())) + 10
-    with contextlib.suppress(OSError, ValueError, OverflowError):
-        resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, seconds))
-
-
-@contextlib.contextmanager
-def _memory_file() -> Iterator[int]:
-    descriptor = above_stdio(os.memfd_create("kernloom-part", os.MFD_CLOEXEC))
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _write_all(descriptor: int, data: bytes | bytearray) -> None:
-    with memoryview(data) as view:
-        written = 0
-        while written < len(view):
-            written += os.write(descriptor, view[written:])
-
-
-def _read_all(descriptor: int) -> bytes:
-    size = os.fstat(descriptor).st_size
-    data = b""
-    while len(data) < size:
-        piece = os.pread(descriptor, size - len(data), len(data))
-        if not piece:
-            break
-        data += piece
-    return data
+def _words(stderr: str) -> str:
+    """The emulator's own, among what the firmware printed and a dump of registers."""
+    own = next((line for line in stderr.splitlines() if line.startswith("qemu")), "")
+    return f": {own}" if own else ""
 
 
 def _check_settings(how: LaunchSettings) -> None:
-    if how.inner == 0:
-        raise _invalid("a part does not calibrate: say how many iterations a sample has")
     for name, value, most in (
         ("samples", how.samples, MOST_SAMPLES),
         ("inner", how.inner, MOST_ITERATIONS),

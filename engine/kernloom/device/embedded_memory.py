@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kernloom.config.schema import Arch
 from kernloom.device.contract import Buffer
-from kernloom.errors import DeviceError
-from kernloom.expressions import format_size
+from kernloom.errors import ConfigError, DeviceError
+from kernloom.expressions import format_size, parse_size
 
 ALIGNMENT = 64
 GUARD_BYTES = 64
@@ -16,6 +17,54 @@ BEYOND_BYTES = 64 << 10
 """How much of the unused memory behind the last buffer is watched, too."""
 _PATTERN = bytes((37 * i + 11) % 251 for i in range(251))
 """What unused memory holds: no value that a stray write is likely to leave in place."""
+
+
+@dataclass(frozen=True)
+class MemoryMap:
+    """Where the memories of a part are, in bytes; the firmware has the first part of its RAM."""
+
+    flash_base: int
+    flash: int
+    ram_base: int
+    ram: int
+    firmware: int
+    """Of the RAM: the stack, and the data of firmware and kernel."""
+    stack: int
+
+    @property
+    def tensors_base(self) -> int:
+        return self.ram_base + self.firmware
+
+    @property
+    def tensors(self) -> int:
+        """What is left of the RAM for tensors."""
+        return self.ram - self.firmware
+
+
+def memory_map(arch: Arch) -> MemoryMap:
+    """The part's memories as its arch gives them."""
+    values = {}
+    for name in MemoryMap.__dataclass_fields__:
+        key = f"arch.memory.{name}"
+        if name not in arch.memory:
+            raise ConfigError(f"arch '{arch.name}' does not say it", key=key)
+        values[name] = parse_size(arch.memory[name], key=key)
+    found = MemoryMap(**values)
+    for name in ("flash", "ram"):
+        size, base = values[name], values[f"{name}_base"]
+        if size < 1 or size & (size - 1) or base % size:
+            raise ConfigError(
+                f"{size} bytes at {base:#x} cannot be protected",
+                key=f"arch.memory.{name}",
+                hint="A memory's size must be a power of two, and its base a multiple of it.",
+            )
+    if not found.stack < found.firmware < found.ram:
+        raise ConfigError(
+            f"a stack of {found.stack} bytes in {found.firmware} bytes for the firmware in "
+            f"{found.ram} bytes of RAM do not fit into each other",
+            key="arch.memory",
+        )
+    return found
 
 
 @dataclass
@@ -40,7 +89,7 @@ class PartMemory:
 
     def allocate(self, nbytes: int, label: str) -> Buffer:
         if nbytes < 1:
-            raise _refusal(f"a buffer of {nbytes} bytes is not possible", "invalid")
+            raise _refusal(f"buffer '{label}' cannot have {nbytes} bytes", "invalid")
         # Fresh memory as long as there is some, so that stale buffers are recognised.
         start = self._used_to + GUARD_BYTES
         if start + nbytes + GUARD_BYTES > self._nbytes:
@@ -60,7 +109,13 @@ class PartMemory:
         return buffer
 
     def free(self, buffer: Buffer) -> None:
-        block = self._block(buffer, "double_free")
+        block = self._block(buffer.address, "double_free")
+        if block.buffer.address != buffer.address:
+            raise _refusal(
+                f"address {buffer.address:#x} is inside buffer '{block.buffer.label}', "
+                "not its start",
+                "unknown_address",
+            )
         block.freed = True
         start = block.buffer.address - self.base
         end = start + block.buffer.nbytes
@@ -148,9 +203,10 @@ class PartMemory:
             self._mirror += _pattern(len(self._mirror), size)
 
     def _start(self, buffer: Buffer, offset: int, nbytes: int) -> int:
-        """Where a range of a live buffer is in the mirror."""
-        known = self._block(buffer, "use_after_free").buffer
-        if offset < 0 or nbytes < 0 or offset + nbytes > min(buffer.nbytes, known.nbytes):
+        """Where a range of a live buffer, or of a part of one, is in the mirror."""
+        known = self._block(buffer.address, "use_after_free").buffer
+        rest = known.address + known.nbytes - buffer.address
+        if offset < 0 or nbytes < 0 or offset + nbytes > min(buffer.nbytes, rest):
             raise _refusal(
                 f"{nbytes} bytes at offset {offset} are not inside buffer '{known.label}' "
                 f"of {known.nbytes} bytes",
@@ -158,10 +214,12 @@ class PartMemory:
             )
         return buffer.address - self.base + offset
 
-    def _block(self, buffer: Buffer, when_freed: str) -> _Block:
-        block = self._blocks.get(buffer.address)
+    def _block(self, address: int, when_freed: str) -> _Block:
+        """The buffer that an address belongs to, which must be alive."""
+        inside = (block for block in self._blocks.values() if _covers(block.buffer, address))
+        block = next(inside, None)
         if block is None:
-            raise _refusal(f"no buffer is at address {buffer.address:#x}", "unknown_address")
+            raise _refusal(f"no buffer is at address {address:#x}", "unknown_address")
         if block.freed:
             raise _refusal(f"buffer '{block.buffer.label}' is already freed", when_freed)
         return block

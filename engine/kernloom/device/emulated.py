@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from kernloom.device.contract import Device, DeviceSetup, Session
+from kernloom.device.emulator import emulator_command, plugin_option
 from kernloom.device.process import above_stdio
 from kernloom.device.runner import RunnerSession
 from kernloom.device.window import WindowPool
-from kernloom.errors import ConfigError, UnavailableError
 
 COUNTER_BYTES = 4096
 """A page: the least that two processes can share."""
@@ -69,17 +68,8 @@ class EmulatedDevice(Device):
 
     @classmethod
     def made(cls, setup: DeviceSetup) -> EmulatedDevice:
-        emulator = setup.target.emulator
-        if emulator is None:
-            raise ConfigError(
-                f"target '{setup.target.name}' has device '{cls.name}', but names no emulator",
-                key="target.emulator",
-            )
-        path = shutil.which(emulator.program)
-        if path is None:
-            raise UnavailableError(f"the emulator '{emulator.program}' is not there any more")
         return cls(
-            [path, *emulator.args],
+            emulator_command(setup.target),
             setup.programs["runner"],
             setup.programs["counter"],
             arch=setup.arch.name,
@@ -90,12 +80,11 @@ class EmulatedDevice(Device):
         counter = above_stdio(os.memfd_create("kernloom-counter", os.MFD_CLOEXEC))
         try:
             os.ftruncate(counter, COUNTER_BYTES)
-            # In QEMU's options a comma is written twice.
-            plugin = f"{str(self.counter).replace(',', ',,')},counter={counter}"
-            command = [*self.emulator, "-plugin", plugin, str(self.runner)]
+            plugin = plugin_option(self.counter, f"counter={counter}")
+            command = [*self.emulator, *plugin, str(self.runner)]
             if self.memory_limit:
                 command.append(f"--memory-limit={self.memory_limit}")
             with _no_core_files():
-                return RunnerSession(command, self._windows, timeout, counter=counter)
+                return RunnerSession(self, command, self._windows, timeout, counter=counter)
         finally:
             os.close(counter)

@@ -65,4 +65,4 @@ class HostDevice(Device):
             command.append(f"--pin={self.pin}")
         if self.memory_limit:
             command.append(f"--memory-limit={self.memory_limit}")
-        return RunnerSession(command, self._windows, timeout)
+        return RunnerSession(self, command, self._windows, timeout)

@@ -316,6 +316,11 @@ MESSAGES: dict[Kind, type[Message]] = {
 class MessageError(Exception):
     """Bytes that are not a message of this version."""
 
+    def __init__(self, message: str, status: Status = Status.INVALID) -> None:
+        super().__init__(message)
+        self.status = status
+        """What they are answered with."""
+
 
 @dataclass(frozen=True)
 class Member:
@@ -404,7 +409,9 @@ def unpack_header(data: bytes | bytearray | memoryview) -> Header:
     if header.magic != MAGIC:
         raise MessageError(f"no message starts with {header.magic:#010x}")
     if header.version != VERSION:
-        raise MessageError(f"version {header.version} of the messages, not {VERSION}")
+        raise MessageError(
+            f"version {header.version} of the messages, not {VERSION}", Status.WRONG_VERSION
+        )
     if not HEADER.size <= header.size <= MAX_MESSAGE_BYTES:
         raise MessageError(f"a message cannot have {header.size} bytes")
     return header

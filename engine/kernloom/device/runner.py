@@ -7,20 +7,24 @@ import struct
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kernloom.device import messages
 from kernloom.device.connection import Connection
 from kernloom.device.contract import (
+    Arguments,
     Buffer,
     Call,
+    Device,
     LaunchResult,
     LaunchSettings,
     LoadedKernel,
     Scalar,
     Session,
     Transfer,
+    check_launch,
 )
 from kernloom.device.messages import (
     COPY_IN,
@@ -66,6 +70,7 @@ class RunnerSession(Session):
 
     def __init__(
         self,
+        device: Device,
         command: Sequence[str],
         windows: WindowPool,
         timeout: float,
@@ -75,6 +80,7 @@ class RunnerSession(Session):
     ) -> None:
         """With a `counter`, the file that a counter of instructions writes to, launches are
         counted and not timed: what counts is an emulator, whose time means nothing."""
+        self._device = device
         self._timeout = timeout
         self._operations = 0
         self._requests = 0
@@ -124,14 +130,16 @@ class RunnerSession(Session):
     def fill(self, buffer: Buffer, value: int) -> None:
         self.exchange(MemoryFill(buffer.address, buffer.nbytes, value))
 
-    def load(self, path: Path, arguments: int, entry: str = "kl_entry") -> LoadedKernel:
-        response = self.exchange(Load(arguments, str(path), entry))
-        return LoadedKernel(response.value, path, arguments)
+    def load(self, path: Path, arguments: Arguments, entry: str = "kl_entry") -> LoadedKernel:
+        loaded = LoadedKernel.of(0, path, arguments)
+        response = self.exchange(Load(loaded.arguments, str(path), entry))
+        return replace(loaded, handle=response.value)
 
     def launch(
         self, calls: Sequence[Call | Transfer], settings: LaunchSettings | None = None
     ) -> LaunchResult:
         how = settings or LaunchSettings()
+        check_launch(self._device, calls, how)
         response = self.exchange(
             KernelLaunch(
                 warmup=how.warmup,

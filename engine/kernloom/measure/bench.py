@@ -13,6 +13,7 @@ import numpy as np
 from kernloom.build.stage import StepArtifact
 from kernloom.config.schema import Experiment
 from kernloom.device.contract import (
+    BUFFER,
     Buffer,
     Call,
     Device,
@@ -24,7 +25,7 @@ from kernloom.device.contract import (
 )
 from kernloom.device.sessions import SessionPlaces
 from kernloom.measure.data import Array, DataSets
-from kernloom.measure.placement import COPIED, placement_of
+from kernloom.measure.placement import COPIED, ON_DEVICE
 from kernloom.plan.inspect import tensors_of
 from kernloom.plan.schedule import BoundArgument, TensorSpec
 
@@ -44,10 +45,14 @@ class Bench:
         data: DataSets,
         paths: Mapping[str, Path],
         places: SessionPlaces | None = None,
+        placement: Mapping[str, str] | None = None,
     ) -> None:
+        """`placement` says of tensors whether they are copied, read in place or on the device when
+        the clock starts; they are on the device where it says nothing."""
         self.experiment = experiment
         self.device = device
         self.data = data
+        self.placement = placement or {}
         self._paths = paths
         self._places = places
         self._stack = ExitStack()
@@ -112,7 +117,8 @@ class Setup:
         for item in steps:
             key = item.artifact.key
             if key not in loaded:
-                loaded[key] = session.load(bench.path(key), len(item.step.arguments))
+                types = [BUFFER if a.kind == "tensor" else a.dtype for a in item.step.arguments]
+                loaded[key] = session.load(bench.path(key), types)
         calls = [
             Call(
                 loaded[item.artifact.key],
@@ -120,15 +126,23 @@ class Setup:
             )
             for item in steps
         ]
-        self.placement = {
-            name: place for name, place in placement_of(experiment).items() if name in used
-        }
-        """Tensor -> whether it is copied, read in place or on the device when the clock starts."""
-        copied = [name for name, place in self.placement.items() if place == COPIED]
-        before = [Transfer(self._buffers[n], "in") for n in copied if n in self.inputs]
-        after = [Transfer(self._buffers[n], "out") for n in copied if n in self.written]
-        self._calls: list[Call | Transfer] = [*before, *calls, *after]
-        self.transfer_bytes = sum(transfer.buffer.nbytes for transfer in (*before, *after))
+        on_host = [
+            name
+            for name, place in bench.placement.items()
+            if place != ON_DEVICE and "transfers" in bench.device.capabilities
+        ]
+        before = [name for name in on_host if name in self.inputs]
+        after = [name for name in on_host if name in self.written]
+        self._calls: list[Call | Transfer] = [
+            *(Transfer(self._buffers[name], "in") for name in before),
+            *calls,
+            *(Transfer(self._buffers[name], "out") for name in after),
+        ]
+        self.transfer_bytes = sum(
+            self._buffers[name].nbytes
+            for name in (*before, *after)
+            if bench.placement[name] == COPIED
+        )
         """What one run copies between host and device."""
 
     def _argument(self, argument: BoundArgument) -> Buffer | Scalar:

@@ -1,0 +1,122 @@
+"""A bare-metal part switched on: QEMU runs one image, given a launch, until it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernloom.device import firmware
+from kernloom.device.emulator import plugin_option
+from kernloom.device.firmware import Image, Report
+from kernloom.device.process import Process, above_stdio
+
+_OPTIONS = ("-display", "none", "-monitor", "none", "-serial", "null", "-no-reboot")
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What is left when a part has been switched off again."""
+
+    returncode: int
+    report: Report | None
+    memory: bytes
+    instructions: int | None
+    stderr: str
+
+
+def boot_part(
+    emulator: Sequence[str],
+    counter: Path,
+    image: Image,
+    launch: Sequence[bytes | bytearray],
+    deadline: float,
+) -> Boot:
+    """Run an image until it is done; TimeoutError when it is not by the deadline.
+
+    All files are in memory, so nothing is left behind however the engine ends.
+    """
+    with _memory_file() as given, _memory_file() as reported, _memory_file() as counted:
+        for part in launch:
+            _write_all(given, part)
+        files = (given, reported, counted)
+        process = Process(_command(emulator, counter, image, *files), files)
+        try:
+            _wait(process.pid, deadline)
+            returncode = process.kill()
+            data = _read_all(reported)
+            count = _read_all(counted).strip()
+            return Boot(
+                returncode,
+                firmware.unpack_report(data),
+                data[firmware.REPORT.size :],
+                int(count) if count.isdigit() else None,
+                process.tail(),
+            )
+        finally:
+            process.kill()
+            process.release()
+
+
+def _command(
+    emulator: Sequence[str], counter: Path, image: Image, given: int, reported: int, counted: int
+) -> list[str]:
+    names = ",".join(f"arg=/proc/self/fd/{file}" for file in (given, reported))
+    return [
+        *emulator,
+        *_OPTIONS,
+        "-semihosting-config",
+        f"enable=on,target=native,{names}",
+        # A part that hangs must not outlive an engine that was killed.
+        *plugin_option(counter, f"out=/proc/self/fd/{counted},parent={os.getpid()}"),
+        "-kernel",
+        str(image.path),
+    ]
+
+
+def _wait(pid: int, deadline: float) -> None:
+    """Return when the process has ended; it is left to be reaped."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        while True:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise TimeoutError
+            # No system waits longer than fits an int of milliseconds.
+            if poll.poll(min(remaining * 1000 + 1, 1e9)):
+                return
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _memory_file() -> Iterator[int]:
+    descriptor = above_stdio(os.memfd_create("kernloom-part", os.MFD_CLOEXEC))
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes | bytearray) -> None:
+    with memoryview(data) as view:
+        written = 0
+        while written < len(view):
+            written += os.write(descriptor, view[written:])
+
+
+def _read_all(descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    data = b""
+    while len(data) < size:
+        piece = os.pread(descriptor, size - len(data), len(data))
+        if not piece:
+            break
+        data += piece
+    return data
