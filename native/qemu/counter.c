@@ -5,11 +5,15 @@
  *
  * A program under qemu-system marks with an instruction that does nothing and that no compiler
  * emits. With out=FILE the total of all regions is written there, as a decimal number, at the end.
+ * With parent=PID QEMU ends together with the thread of that process which started it.
  *
- * Counts are exact for one thread. This is version 1 of QEMU's plugin interface; distributions do
- * not ship its header, hence the declarations. */
+ * Counts are exact for one thread. Distributions do not ship the header of QEMU's plugin interface,
+ * hence the declarations: of version 1 (QEMU 7.2), of version 2 (9.0), where a plugin adds to a
+ * slot per CPU and no longer to a variable, and of version 3 (9.1), which copies an instruction's
+ * bytes. What only some versions have is declared weak, and then NULL in the others. */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,16 +21,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "kernloom/marker.h"
 
 #define EXPORT __attribute__((visibility("default")))
+#define WEAK __attribute__((weak))
 
-enum { API_VERSION = 1, INLINE_ADD_U64 = 0, NO_REGISTERS = 0 };
+enum { SLOTS_SINCE = 2, COPIES_SINCE = 3, INLINE_ADD_U64 = 0, NO_REGISTERS = 0 };
 
 typedef uint64_t plugin_id;
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
+struct qemu_plugin_scoreboard;
+
+/* A number of each CPU, kept by QEMU. */
+struct slots {
+    struct qemu_plugin_scoreboard *board;
+    size_t offset;
+};
 
 struct qemu_info {
     const char *target_name;
@@ -46,17 +60,27 @@ typedef void (*called)(plugin_id, unsigned cpu, int64_t number, uint64_t, uint64
 typedef void (*ended)(plugin_id, void *data);
 
 void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, translated);
-void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *, int, void *, uint64_t);
-void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *, int, void *, uint64_t);
+WEAK void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *, int, void *, uint64_t);
+WEAK void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *, int, void *,
+                                                     uint64_t);
+WEAK void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *, int,
+                                                            struct slots, uint64_t);
+WEAK void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *, int,
+                                                              struct slots, uint64_t);
+WEAK struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t bytes);
+WEAK uint64_t qemu_plugin_u64_get(struct slots, unsigned cpu);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, executed, int, void *);
 void qemu_plugin_register_vcpu_syscall_cb(plugin_id, called);
 void qemu_plugin_register_atexit_cb(plugin_id, ended, void *);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
-const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
+void qemu_plugin_insn_data(void);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
 
-EXPORT int qemu_plugin_version = API_VERSION;
+typedef const void *(*data_of)(const struct qemu_plugin_insn *);
+typedef size_t (*copy_of)(const struct qemu_plugin_insn *, void *, size_t);
+
+EXPORT int qemu_plugin_version = 1;
 EXPORT int qemu_plugin_install(plugin_id, const struct qemu_info *, int, char **);
 
 /* The instructions that mark regions on the machines qemu-system is used for. */
@@ -73,6 +97,8 @@ static const struct markers known[] = {
 };
 
 static uint64_t executed_total;
+static struct slots executed_by_cpu;
+static bool copies;
 static uint64_t region_start;
 static uint64_t regions_total;
 static bool inside;
@@ -80,16 +106,30 @@ static const struct markers *markers;
 static volatile uint64_t *last_region;
 static char *out;
 
-static void begin(void) {
-    inside = true;
-    region_start = executed_total;
+/* QEMU reads the version, and refuses one that it does not have, when the plugin is loaded. */
+__attribute__((constructor)) static void choose_version(void) {
+    if (qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu)
+        qemu_plugin_version = SLOTS_SINCE;
 }
 
-static void end(void) {
+static bool has_slots(void) {
+    return qemu_plugin_version >= SLOTS_SINCE;
+}
+
+static uint64_t executed_so_far(unsigned cpu) {
+    return has_slots() ? qemu_plugin_u64_get(executed_by_cpu, cpu) : executed_total;
+}
+
+static void begin(unsigned cpu) {
+    inside = true;
+    region_start = executed_so_far(cpu);
+}
+
+static void end(unsigned cpu) {
     if (!inside)
         return;
     inside = false;
-    uint64_t count = executed_total - region_start;
+    uint64_t count = executed_so_far(cpu) - region_start;
     regions_total += count;
     if (last_region)
         *last_region = count;
@@ -97,30 +137,46 @@ static void end(void) {
 
 static void on_call(plugin_id id, unsigned cpu, int64_t number, uint64_t which, uint64_t a2,
                     uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7, uint64_t a8) {
-    (void)id, (void)cpu, (void)a2, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8;
+    (void)id, (void)a2, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8;
     if (number != KL_MARKER_CALL)
         return;
     if (which == KL_MARKER_BEGIN)
-        begin();
+        begin(cpu);
     else if (which == KL_MARKER_END)
-        end();
+        end(cpu);
 }
 
 /* A system call ends a block, so counting whole blocks is exact between two of them. */
 static void count_block(plugin_id id, struct qemu_plugin_tb *block) {
     (void)id;
-    qemu_plugin_register_vcpu_tb_exec_inline(block, INLINE_ADD_U64, &executed_total,
-                                             qemu_plugin_tb_n_insns(block));
+    size_t count = qemu_plugin_tb_n_insns(block);
+    if (has_slots())
+        qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, INLINE_ADD_U64, executed_by_cpu,
+                                                          count);
+    else
+        qemu_plugin_register_vcpu_tb_exec_inline(block, INLINE_ADD_U64, &executed_total, count);
 }
 
 static void on_begin(unsigned cpu, void *data) {
-    (void)cpu, (void)data;
-    begin();
+    (void)data;
+    begin(cpu);
 }
 
 static void on_end(unsigned cpu, void *data) {
-    (void)cpu, (void)data;
-    end();
+    (void)data;
+    end(cpu);
+}
+
+static uint32_t code_of(const struct qemu_plugin_insn *instruction) {
+    uint32_t code = 0;
+    if (copies) {
+        copy_of copy = (copy_of)qemu_plugin_insn_data;
+        copy(instruction, &code, markers->bytes);
+    } else {
+        data_of data = (data_of)qemu_plugin_insn_data;
+        memcpy(&code, data(instruction), markers->bytes);
+    }
+    return code;
 }
 
 /* A marker may stand in the middle of a block, and a fault may leave it: every one for itself. */
@@ -129,11 +185,15 @@ static void count_instructions(plugin_id id, struct qemu_plugin_tb *block) {
     size_t count = qemu_plugin_tb_n_insns(block);
     for (size_t i = 0; i < count; i++) {
         struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
-        qemu_plugin_register_vcpu_insn_exec_inline(instruction, INLINE_ADD_U64, &executed_total, 1);
+        if (has_slots())
+            qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, INLINE_ADD_U64,
+                                                                executed_by_cpu, 1);
+        else
+            qemu_plugin_register_vcpu_insn_exec_inline(instruction, INLINE_ADD_U64, &executed_total,
+                                                       1);
         if (qemu_plugin_insn_size(instruction) != markers->bytes)
             continue;
-        uint32_t code = 0;
-        memcpy(&code, qemu_plugin_insn_data(instruction), markers->bytes);
+        uint32_t code = code_of(instruction);
         if (code == markers->begin)
             qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_begin, NO_REGISTERS, NULL);
         else if (code == markers->end)
@@ -153,10 +213,24 @@ static int refuse(const char *why, const char *what) {
     return -1;
 }
 
-static bool map_counter(const char *number) {
+static bool number(const char *text, long *value) {
     char *rest;
-    long descriptor = strtol(number, &rest, 10);
-    if (rest == number || *rest)
+    *value = strtol(text, &rest, 10);
+    return rest != text && !*rest;
+}
+
+/* What follows NAME= in one of the options, or NULL. */
+static const char *value_of(const char *name, int count, char **options) {
+    size_t length = strlen(name);
+    for (int i = 0; i < count; i++)
+        if (strncmp(options[i], name, length) == 0 && options[i][length] == '=')
+            return options[i] + length + 1;
+    return NULL;
+}
+
+static bool map_counter(const char *text) {
+    long descriptor;
+    if (!number(text, &descriptor))
         return false;
     void *page =
         mmap(NULL, sizeof *last_region, PROT_READ | PROT_WRITE, MAP_SHARED, (int)descriptor, 0);
@@ -166,33 +240,48 @@ static bool map_counter(const char *number) {
     return true;
 }
 
-static int install_for_programs(plugin_id id, const char *option) {
-    if (strncmp(option, "counter=", 8) != 0)
-        return refuse("qemu-user needs counter=FD, not ", option);
-    if (!map_counter(option + 8))
-        return refuse("this file cannot be mapped: ", option);
+/* A machine that hangs would outlive an engine that was killed. */
+static bool die_with(const char *text) {
+    long parent;
+    if (!number(text, &parent) || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        return false;
+    /* It may have died before. */
+    return getppid() == parent;
+}
+
+static int install_for_programs(plugin_id id, int count, char **options) {
+    const char *counter = value_of("counter", count, options);
+    if (!counter || count != 1)
+        return refuse("qemu-user needs counter=FD and nothing else", "");
+    if (!map_counter(counter))
+        return refuse("this file cannot be mapped: ", counter);
     qemu_plugin_register_vcpu_tb_trans_cb(id, count_block);
     qemu_plugin_register_vcpu_syscall_cb(id, on_call);
     return 0;
 }
 
-static int install_for_machines(plugin_id id, const char *machine, const char *option) {
-    if (strncmp(option, "out=", 4) != 0)
-        return refuse("qemu-system needs out=FILE, not ", option);
+static int install_for_machines(plugin_id id, const char *machine, int count, char **options) {
+    const char *file = value_of("out", count, options);
+    const char *parent = value_of("parent", count, options);
+    if (!file || count != (parent ? 2 : 1))
+        return refuse("qemu-system needs out=FILE, perhaps parent=PID, and nothing else", "");
+    if (parent && !die_with(parent))
+        return refuse("QEMU was not started by process ", parent);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].machine, machine) == 0)
             markers = &known[i];
     if (!markers)
         return refuse("no marker instructions are known for ", machine);
-    out = strdup(option + 4);
+    out = strdup(file);
     qemu_plugin_register_vcpu_tb_trans_cb(id, count_instructions);
     qemu_plugin_register_atexit_cb(id, write_total, NULL);
     return 0;
 }
 
 int qemu_plugin_install(plugin_id id, const struct qemu_info *info, int count, char **options) {
-    if (count != 1)
-        return refuse("give exactly one option, counter=FD or out=FILE", "");
-    return info->system_emulation ? install_for_machines(id, info->target_name, options[0])
-                                  : install_for_programs(id, options[0]);
+    copies = info->version.cur >= COPIES_SINCE;
+    if (has_slots())
+        executed_by_cpu.board = qemu_plugin_scoreboard_new(sizeof(uint64_t));
+    return info->system_emulation ? install_for_machines(id, info->target_name, count, options)
+                                  : install_for_programs(id, count, options);
 }

@@ -13,11 +13,12 @@ from kernloom.config.schema import Arch, Caches, Emulator
 from kernloom.errors import UnavailableError
 
 INSTALL = {"debian": "apt-get install qemu-user"}
+OPTIONS = "echo '-plugin file'"
 
 
 def script(folder: Path, text: str) -> Emulator:
     path = folder / "qemu-test"
-    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.write_text(f"#!/bin/sh\n{text}\n{OPTIONS}\n")
     path.chmod(0o755)
     return Emulator(str(path), minimum_version="7.2", install=INSTALL)
 
@@ -47,6 +48,20 @@ def test_an_emulator_that_will_not_do_is_explained(tmp_path: Path, said: str, wh
     with pytest.raises(UnavailableError, match=why) as error:
         find_emulator(script(tmp_path, said), tmp_path)
     assert "qemu-user" in error.value.hint
+
+
+def test_an_emulator_that_cannot_count_is_explained(tmp_path: Path) -> None:
+    emulator = script(tmp_path, "echo version 10.0.2; exit")
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match=r"version 10\.0\.2, takes no plugins") as error:
+            find_emulator(emulator, tmp_path)
+        assert "--enable-plugins" in error.value.hint
+
+
+def test_newer_versions_will_do(tmp_path: Path) -> None:
+    for version in ("8.2.2", "9.0.0", "10.0.2"):
+        found = find_emulator(script(tmp_path, f"echo version {version}"), tmp_path)
+        assert found.version == version
 
 
 def test_a_missing_emulator_is_named_with_how_to_get_it(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def test_the_last_region_alone_is_counted_and_exactly(built: tuple[Path, Path]) 
 @pytest.mark.parametrize(
     ("option", "why"),
     [
-        ("", "give exactly one option"),
+        ("", "qemu-user needs counter=FD"),
+        (",counter=1,counter=2", "and nothing else"),
         (",counter=nothing", "cannot be mapped"),
         (",counter=99", "cannot be mapped"),
         (",out=file", "qemu-user needs counter=FD"),
@@ -105,3 +106,48 @@ def test_wrong_options_are_explained(built: tuple[Path, Path], option: str, why:
         os.close(page)
     assert done.returncode != 0
     assert why in done.stderr
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3, 4])
+def emulator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stand-in for QEMU with that version of its interface."""
+    needs("gcc")
+    host = tmp_path_factory.mktemp("host") / "host"
+    source = Path(__file__).with_name("plugin_host.c")
+    common = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE / 'include'}"]
+    version = f"-DAPI={request.param}"
+    subprocess.run([*common, version, "-rdynamic", "-o", host, source, "-ldl"], check=True)
+    return host
+
+
+def test_programs_are_counted_with_every_version_of_the_interface(
+    emulator: Path, built: tuple[Path, Path]
+) -> None:
+    page = os.memfd_create("counter")
+    try:
+        os.ftruncate(page, 4096)
+        command = [emulator, built[1], "user", f"counter={page}"]
+        done = subprocess.run(command, pass_fds=[page], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert int.from_bytes(os.pread(page, 8, 0), "little") == 10
+    finally:
+        os.close(page)
+
+
+def test_machines_are_counted_with_every_version_of_the_interface(
+    emulator: Path, built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = [emulator, built[1], "system", f"out={out}", f"parent={os.getpid()}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert out.read_text() == "6\n"
+
+
+def test_a_machine_whose_parent_is_gone_does_not_start(
+    emulator: Path, built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    command = [emulator, built[1], "system", f"out={tmp_path / 'out'}", "parent=1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "not started by process 1" in done.stderr

@@ -1,4 +1,4 @@
-"""Which emulators are on this machine, and whether they are new enough."""
+"""Which emulators are on this machine, and whether they will do."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from kernloom.build.toolchains import ask, how_to_install, read_cache, version_number, write_cache
+from kernloom.build.toolchains import ask, how_to_install, version_number
 from kernloom.config.schema import Emulator
 from kernloom.errors import UnavailableError
+from kernloom.files import read_cache, write_cache
 
 _VERSION = re.compile(r"version (\d+(?:\.\d+)+)")
+_PLUGINS = re.compile(r"^-plugin\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -36,14 +39,23 @@ def locate(emulator: Emulator) -> Path:
 
 
 def find_emulator(emulator: Emulator, cache: Path) -> FoundEmulator:
-    """The emulator, if it is new enough; its version is remembered for as long as the file is."""
+    """The emulator, if it is new enough and can count; what it says of itself is remembered for as
+    long as the file stays as it is."""
     path = locate(emulator)
-    version = _version(emulator, path, cache / "emulators.json")
+    record = _record(emulator, path, cache / "emulators.json")
+    version = str(record["version"])
     if version_number(version) < version_number(emulator.minimum_version):
         raise UnavailableError(
             f"emulator '{emulator.program}': {path} is version {version}, "
             f"but {emulator.minimum_version} or newer is needed",
             hint=install_hint(emulator),
+        )
+    if not record["plugins"]:
+        raise UnavailableError(
+            f"emulator '{emulator.program}': {path}, version {version}, takes no plugins, "
+            "and one counts the instructions",
+            hint="Some systems link it statically, which leaves them out. Take one that was built "
+            "with --enable-plugins, and name it: target.emulator.program=PATH.",
         )
     return FoundEmulator(path, version)
 
@@ -52,17 +64,19 @@ def install_hint(emulator: Emulator) -> str:
     return how_to_install(emulator.program, emulator.install)
 
 
-def _version(emulator: Emulator, path: Path, file: Path) -> str:
+def _record(emulator: Emulator, path: Path, file: Path) -> dict[str, Any]:
+    """Its version, and whether it takes plugins."""
     try:
         status = path.stat()
     except OSError as error:
         raise UnavailableError(f"{path} cannot be read: {error.strerror}") from None
     stamp = [status.st_mtime_ns, status.st_size]
     record = read_cache(file).get(str(path))
-    if isinstance(record, dict) and record.get("stamp") == stamp:
-        return str(record.get("version"))
+    if isinstance(record, dict) and record.get("stamp") == stamp and "plugins" in record:
+        return record
     try:
         said = ask([path, "--version"])
+        options = ask([path, "-h"])
     except UnavailableError as error:
         raise UnavailableError(
             f"emulator '{emulator.program}': {error.message}", hint=install_hint(emulator)
@@ -74,5 +88,7 @@ def _version(emulator: Emulator, path: Path, file: Path) -> str:
             f"emulator '{emulator.program}': {path} does not tell its version, but: {first}",
             hint=install_hint(emulator),
         )
-    write_cache(file, str(path), {"stamp": stamp, "version": found[1]})
-    return found[1]
+    plugins = _PLUGINS.search(options) is not None
+    fresh = {"stamp": stamp, "version": found[1], "plugins": plugins}
+    write_cache(file, str(path), fresh)
+    return fresh
