@@ -1,11 +1,13 @@
-"""Small file helpers: hashes, canonical JSON, and files that appear whole or not at all."""
+"""Small file helpers: hashes, stamps, canonical JSON, files that appear whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +56,23 @@ def link_atomically(link: Path, destination: Path) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(os.path.relpath(destination, link.parent))
     temporary.replace(link)
+
+
+def file_stamp(path: Path) -> list[int]:
+    """Changes whenever the file does: the time of writing can be set back, of change it cannot."""
+    status = path.stat()
+    return [status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino]
+
+
+def read_cache(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def write_cache(path: Path, entry: str, record: Mapping[str, Any]) -> None:
+    # Only speed is lost where the cache cannot be written.
+    with contextlib.suppress(OSError):
+        write_json(path, read_cache(path) | {entry: record})

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import archspec.cpu
 import pytest
 import yaml
 from demo_kernel import shipped
 
 from kernloom.build import arches
 from kernloom.build.arches import host_caches, missing_features, resolve_native
-from kernloom.build.toolchains import Detected, accepts, detect
+from kernloom.build.toolchains import Detected, accepts, check_compiles, detect
 from kernloom.config.convert import convert
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.places import share_folder
+from parts import needs
 
 
 @pytest.fixture
@@ -97,3 +99,36 @@ def test_what_other_code_found_out_about_native_is_found_out_again(
     monkeypatch.setattr(arches, "_examine", lambda c: examined.append(True) or examine(c))
     resolve_native(native(), compilers, tmp_path)
     assert examined
+
+
+@pytest.mark.parametrize(
+    ("processor", "isa", "toolchain", "vectors"),
+    [
+        ("neoverse_n1", "aarch64", "gcc_aarch64", (16, 32)),
+        ("aarch64", "aarch64", "gcc_aarch64", (16, 32)),
+        ("u74mc", "riscv64", "gcc_riscv64", (4, 32)),
+        ("riscv64", "riscv64", "gcc_riscv64", (4, 32)),
+    ],
+)
+def test_native_is_concrete_on_other_processors_too(
+    processor: str,
+    isa: str,
+    toolchain: str,
+    vectors: tuple[int, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cross compiler plays the part of that machine's own."""
+    compiler = shipped(Toolchain, "toolchain", toolchain)
+    needs(*compiler.tools.values())
+    monkeypatch.setattr(archspec.cpu, "host", lambda: archspec.cpu.TARGETS[processor])
+    monkeypatch.setattr(arches, "host_isa", lambda: isa)
+    features = frozenset(map(str, archspec.cpu.TARGETS[processor].features))
+    monkeypatch.setattr(arches, "cpu_flags", lambda: features)
+    found = detect(compiler, tmp_path)
+    arch = convert(Arch, resolve_native(native(), {"gcc": found}, tmp_path), "arch")
+    assert (arch.name, arch.isa) == (processor, isa)
+    assert (arch.vector_bytes, arch.registers) == vectors
+    assert arch.flags["gcc"] and accepts(found, arch.flags["gcc"])
+    assert missing_features(arch) == []
+    check_compiles(found, arch)

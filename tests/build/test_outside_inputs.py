@@ -295,7 +295,7 @@ def test_what_other_code_found_out_is_found_out_again(
     monkeypatch.setattr(toolchains, "code_stamp", lambda *_: "newer code")
     examined: list[bool] = []
     examine = toolchains._examine
-    monkeypatch.setattr(toolchains, "_examine", lambda t: examined.append(True) or examine(t))
+    monkeypatch.setattr(toolchains, "_examine", lambda *how: examined.append(True) or examine(*how))
     detect(gcc, tmp_path)
     assert examined
 
@@ -352,9 +352,9 @@ def test_an_arch_that_is_gone_lends_its_runner_to_no_other(
     gcc: Toolchain, arch: Arch, places: Places
 ) -> None:
     assembly = Assembly(places)
-    target = SimpleNamespace(variant="release")
+    target = SimpleNamespace(variant="release", device="host")
     for number in range(40):
         isa = ("x86_64", "another")[number % 2]
         given: Any = SimpleNamespace(toolchain=gcc, arch=replace(arch, isa=isa), target=target)
-        assert ("-march=x86-64" in assembly.runner(given).argv) == (isa == "x86_64")
+        assert ("-march=x86-64" in assembly.programs(given)["runner"].argv) == (isa == "x86_64")
         del given

@@ -40,6 +40,27 @@ def test_a_changed_compiler_is_noticed(wrapped: Callable[..., Toolchain], tmp_pa
     assert before.digest != after.digest
 
 
+def test_a_compiler_without_its_c_library_is_unavailable(
+    wrapped: Callable[..., Toolchain], tmp_path: Path
+) -> None:
+    with pytest.raises(UnavailableError, match=r"its C library is missing: .*stdlib\.h") as error:
+        detect(wrapped('exec gcc -nostdinc "$@"'), tmp_path)
+    assert "libc6-dev" in error.value.hint
+
+
+def test_a_c_library_that_is_gone_is_noticed(
+    wrapped: Callable[..., Toolchain], tmp_path: Path
+) -> None:
+    header = tmp_path / "include" / "stdlib.h"
+    header.parent.mkdir()
+    header.touch()
+    toolchain = wrapped(f'exec gcc -nostdinc -I{header.parent} "$@"')
+    detect(toolchain, tmp_path)
+    header.unlink()
+    with pytest.raises(UnavailableError, match="its C library is missing"):
+        detect(toolchain, tmp_path)
+
+
 def test_a_copy_elsewhere_is_the_same_compiler(
     wrapped: Callable[..., Toolchain], tmp_path: Path
 ) -> None:

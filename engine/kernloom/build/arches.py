@@ -8,24 +8,28 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from kernloom.build.toolchains import Detected, accepts, read_cache, write_cache
+from kernloom.build.toolchains import Detected, accepts
 from kernloom.code_stamp import code_stamp
 from kernloom.config.schema import Arch, Emulator, Target
 from kernloom.errors import UnavailableError
 from kernloom.expressions import parse_size
-from kernloom.files import sha256_json
+from kernloom.files import read_cache, sha256_json, write_cache
 from kernloom.machine import cpu_flags, machine_class
 
 NATIVE = "native"
 SYSFS_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 _ISAS = {"amd64": "x86_64", "arm64": "aarch64"}
-_VECTORS = {"avx512f": (64, 32), "avx2": (32, 16), "asimd": (16, 32)}
+_VECTORS = {"avx512f": (64, 32), "avx2": (32, 16)}
 """Feature -> bytes of a vector and number of vector registers, best first."""
-_PLAIN_VECTORS = (16, 16)
+_PLAIN_VECTORS = {"x86_64": (16, 16), "aarch64": (16, 32)}
+"""What every processor of an isa has."""
+_NO_VECTORS = (4, 32)
+"""One element at a time, whatever its type."""
 _LEVELS = {
     "x86_64": ("-march=x86-64-v4", "-march=x86-64-v3", "-march=x86-64-v2", "-march=x86-64"),
     "aarch64": ("-march=armv8-a",),
+    "riscv64": ("-march=rv64gc",),
 }
 _LEVEL_FEATURES = {
     "-march=x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
@@ -88,7 +92,8 @@ def resolve_native(
     What `given` says (other than its name) is kept: a user may override any part of it.
     """
     facts = _facts(compilers, cache)
-    wide = next((_VECTORS[name] for name in _VECTORS if name in facts["features"]), _PLAIN_VECTORS)
+    plain = _PLAIN_VECTORS.get(facts["isa"], _NO_VECTORS)
+    wide = next((_VECTORS[name] for name in _VECTORS if name in facts["features"]), plain)
     resolved = {
         **facts,
         "vector_bytes": wide[0],

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernloom.build.toolchains import file_stamp, read_cache
 from kernloom.errors import UnavailableError
-from kernloom.files import sha256_file, sha256_json, write_json
+from kernloom.files import file_stamp, read_cache, sha256_file, sha256_json, write_json
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ a tenth of a second, so what was found is remembered for as long as none of the 
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import re
 import shutil
@@ -20,7 +18,7 @@ from kernloom.build.artifact import ENVIRONMENT, Identity
 from kernloom.code_stamp import code_stamp
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError, UnavailableError
-from kernloom.files import sha256_file, sha256_json, write_json
+from kernloom.files import file_stamp, read_cache, sha256_file, sha256_json, write_cache
 
 if TYPE_CHECKING:
     import subprocess
@@ -132,13 +130,15 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
     tools = {role: _find(toolchain, role, name) for role, name in toolchain.tools.items()}
     # Clang compiles for many machines, and tells which libraries it would take for this one.
     target = [flag for flag in toolchain.flags if flag.startswith("--target=")]
+    # By name: a file of somebody's choosing could have the compiler start any program.
+    specs = [f for f in toolchain.flags if f.startswith("--specs=") and os.sep not in f]
     code = code_stamp("build/toolchains")
-    entry = sha256_json([{role: str(path) for role, path in tools.items()}, target, code])
+    entry = sha256_json([{role: str(path) for role, path in tools.items()}, target, specs, code])
     remembered = read_cache(cache / "toolchains.json")
     record = remembered.get(entry)
     if not (isinstance(record, dict) and _still_true(record)):
         try:
-            record = _examine(tools, target)
+            record = _examine(tools, target, specs)
         except UnavailableError as error:
             raise UnavailableError(
                 f"toolchain '{toolchain.name}': {error.message}", hint=install_hint(toolchain)
@@ -229,7 +229,9 @@ def version_number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
-def _examine(tools: Mapping[str, Path], target: Sequence[str]) -> dict[str, Any]:
+def _examine(
+    tools: Mapping[str, Path], target: Sequence[str], specs: Sequence[str]
+) -> dict[str, Any]:
     driver = tools[DRIVER]
     lookups: dict[str, str] = {}
     files = dict(tools)
@@ -249,7 +251,8 @@ def _examine(tools: Mapping[str, Path], target: Sequence[str]) -> dict[str, Any]
         version = ask([driver, "-dumpversion"])
     try:
         parts = {part: sha256_file(path) for part, path in sorted(files.items())}
-        stamps = {str(path): file_stamp(path) for path in files.values()}
+        headers = _library_headers([driver, *target, *specs])
+        stamps = {str(path): file_stamp(path) for path in (*files.values(), *headers)}
     except OSError as error:
         raise UnavailableError(f"{error.filename} cannot be read: {error.strerror}") from None
     triple = ask([driver, *target, "-dumpmachine"])
@@ -262,6 +265,16 @@ def _examine(tools: Mapping[str, Path], target: Sequence[str]) -> dict[str, Any]
         "stamps": stamps,
         "lookups": lookups,
     }
+
+
+def _library_headers(driver: Sequence[str | Path]) -> list[Path]:
+    """Where the compiler finds the C library, which most systems install separately."""
+    try:
+        # In the top folder, for a specs file is also looked for in the current one.
+        said = ask([*driver, "-M", "-include", "stdlib.h", "-x", "c", os.devnull], cwd=Path(os.sep))
+    except UnavailableError as error:
+        raise UnavailableError(f"its C library is missing: {error.message}") from None
+    return [Path(word) for word in said.split() if word.endswith("/stdlib.h")]
 
 
 def _family(said: str) -> str:
@@ -293,12 +306,6 @@ def shared_libraries(tool: Path) -> dict[str, Path]:
     return {name: Path(path) for name, path in pairs if name.startswith(_LIBRARIES)}
 
 
-def file_stamp(path: Path) -> list[int]:
-    """Changes whenever the file does: the time of writing can be set back, of change it cannot."""
-    status = path.stat()
-    return [status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino]
-
-
 def _still_true(record: Mapping[str, Any]) -> bool:
     try:
         stamps, lookups = record["stamps"], record["lookups"]
@@ -315,17 +322,3 @@ def writable(cache: Path) -> Path | None:
     except OSError:
         return None
     return cache if os.access(cache, os.W_OK) else None
-
-
-def read_cache(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
-def write_cache(path: Path, entry: str, record: Mapping[str, Any]) -> None:
-    # Only speed is lost where the cache cannot be written.
-    with contextlib.suppress(OSError):
-        write_json(path, read_cache(path) | {entry: record})
