@@ -6,11 +6,38 @@ from dataclasses import replace
 
 import pytest
 
-from kernloom.device.opencl.choice import Found, Options, check_dtypes, choose
+from kernloom.device.opencl.choice import (
+    Found,
+    Options,
+    check_dtypes,
+    check_host_memory,
+    choose,
+    in_place,
+)
 from kernloom.errors import ConfigError, UnavailableError
 
-CPU = Found("Portable Computing Language", "OpenCL 3.0 PoCL 3.1", "pthread-cpu", "3.1", 8, True, 1)
-GPU = Found("Big Vendor", "OpenCL 2.1", "Fast GPU", "5", 100, False, 1)
+CPU = Found(
+    platform="Portable Computing Language",
+    version="OpenCL 3.0 PoCL 3.1",
+    device="pthread-cpu",
+    kind="OpenCL 3.0 PoCL HSTR: pthread-cpu",
+    driver="3.1",
+    units=8,
+    fp64=True,
+    memory=1,
+    unified=True,
+)
+GPU = Found(
+    platform="Big Vendor",
+    version="OpenCL 2.1",
+    device="Fast GPU",
+    kind="OpenCL 2.0",
+    driver="5",
+    units=100,
+    fp64=False,
+    memory=1,
+    unified=False,
+)
 MACHINE = (CPU, GPU, replace(GPU, device="Faster GPU"))
 
 
@@ -50,3 +77,19 @@ def test_double_is_refused_by_name_where_the_device_has_none() -> None:
     check_dtypes(GPU, {"float32", "int64"})
     with pytest.raises(ConfigError, match=r"float64.*'Fast GPU'"):
         check_dtypes(GPU, {"float32", "float64"})
+
+
+def test_host_memory_is_read_in_place_where_it_can_be_and_is_not_to_be_copied() -> None:
+    assert in_place(CPU, Options())
+    assert in_place(CPU, Options(host_memory="in_place"))
+    assert not in_place(CPU, Options(host_memory="copy"))
+    assert not in_place(GPU, Options())
+
+
+def test_reading_in_place_is_refused_by_name_where_the_device_has_its_own_memory() -> None:
+    check_host_memory(CPU, Options(host_memory="in_place"))
+    check_host_memory(GPU, Options())
+    with pytest.raises(ConfigError, match="'Fast GPU' cannot read in place") as error:
+        check_host_memory(GPU, Options(host_memory="in_place"))
+    assert error.value.key == "target.options.host_memory"
+    assert error.value.hint == "Allowed: auto, copy."

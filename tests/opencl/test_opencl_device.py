@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import pytest
 
 from kernloom.device.contract import Buffer, Call, LaunchSettings, Scalar, Session, Transfer
 from kernloom.device.opencl.choice import Options
-from kernloom.device.opencl.device import OpenClDevice, devices
+from kernloom.device.opencl.device import OpenClDevice
+from kernloom.device.opencl.probe import devices
 from kernloom.errors import DeviceError
 from parts import needs_opencl
 
@@ -50,6 +53,21 @@ def session(device: OpenClDevice) -> Iterator[Session]:
         yield session
 
 
+@pytest.fixture
+def copying(device: OpenClDevice, tmp_path: Path) -> Iterator[Session]:
+    """A session that copies what is on the host, wherever that is not needed, too."""
+    with OpenClDevice(Options(host_memory="copy"), cache=tmp_path / "cache").open() as session:
+        yield session
+
+
+@pytest.fixture
+def unified(device: OpenClDevice, session: Session) -> Session:
+    """A session of a device that reads the host's memory in place."""
+    if not devices()[0].unified:
+        pytest.skip("the device has memory of its own")
+    return session
+
+
 def package(folder: Path, source: str = ADD, **changed: Any) -> Path:
     launch = {"options": ["-cl-std=CL1.2"], "entries": {"kl_entry": {**ENTRY, **changed}}}
     (folder / "launch.json").write_text(json.dumps(launch), encoding="utf-8")
@@ -82,15 +100,24 @@ def test_a_kernel_gets_the_rest_of_a_buffer_from_an_aligned_address(
 ) -> None:
     kernel = session.load(package(tmp_path), 3)
     buffer = ones(session, 1000)
-    part = Buffer(buffer.address + 1024, 16)
-    session.launch([Call(kernel, (Scalar(4), Scalar(1, "float32"), part))])
-    assert values(session, buffer) == [1.0] * 256 + [2.0] * 4 + [1.0] * 740
     odd = Buffer(buffer.address + 4, 16)
-    with pytest.raises(DeviceError, match=r"offset 4 of buffer 'x'.*multiples of \d+ bytes"):
+    with pytest.raises(DeviceError, match=r"offset 4 of buffer 'x'.*multiples of") as error:
         session.launch([Call(kernel, (Scalar(4), Scalar(1, "float32"), odd))])
+    found = re.search(r"multiples of (\d+) bytes", str(error.value))
+    assert found
+    # PoCL's is 128.
+    alignment = int(found[1])
+    part = Buffer(buffer.address + alignment, 16)
+    session.launch([Call(kernel, (Scalar(4), Scalar(1, "float32"), part))])
+    first = alignment // 4
+    assert values(session, buffer) == [1.0] * first + [2.0] * 4 + [1.0] * (996 - first)
+    part = Buffer(buffer.address + 2 * alignment, 16)
+    session.launch([Call(kernel, (Scalar(4), Scalar(2, "float32"), part))])
+    assert values(session, buffer)[2 * first : 2 * first + 5] == [3.0] * 4 + [1.0]
 
 
-def test_transfers_are_calls_of_a_launch_and_timed_apart(session: Session, tmp_path: Path) -> None:
+def test_transfers_are_calls_of_a_launch_and_timed_apart(copying: Session, tmp_path: Path) -> None:
+    session = copying
     kernel = session.load(package(tmp_path), 3)
     buffer = ones(session)
     add = Call(kernel, (Scalar(100), Scalar(1, "float32"), buffer))
@@ -103,12 +130,113 @@ def test_transfers_are_calls_of_a_launch_and_timed_apart(session: Session, tmp_p
     assert session.launch([add]).transfer_ns == (0,)
 
 
-def test_what_is_not_copied_back_stays_as_the_host_has_it(session: Session, tmp_path: Path) -> None:
+def test_what_is_not_copied_back_stays_as_the_host_has_it(copying: Session, tmp_path: Path) -> None:
+    session = copying
     kernel = session.load(package(tmp_path), 3)
     buffer = ones(session)
     add = Call(kernel, (Scalar(100), Scalar(1, "float32"), buffer))
     session.launch([Transfer(buffer, "in"), add], LaunchSettings(inner=5))
     assert values(session, buffer) == [2.0] * 100
+
+
+def test_memory_of_the_host_is_handed_over_and_not_copied(unified: Session, tmp_path: Path) -> None:
+    session = unified
+    kernel = session.load(package(tmp_path), 3)
+    buffer = ones(session)
+    add = Call(kernel, (Scalar(100), Scalar(1, "float32"), buffer))
+    calls = [Transfer(buffer, "in"), add, Transfer(buffer, "out")]
+    result = session.launch(calls, LaunchSettings(inner=3, samples=4))
+    assert values(session, buffer) == [13.0] * 100
+    assert all(0 < t < w for w, t in zip(result.wall_ns, result.transfer_ns, strict=True))
+    # There is no other copy that it could be set back to.
+    session.launch([Transfer(buffer, "in"), add], LaunchSettings(inner=5))
+    assert values(session, buffer) == [18.0] * 100
+
+
+def test_memory_of_the_host_keeps_the_whole_contract(unified: Session, tmp_path: Path) -> None:
+    session = unified
+    kernel = session.load(package(tmp_path), 3)
+    buffer = ones(session, 1000)
+    part = Buffer(buffer.address + 1024, 16)
+    add = Call(kernel, (Scalar(4), Scalar(1, "float32"), part))
+    session.launch([add, Transfer(buffer, "out"), add])
+    assert values(session, buffer) == [1.0] * 256 + [3.0] * 4 + [1.0] * 740
+    session.write(buffer, np.full(3, 7, "float32"), offset=4)
+    assert values(session, buffer)[:5] == [1.0, 7.0, 7.0, 7.0, 1.0]
+    session.fill(buffer, 0)
+    assert values(session, buffer) == [0.0] * 1000
+    session.free(buffer)
+    with pytest.raises(DeviceError, match="'x' was freed"):
+        session.read(buffer)
+
+
+@pytest.mark.parametrize("offset", [-1, 100])
+def test_a_write_beside_memory_of_the_host_is_found(
+    unified: Session, tmp_path: Path, offset: int
+) -> None:
+    session = unified
+    source = ADD.replace("x[i] += value;", f"if (i == 0) x[{offset}] = value;")
+    kernel = session.load(package(tmp_path, source), 3)
+    buffer = ones(session)
+    call = Call(kernel, (Scalar(8), Scalar(1e30, "float32"), buffer))
+    with pytest.raises(DeviceError, match="of 'x'") as error:
+        session.launch([Transfer(buffer, "in"), call, Transfer(buffer, "out")])
+    assert error.value.status == "out_of_bounds"
+
+
+TWO_LEVELS = """
+__kernel void add(long n, float value, __global float *x, __global float *scratch)
+{
+    scratch[get_group_id(0)] = value * (get_group_id(0) + 1);
+}
+
+__kernel void add_finish(long n, float value, __global float *x, __global float *scratch)
+{
+    for (int i = 0; i < n; i++)
+        x[0] += scratch[i];
+}
+"""
+FINISH: dict[str, Any] = {"function": "add_finish", "items": [1], "group": [1]}
+SCRATCH: dict[str, Any] = {"elements": "n", "dtype": "float32"}
+
+
+def two_levels(folder: Path, source: str = TWO_LEVELS, **changed: Any) -> Path:
+    work: dict[str, Any] = {"items": ["n"], "group": [1], "finish": FINISH, "scratch": SCRATCH}
+    return package(folder, source, **(work | changed))
+
+
+def test_a_second_function_finishes_what_the_first_left_in_the_scratch(
+    session: Session, tmp_path: Path
+) -> None:
+    kernel = session.load(two_levels(tmp_path), 3)
+    buffer = ones(session)
+    call = Call(kernel, (Scalar(10), Scalar(2, "float32"), buffer))
+    session.launch([call, call], LaunchSettings(inner=2))
+    assert values(session, buffer) == [1.0 + 4 * 110.0] + [1.0] * 99
+
+
+def test_a_write_beside_the_scratch_is_found(session: Session, tmp_path: Path) -> None:
+    source = TWO_LEVELS.replace("scratch[get_group_id(0)] =", "scratch[get_group_id(0) + 1] =")
+    kernel = session.load(two_levels(tmp_path, source), 3)
+    with pytest.raises(DeviceError, match="byte offset 40 of 'scratch of add'"):
+        session.launch([Call(kernel, (Scalar(10), Scalar(2, "float32"), ones(session)))])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"finish": {**FINISH, "function": "end"}}, "no kernel 'end'"),
+        ({"scratch": None}, "takes 4 arguments, but launch.json names 3"),
+        ({"scratch": {**SCRATCH, "dtype": "float64"}}, r"'scratch'.*double\*"),
+        ({"finish": {"function": "add_finish"}}, "damaged"),
+    ],
+)
+def test_a_second_function_that_does_not_fit_is_refused(
+    session: Session, tmp_path: Path, changed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(DeviceError, match=said) as error:
+        session.load(two_levels(tmp_path, **changed), 3)
+    assert error.value.code == "load_failed"
 
 
 def test_the_compilers_log_comes_back(session: Session, tmp_path: Path) -> None:
@@ -202,6 +330,31 @@ def test_sub_devices_are_devices_and_open_at_once(tmp_path: Path) -> None:
     finally:
         for session in opened:
             session.close()
+
+
+def test_several_devices_of_a_platform_are_open_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_opencl()
+    if "PoCL" not in devices()[0].version:
+        pytest.skip("only PoCL makes as many devices as it is asked for")
+    monkeypatch.setenv("POCL_DEVICES", "basic basic pthread")
+    names = [item.device.partition("-")[0] for item in devices()]
+    assert names == ["basic", "basic", "pthread"]
+    chosen = [Options(index=0), Options(index=1), Options(device="pthread")]
+    with ExitStack() as stack:
+        opened = [
+            stack.enter_context(OpenClDevice(options, cache=tmp_path / "cache").open())
+            for options in chosen
+        ]
+        path = package(tmp_path)
+        kernels = [session.load(path, 3) for session in opened]
+        buffers = [ones(session) for session in opened]
+        for value, session in enumerate(opened):
+            arguments = (Scalar(100), Scalar(value, "float32"), buffers[value])
+            session.launch([Call(kernels[value], arguments)])
+        for value, session in enumerate(opened):
+            assert values(session, buffers[value]) == [1.0 + value] * 100
 
 
 def test_a_device_that_is_gone_when_a_session_opens_is_said(tmp_path: Path) -> None:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from command_line import Project
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.planning import Planned, plan_points
+from kernloom.device.contract import Call, Scalar
+from kernloom.device.opencl.choice import Options
+from kernloom.device.opencl.device import OpenClDevice
+from kernloom.device.opencl.probe import devices
+from kernloom.errors import ConfigError
+from kernloom.expressions import names_in
+from kernloom.places import find_places
 from parts import needs_opencl
 
 KERNEL = """\
@@ -73,6 +86,118 @@ def test_tunables_change_the_source_and_the_work_sizes(opencl: Project) -> None:
     assert len({trial["artifacts"][0]["key"] for trial in done.trials}) == 8
 
 
+WORKLOADS = (
+    "axpy",
+    "conv2d",
+    "gelu",
+    "layernorm",
+    "matmul",
+    "mlp",
+    "softmax",
+    "stencil5",
+    "sum",
+    "transpose",
+)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_every_parameter_is_read_by_the_source_or_the_work_sizes(
+    opencl: Project, workload: str
+) -> None:
+    assembly = Assembly(find_places(opencl.folder))
+    words = ["target=opencl", f"workload={workload}"]
+    if workload == "mlp":
+        words.append("select.fixed.fuse.into_producer=false")
+    (plan,) = plan_points(assembly, words, multirun=False)
+    shown = {(t, s, n) for t, steps in plan.params.items() for s in steps for n in steps[s]}
+    for place, item in enumerate(plan.steps):
+        kernel = item.step.kernel
+        for transform, group in kernel.tunables.items():
+            for name, tunable in group.items():
+                assert (transform, item.step.name, name) in shown
+                key = f"select.fixed.{transform}.{item.step.name}.{name}"
+                others = [v for v in tunable.values if v != item.step.decisions[transform][name]]
+                changed = next(filter(None, (_planned(assembly, words, key, v) for v in others)))
+                if transform != "fuse":
+                    before, after = item.artifact.files, changed.steps[place].artifact.files
+                    assert _seen(before, name) or _code(before) != _code(after), (transform, name)
+
+
+def _planned(assembly: Assembly, words: list[str], key: str, value: object) -> Planned | None:
+    others = [word for word in words if not word.startswith(key.rpartition(".")[0])]
+    try:
+        return plan_points(assembly, [*others, f"{key}={value}"], multirun=False)[0]
+    except ConfigError:
+        return None  # not allowed together with what the model chose
+
+
+def _seen(files: Mapping[str, str], name: str) -> bool:
+    """Whether the work sizes depend on a tunable."""
+    (entry,) = json.loads(files["launch.json"])["entries"].values()
+    return name in names_in([*entry["items"], *entry["group"]])
+
+
+def _code(files: Mapping[str, str]) -> str:
+    """A kernel without the comment that says what was decided."""
+    return re.sub(r"/\*.*?\*/", "", files["kernel.cl"], flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("given", ["tile.kc=256", "parallelize.threads=1", "pack.b=true"])
+def test_parameters_of_other_sources_are_refused_by_name(opencl: Project, given: str) -> None:
+    done = opencl.run("run", "target=opencl", "workload=matmul", f"select.fixed.{given}")
+    assert done.code == 2
+    assert "select.fixed" in done.stderr
+    assert "Allowed:" in done.stderr
+
+
+def test_a_sum_is_the_same_on_any_number_of_compute_units(opencl: Project) -> None:
+    """Many work-groups add, in an order that does not depend on which of them is first."""
+    (plan,) = plan_points(
+        Assembly(find_places(opencl.folder)), ["target=opencl", "workload=sum"], multirun=False
+    )
+    (step,) = plan.steps
+    folder = opencl.folder / "package"
+    folder.mkdir()
+    for name, text in step.artifact.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    x = np.random.default_rng(0).normal(size=100_003).astype("float32")
+    results = set()
+    for units in (0, 1):
+        device = OpenClDevice(Options(compute_units=units), cache=opencl.folder / "cache")
+        with device.open() as session:
+            source, sink = session.allocate(x.nbytes), session.allocate(4)
+            session.write(source, x)
+            kernel = session.load(folder / "kernel.cl", 3)
+            for _ in range(5):
+                session.launch([Call(kernel, (Scalar(x.size), source, sink))])
+                results.add(bytes(session.read(sink)))
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "reused"),
+    [
+        ("POCL_DEVICES", "basic", False),
+        ("POCL_MAX_PTHREAD_COUNT", "1", False),
+        ("POCL_WORK_GROUP_METHOD", "loops", False),
+        ("POCL_CACHE_DIR", "elsewhere", True),
+    ],
+)
+def test_a_trial_belongs_to_the_device_and_the_settings_of_its_driver(
+    opencl: Project, tmp_path: Path, variable: str, value: str, reused: bool
+) -> None:
+    words = ("run", "target=opencl", "workload=axpy", "case=small")
+    value = str(tmp_path / value) if variable == "POCL_CACHE_DIR" else value
+    first = opencl.json(*words)
+    assert opencl.json(*words).trial["reused"]
+    other = opencl.json(*words, env={variable: value})
+    assert other.code == 0, other.stderr
+    assert other.trial["reused"] == reused
+    assert (other.trial["id"] == first.trial["id"]) == reused
+    (stored, *_) = opencl.json("results", f"id={other.trial['id']}").trials
+    assert stored["machine"]["device"]["units"].isdigit()
+
+
 def test_one_package_serves_all_sizes_and_is_mended(opencl: Project) -> None:
     words = ("run", "-m", "target=opencl", "workload=axpy", "workload.sizes.N=100,1000,10007")
     done = opencl.json(*words)
@@ -80,7 +205,7 @@ def test_one_package_serves_all_sizes_and_is_mended(opencl: Project) -> None:
     again = opencl.json(*words, "rerun=all")
     assert (again.document["build"]["built"], again.document["build"]["scons"]) == (0, 0)
     (launch,) = opencl.build.glob("kernels/*/launch.json")
-    launch.write_text(launch.read_text().replace("64", "32"))
+    launch.write_text(launch.read_text().replace("lanes", "group"))
     mended = opencl.json(*words, "rerun=all")
     assert mended.code == 0
     assert mended.document["build"]["built"] == 1
@@ -95,19 +220,50 @@ def test_times_are_the_devices_own(opencl: Project) -> None:
     assert "cpu_ns" not in metrics
 
 
+PLACED = (
+    "target=opencl",
+    "workload=matmul",
+    "case=small",
+    "workload.tensors.A.place=host",
+    "workload.tensors.B.place=device",
+    "workload.tensors.C.place=host",
+)
+
+
+@pytest.mark.parametrize("how", ["auto", "in_place"])
+def test_a_tensor_on_the_host_is_read_in_place_where_the_device_can(
+    opencl: Project, how: str
+) -> None:
+    if not devices()[0].unified:
+        pytest.skip("the device has memory of its own")
+    done = opencl.json("run", *PLACED, f"target.options.host_memory={how}")
+    assert done.code == 0, done.stderr
+    assert done.trial["placement"] == {"A": "in_place", "B": "device", "C": "in_place"}
+    metrics = done.trial["metrics"]
+    assert metrics["transfer_bytes"] == 0
+    assert 0 < metrics["transfer_ns"] < metrics["median_ns"]
+    assert 0 < metrics["kernel_ns"] < metrics["median_ns"]
+
+
+def test_tensors_that_are_read_updated_and_summed_in_place_are_verified(opencl: Project) -> None:
+    for workload, tensor in (("axpy", "y"), ("softmax", "x"), ("sum", "x")):
+        words = ("target=opencl", f"workload={workload}", "case=ragged")
+        done = opencl.json("run", *words, f"workload.tensors.{tensor}.place=host")
+        assert done.code == 0, done.stderr
+
+
+def test_a_word_that_says_nothing_about_host_memory_is_refused(opencl: Project) -> None:
+    done = opencl.run("run", *PLACED, "target.options.host_memory=shared")
+    assert done.code == 2
+    assert "target.options.host_memory" in done.stderr
+    assert "auto, copy, in_place" in done.stderr
+
+
 def test_a_tensor_on_the_host_is_copied_inside_the_measured_region(opencl: Project) -> None:
-    done = opencl.json(
-        "run",
-        "target=opencl",
-        "workload=matmul",
-        "case=small",
-        "workload.tensors.A.place=host",
-        "workload.tensors.B.place=device",
-        "workload.tensors.C.place=host",
-    )
+    done = opencl.json("run", *PLACED, "target.options.host_memory=copy")
     assert done.code == 0, done.stderr
     metrics = done.trial["metrics"]
-    assert metrics["placement"] == {"A": "copied", "B": "device", "C": "copied"}
+    assert done.trial["placement"] == {"A": "copied", "B": "device", "C": "copied"}
     assert metrics["transfer_bytes"] == (16 * 32 + 16 * 24) * 4
     assert 0 < metrics["transfer_ns"] < metrics["median_ns"]
     assert 0 < metrics["kernel_ns"] < metrics["median_ns"]

@@ -167,6 +167,6 @@ class Assembly:
         check_runs(target, arch)
         workload = experiment.workload
         dtypes = {tensor.dtype or workload.dtype for tensor in workload.tensors.values()}
-        device.check(target, dtypes | {workload.dtype})
+        device.check(target, dtypes | {workload.dtype}, cache=self.places.cache)
         if target.family == "host":
             check_compiles(found, arch)

@@ -184,7 +184,7 @@ class Workshop:
         try:
             device = self._device(plan, paths)
             places = self._places(experiment.target)
-            with Bench(experiment, device, self._data, paths, places) as bench:
+            with Bench(experiment, device, self._data, paths, places, plan.placement) as bench:
                 context = Context(experiment, {**self._assembly.planning_services, Bench: bench})
                 plan.graph.run("run", context, outputs)
         except KernloomError as error:
@@ -279,12 +279,13 @@ def _blank(plan: Planned, outcomes: Mapping[str, Outcome]) -> Trial:
         point=plan.point.swept,
         params=plan.params,
         provider=plan.provider,
+        placement=plan.placement,
         artifacts=tuple(
             {"name": artifact.name, "key": artifact.key, "cached": outcomes[artifact.key].cached}
             for artifact in plan.artifacts
         ),
         config=plan.point.data,
-        machine=machine_class(),
+        machine=machine_class() | ({"device": plan.facts} if plan.facts else {}),
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )
 

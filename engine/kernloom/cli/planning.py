@@ -56,6 +56,10 @@ class Planned:
     steps: tuple[StepArtifact, ...] = ()
     programs: dict[str, Artifact] = field(default_factory=dict)
     """Role -> program that the device needs."""
+    placement: dict[str, str] = field(default_factory=dict)
+    """Tensor -> copied, in_place or device, for those that are used and say where they are."""
+    facts: dict[str, str] = field(default_factory=dict)
+    """Which device it is, where that is not the machine's class."""
     refusal: Refusal | None = None
 
     @property
@@ -126,6 +130,7 @@ def _planned(
         status = "unavailable" if isinstance(error, UnavailableError) else "refused"
         plan.refusal = Refusal(status, error.stage or "plan", error)
         plan.steps, plan.programs = (), {}
+    plan.facts = _device_facts(assembly, plan)
     plan.id = _identity(assembly, plan)
     return plan
 
@@ -151,19 +156,21 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
     for tensors in plan.graph.of_type("tensors", plan.outputs):
         check_memory(tensors, memory)
     check_goldens(plan.experiment.workload)
-    placement_of(plan.experiment)
+    placement = placement_of(plan.experiment, assembly.places.cache)
     plan.graph.run("build", context, plan.outputs)
     artifacts = plan.graph.of_type("artifacts", plan.outputs)
     plan.steps = tuple(step for found in artifacts for step in found)
-    _check_tensors(plan)
+    used = _check_tensors(plan)
+    plan.placement = {name: place for name, place in placement.items() if name in used}
     for outputs in plan.outputs.values():
         if "provenance" in outputs:
             check_applied(outputs, tuple(item.step for item in plan.steps))
     plan.programs = assembly.programs(plan.experiment)
 
 
-def _check_tensors(plan: Planned) -> None:
-    """Refuse what does not fit the device's memory; a tensor that was fused away needs none."""
+def _check_tensors(plan: Planned) -> set[str]:
+    """Refuse what does not fit the device's memory; the tensors that are used: one that was fused
+    away needs none."""
     target, arch = plan.experiment.target, plan.experiment.arch
     used = {
         str(argument.binding)
@@ -174,6 +181,7 @@ def _check_tensors(plan: Planned) -> None:
     tensors = tensors_of(plan.experiment.workload)
     nbytes = {name: tensor.nbytes for name, tensor in tensors.items() if name in used}
     DEVICES.get(target.device, key="target.device").check_tensors(arch, nbytes)
+    return used
 
 
 def _identity(assembly: Assembly, plan: Planned) -> str:
@@ -191,7 +199,7 @@ def _identity(assembly: Assembly, plan: Planned) -> str:
         "programs": {role: program.key for role, program in plan.programs.items()},
         "machine": machine_class(),
         "emulator": _emulator_version(assembly, plan),
-        "device": _device_facts(plan),
+        "device": plan.facts,
         "files": _data_files(assembly, plan.experiment),
     }
     return sha256_text("\n".join([*sections, canonical_json(rest)]))[:ID_LENGTH]
@@ -205,10 +213,12 @@ def _emulator_version(assembly: Assembly, plan: Planned) -> str:
     return assembly.emulator(emulator).version
 
 
-def _device_facts(plan: Planned) -> dict[str, str]:
-    """Which device it is, where that is not the machine's class."""
+def _device_facts(assembly: Assembly, plan: Planned) -> dict[str, str]:
     target = plan.experiment.target
-    return {} if plan.refusal else DEVICES.get(target.device, key="target.device").facts(target)
+    if plan.refusal:
+        return {}
+    device = DEVICES.get(target.device, key="target.device")
+    return device.facts(target, cache=assembly.places.cache)
 
 
 @cache

@@ -6,8 +6,8 @@ is allowed when it does not fit. Checks that need several values together live i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Scalar = bool | int | float | str
@@ -75,6 +75,8 @@ class Work:
     """In each dimension."""
     group: tuple[int | str, ...]
     """Those of them that share local memory; divides `items`."""
+    scratch: int | str | None = None
+    """Elements of device memory that the function gets as its last argument."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ class KernelSource:
     """Macros of a plain C file: an expression over sizes and tunables for each."""
     work: Work | None = None
     """Of a source in OpenCL C, one function that every work-item runs."""
+    finish: Work | None = None
+    """Of its second function, NAME_finish: it has the same arguments and runs after the first."""
+    tunables: Mapping[str, Mapping[str, Tunable]] | None = None
+    """What this source can be told, in place of the kernel's tunables, constraints and model."""
+    constraints: tuple[str, ...] = ()
+    model: str = "0"
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,21 @@ class Kernel:
     """Estimated cost of a point, from arch data, sizes and tunables; the smallest is chosen."""
     epilogues: tuple[str, ...] = ()
     """Kernels that can be fused into the end of this one."""
+
+    def for_sources(self, families: Iterable[str]) -> Kernel:
+        """The kernel with the tunables of the first of these sources that it has."""
+        for family in families:
+            if family in self.sources:
+                source = self.sources[family]
+                if source.tunables is None:
+                    break
+                return replace(
+                    self,
+                    tunables=source.tunables,
+                    constraints=source.constraints,
+                    model=source.model,
+                )
+        return self
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from kernloom.config.schema import (
     Kernel,
     KernelSource,
     Step,
+    Tunable,
     Workload,
 )
 from kernloom.errors import ConfigError, nearest
@@ -187,28 +188,10 @@ def _check_kernel(kernel: Kernel, name: str) -> None:
     # These are written into C source, where other text would be code.
     _check_text([kernel.name], _IDENTIFIER, f"{key}.name")
     _check_text(kernel.arguments, _IDENTIFIER, f"{key}.arguments")
-    _check_text(kernel.tunables, _IDENTIFIER, f"{key}.tunables")
-    for transform, group in kernel.tunables.items():
-        _check_text(group, _IDENTIFIER, f"{key}.tunables.{transform}")
-        for tunable_name, tunable in group.items():
-            texts = [value for value in (*tunable.values, tunable.off) if isinstance(value, str)]
-            _check_text(texts, _PLAIN, f"{key}.tunables.{transform}.{tunable_name}")
     for dtype in kernel.dtypes:
         _check_dtype(dtype, f"{key}.dtypes")
-    tunables: dict[str, str] = {}
-    for transform, group in kernel.tunables.items():
-        for name, tunable in group.items():
-            where = f"{key}.tunables.{transform}.{name}"
-            if not tunable.values:
-                raise ConfigError("has no values", key=f"{where}.values")
-            if name in tunables:
-                raise ConfigError(f"is also a tunable of '{tunables[name]}'", key=where)
-            tunables[name] = transform
     sizes = [name for name, argument in kernel.arguments.items() if argument.kind == "size"]
-    known = {*tunables, *sizes, *ARCH_NAMES}
-    for index, constraint in enumerate(kernel.constraints):
-        _check_names([constraint], known, f"{key}.constraints[{index}]")
-    _check_names([kernel.model], known, f"{key}.model")
+    common = _check_space(kernel, kernel.tunables, sizes, key)
     for name, argument in kernel.arguments.items():
         _check_names(argument.shape, set(sizes), f"{key}.arguments.{name}.shape")
     for family, source in kernel.sources.items():
@@ -217,31 +200,74 @@ def _check_kernel(kernel: Kernel, name: str) -> None:
             raise ConfigError("name either a template or a file", key=where)
         if source.file and not source.function:
             raise ConfigError("a plain C file needs its function's name", key=f"{where}.function")
+        known = common
+        if source.tunables is not None:
+            known = _check_space(source, source.tunables, sizes, where)
+        elif source.constraints or source.model != "0":
+            raise ConfigError("constraints and a model need tunables of its own", key=where)
         if source.work:
             _check_work(source, known, where)
+        elif source.finish:
+            raise ConfigError("work that is finished must have begun", key=f"{where}.work")
         for macro, value in source.macros.items():
             if isinstance(value, str):
                 _check_names([value], known | {*sizes}, f"{where}.macros.{macro}")
 
 
+def _check_space(
+    of: Kernel | KernelSource,
+    tunables: Mapping[str, Mapping[str, Tunable]],
+    sizes: Iterable[str],
+    key: str,
+) -> set[str]:
+    """The names that expressions beside these tunables may use."""
+    _check_text(tunables, _IDENTIFIER, f"{key}.tunables")
+    transforms: dict[str, str] = {}
+    for transform, group in tunables.items():
+        _check_text(group, _IDENTIFIER, f"{key}.tunables.{transform}")
+        for name, tunable in group.items():
+            where = f"{key}.tunables.{transform}.{name}"
+            texts = [value for value in (*tunable.values, tunable.off) if isinstance(value, str)]
+            _check_text(texts, _PLAIN, where)
+            if not tunable.values:
+                raise ConfigError("has no values", key=f"{where}.values")
+            if name in transforms:
+                raise ConfigError(f"is also a tunable of '{transforms[name]}'", key=where)
+            transforms[name] = transform
+    known = {*transforms, *sizes, *ARCH_NAMES}
+    for index, constraint in enumerate(of.constraints):
+        _check_names([constraint], known, f"{key}.constraints[{index}]")
+    _check_names([of.model], known, f"{key}.model")
+    return known
+
+
 def _check_work(source: KernelSource, known: set[str], key: str) -> None:
-    work = source.work
-    if work is None:
-        return
     if not source.template:
         raise ConfigError(
             "a source with work-items is a template",
             key=f"{key}.file",
             hint="A plain file of OpenCL C is one, too: name it as the template.",
         )
-    _check_names(work.items, known, f"{key}.work.items")
-    _check_names(work.group, known, f"{key}.work.group")
-    if not 1 <= len(work.items) <= 3 or len(work.items) != len(work.group):
-        raise ConfigError(
-            f"{len(work.items)} dimensions of items, {len(work.group)} of the group",
-            key=f"{key}.work",
-            hint="Allowed: 1 to 3, the same for both.",
-        )
+    for name, work in (("work", source.work), ("finish", source.finish)):
+        if work is None:
+            continue
+        where = f"{key}.{name}"
+        _check_names(work.items, known, f"{where}.items")
+        _check_names(work.group, known, f"{where}.group")
+        if not 1 <= len(work.items) <= 3 or len(work.items) != len(work.group):
+            raise ConfigError(
+                f"{len(work.items)} dimensions of items, {len(work.group)} of the group",
+                key=where,
+                hint="Allowed: 1 to 3, the same for both.",
+            )
+        if work.scratch is not None:
+            _check_names([work.scratch], known, f"{where}.scratch")
+            if name == "finish":
+                raise ConfigError(
+                    "both functions have the same scratch",
+                    key=f"{where}.scratch",
+                    hint=f"Say it in {key}.work.",
+                )
 
 
 def _check_dtype(dtype: str, key: str) -> None:

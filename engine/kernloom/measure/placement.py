@@ -1,16 +1,18 @@
 """Where tensors are when the clock starts, and what a device makes of it.
 
-On an accelerator a tensor on the host is copied inside the measured region; where kernels run in
-the host's own memory it is read in place, whatever the workload says.
+On an accelerator a tensor on the host is copied inside the measured region, or only handed over
+there if the device can read it in place; where kernels run in the host's own memory it is read in
+place, whatever the workload says.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
 from kernloom.config.schema import Experiment, Target
+from kernloom.device.devices import DEVICES
 from kernloom.errors import ConfigError
 from kernloom.measure.statistics import median
 from kernloom.measure.trial import Samples
@@ -18,26 +20,33 @@ from kernloom.measure.trial import Samples
 COPIED = "copied"
 IN_PLACE = "in_place"
 ON_DEVICE = "device"
-_HOST = {"host": IN_PLACE, "accelerator": COPIED}
-"""What becomes of a tensor on the host, by the target's family."""
+_HAVE_HOST = ("host", "accelerator")
+"""Families whose kernels can have a tensor on the host."""
 _PLACE = re.compile(r"host|device(:\d{1,6})?", re.ASCII)
 
 
-def placement_of(experiment: Experiment) -> dict[str, str]:
+def placement_of(experiment: Experiment, cache: Path | None = None) -> dict[str, str]:
     """Tensor -> copied, in_place or device, for those that say where they are; what the target
-    cannot honour is refused by name."""
+    cannot honour is refused by name. What is found out about devices may be kept in `cache`."""
     placed = {
         name: tensor.place
         for name, tensor in experiment.workload.tensors.items()
         if tensor.place is not None
     }
-    return {name: _meant(name, place, experiment.target) for name, place in placed.items()}
+    target = experiment.target
+    for name, place in placed.items():
+        _check(name, place, target)
+    on_host = ""
+    if "host" in placed.values():
+        device = DEVICES.get(target.device, key="target.device")
+        on_host = IN_PLACE if device.reads_in_place(target, cache=cache) else COPIED
+    return {name: on_host if place == "host" else ON_DEVICE for name, place in placed.items()}
 
 
-def _meant(name: str, place: str, target: Target) -> str:
+def _check(name: str, place: str, target: Target) -> None:
     key = f"workload.tensors.{name}.place"
     index = target.options.get("index", 0)
-    allowed = [*(["host"] if target.family in _HOST else []), "device", f"device:{index}"]
+    allowed = [*(["host"] if target.family in _HAVE_HOST else []), "device", f"device:{index}"]
     hint = f"Allowed: {', '.join(allowed)}."
     if not _PLACE.fullmatch(place):
         raise ConfigError(f"'{place}' is not a place", key=key, hint=hint)
@@ -45,14 +54,11 @@ def _meant(name: str, place: str, target: Target) -> str:
         raise ConfigError(
             f"target '{target.name}' cannot have a tensor on '{place}'", key=key, hint=hint
         )
-    return _HOST[target.family] if place == "host" else ON_DEVICE
 
 
-def transfer_metrics(
-    samples: Sequence[Samples], transfer_bytes: int, placement: Mapping[str, str]
-) -> dict[str, Any]:
-    """What the copies of one run move and take, and what is left for the kernels."""
-    metrics: dict[str, Any] = {"transfer_bytes": transfer_bytes}
+def transfer_metrics(samples: Sequence[Samples], transfer_bytes: int) -> dict[str, float]:
+    """What the transfers of one run copy and take, and what is left for the kernels."""
+    metrics: dict[str, float] = {"transfer_bytes": transfer_bytes}
     timed = [process for process in samples if process.transfer_ns]
     if timed:
         metrics["transfer_ns"] = median(median(process.transfer_ns) for process in timed)
@@ -63,6 +69,4 @@ def transfer_metrics(
             )
             for process in timed
         )
-    if placement:
-        metrics["placement"] = dict(placement)
     return metrics

@@ -49,8 +49,8 @@ class Measure(Stage):
             threads=threads,
         )
         setup = bench.setup(steps, fresh=False)
-        if setup.placement or "transfers" in bench.device.capabilities:
-            metrics |= transfer_metrics(samples, setup.transfer_bytes, setup.placement)
+        if bench.placement or "transfers" in bench.device.capabilities:
+            metrics |= transfer_metrics(samples, setup.transfer_bytes)
         return {"metrics": metrics, "samples": tuple(samples), "converged": converged}
 
 

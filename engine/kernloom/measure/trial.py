@@ -36,6 +36,8 @@ class Trial:
     """Transform -> step -> tunable -> value."""
     provider: str = ""
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    placement: Mapping[str, str] = field(default_factory=dict)
+    """Tensor -> copied, in_place or device, for those that say where they are."""
     artifacts: tuple[Mapping[str, Any], ...] = ()
     """{name, key, cached} of each artifact."""
     stage: str = ""

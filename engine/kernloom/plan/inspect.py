@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from kernloom.config.schema import Argument, Kernel, Step, Workload
+from kernloom.config.schema import Argument, Kernel, Step, Target, Workload
 from kernloom.errors import ConfigError, nearest
 from kernloom.expressions import evaluate, format_size, parse
 from kernloom.pipeline.stage import Context, Stage
@@ -36,7 +36,7 @@ class Inspect(Stage):
         tensors = tensors_of(workload)
         schedule = _mark_fusable(
             tuple(
-                _record(name, step, workload, sizes, tensors)
+                _record(name, step, workload, sizes, tensors, context.experiment.target)
                 for name, step in workload.steps.items()
             ),
             workload,
@@ -127,8 +127,9 @@ def _record(
     workload: Workload,
     sizes: Mapping[str, int],
     tensors: Mapping[str, TensorSpec],
+    target: Target,
 ) -> StepRecord:
-    kernel = workload.kernels[step.kernel]
+    kernel = workload.kernels[step.kernel].for_sources(target.sources)
     key = f"workload.steps.{name}"
     if workload.dtype not in kernel.dtypes:
         raise ConfigError(

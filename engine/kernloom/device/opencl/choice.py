@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from kernloom.config.schema import at_least
 from kernloom.errors import ConfigError, UnavailableError
@@ -26,6 +27,8 @@ class Options:
     """Which of those that are left."""
     compute_units: int = field(default=0, metadata=at_least(0))
     """Devices are cut into sub-devices of so many units each; 0 leaves them whole."""
+    host_memory: Literal["auto", "copy", "in_place"] = "auto"
+    """What becomes of tensors on the host: `auto` reads them in place where the device can."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,14 @@ class Found:
     platform: str
     version: str
     device: str
+    kind: str
+    """Its own version, which with PoCL tells the processor that it compiles for."""
     driver: str
     units: int
     fp64: bool
     memory: int
+    unified: bool
+    """Its memory is the host's."""
 
     @property
     def title(self) -> str:
@@ -63,12 +70,27 @@ def choose(found: Sequence[Found], options: Options) -> int:
     wanted = [
         f"target.options.{name}={value}"
         for name, value in vars(options).items()
-        if value and name != "compute_units"
+        if value and name in ("platform", "device", "index")
     ]
     raise UnavailableError(
         f"no OpenCL device fits {' '.join(wanted)}",
         hint="Here are: " + "; ".join(f"{i}: {item.title}" for i, item in enumerate(found)) + ".",
     )
+
+
+def in_place(item: Found, options: Options) -> bool:
+    """Whether tensors on the host are read where they are."""
+    return item.unified and options.host_memory != "copy"
+
+
+def check_host_memory(item: Found, options: Options) -> None:
+    """Refuse to read in place what the device cannot reach."""
+    if options.host_memory == "in_place" and not item.unified:
+        raise ConfigError(
+            f"OpenCL device '{item.device}' cannot read in place: its memory is not the host's",
+            key="target.options.host_memory",
+            hint="Allowed: auto, copy.",
+        )
 
 
 def check_dtypes(item: Found, dtypes: Collection[str]) -> None:

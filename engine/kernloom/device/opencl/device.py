@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Collection
-from functools import lru_cache
 from pathlib import Path
 
-import kernloom
 from kernloom.config.convert import convert
 from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, Session
-from kernloom.device.opencl.choice import INSTALL, Found, Options, check_dtypes, choose
+from kernloom.device.opencl.choice import (
+    Found,
+    Options,
+    check_dtypes,
+    check_host_memory,
+    choose,
+    in_place,
+)
+from kernloom.device.opencl.probe import (
+    WORKER,
+    devices,
+    settings_that_matter,
+    worker_environment,
+)
 from kernloom.device.runner import RunnerSession
 from kernloom.device.window import WindowPool
-from kernloom.errors import UnavailableError
-
-PROBE_SECONDS = 60
-_WORKER = ("-P", "-m", "kernloom.device.opencl.worker")
-_KEPT = ("POCL_", "OCL_", "OPENCL_", "CUDA_", "ROCR_", "HIP_")
-"""Variables that choose and set up drivers."""
+from kernloom.files import canonical_json
 
 
 class OpenClDevice(Device):
@@ -49,73 +53,43 @@ class OpenClDevice(Device):
         return cls(options_of(setup.target), arch=setup.arch.name, cache=cache)
 
     @classmethod
-    def check(cls, target: Target, dtypes: Collection[str] = ()) -> None:
-        check_dtypes(chosen(target), dtypes)
+    def check(
+        cls, target: Target, dtypes: Collection[str] = (), *, cache: Path | None = None
+    ) -> None:
+        item = chosen(target, cache)
+        check_host_memory(item, options_of(target))
+        check_dtypes(item, dtypes)
 
     @classmethod
-    def facts(cls, target: Target) -> dict[str, str]:
-        item = chosen(target)
-        return {"platform": item.version, "device": item.device, "driver": item.driver}
+    def facts(cls, target: Target, *, cache: Path | None = None) -> dict[str, str]:
+        item = chosen(target, cache)
+        return {
+            "platform": item.version,
+            "device": item.device,
+            "kind": item.kind,
+            "driver": item.driver,
+            "units": str(item.units),
+            # How a driver compiles and runs kernels is seen in no other fact.
+            "settings": canonical_json(settings_that_matter()),
+        }
+
+    @classmethod
+    def reads_in_place(cls, target: Target, *, cache: Path | None = None) -> bool:
+        return in_place(chosen(target, cache), options_of(target))
 
     def open(self, *, timeout: float = 60.0) -> Session:
         self._cache.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, *_WORKER, f"--options={json.dumps(vars(self.options))}"]
-        return RunnerSession(command, self._windows, timeout, environment=_environment(self._cache))
+        command = [sys.executable, *WORKER, f"--options={json.dumps(vars(self.options))}"]
+        environment = worker_environment(self._cache)
+        return RunnerSession(self, command, self._windows, timeout, environment=environment)
 
 
 def options_of(target: Target) -> Options:
     return convert(Options, dict(target.options), "target.options")
 
 
-def chosen(target: Target) -> Found:
+def chosen(target: Target, cache: Path | None = None) -> Found:
     """The device that a target means, as its driver describes it."""
     options = options_of(target)
-    found = devices(options.compute_units)
+    found = devices(options.compute_units, cache)
     return found[choose(found, options)]
-
-
-@lru_cache(maxsize=8)
-def devices(compute_units: int = 0) -> tuple[Found, ...]:
-    """All devices of this machine. Another process looks: drivers crash, and stay once loaded."""
-    with tempfile.TemporaryDirectory(prefix="kernloom-opencl-") as cache:
-        try:
-            done = subprocess.run(
-                [sys.executable, *_WORKER, f"--list={compute_units}"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env={"LC_ALL": "C", **_environment(Path(cache))},
-                timeout=PROBE_SECONDS,
-            )
-        except subprocess.TimeoutExpired:
-            raise UnavailableError(
-                f"the OpenCL drivers did not answer within {PROBE_SECONDS} s"
-            ) from None
-    try:
-        answer = json.loads(done.stdout)
-    except ValueError:
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise UnavailableError(f"the OpenCL drivers do not work: {said}") from None
-    if "problem" in answer:
-        raise UnavailableError(answer["problem"], hint=INSTALL)
-    return tuple(Found(**item) for item in answer["devices"])
-
-
-def _environment(cache: Path) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(_KEPT) or name == "LD_LIBRARY_PATH"
-    }
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "PYTHONPATH": str(Path(kernloom.__file__).resolve().parents[1]),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "HOME": str(cache),
-        "POCL_CACHE_DIR": str(cache / "pocl"),
-        "CUDA_CACHE_PATH": str(cache / "cuda"),
-        "PYOPENCL_NO_CACHE": "1",
-        "PYOPENCL_COMPILER_OUTPUT": "0",
-        **kept,
-    }

@@ -42,8 +42,10 @@ def _described(platform: Any, device: Any) -> Found:
         platform=platform.name.strip(),
         version=platform.version.strip(),
         device=device.name.strip(),
+        kind=device.version.strip(),
         driver=device.driver_version.strip(),
         units=int(device.max_compute_units),
         fp64=bool(device.double_fp_config),
         memory=int(device.global_mem_size),
+        unified=bool(device.host_unified_memory),
     )

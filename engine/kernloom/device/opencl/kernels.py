@@ -37,25 +37,40 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A kernel that can be launched."""
+class Pass:
+    """One function of a kernel, and how many work-items run it."""
 
-    program: Any
     function: str
-    arguments: tuple[Argument, ...]
-    tunables: Mapping[str, Any]
     items: tuple[int | str, ...]
     group: tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """A kernel that can be launched."""
+
+    program: Any
+    arguments: tuple[Argument, ...]
+    tunables: Mapping[str, Any]
+    passes: tuple[Pass, ...]
+    """One after the other, all with the same arguments."""
+    scratch: Argument | None = None
+    """Their last argument: memory of the device that lasts for a launch."""
+    elements: int | str = 0
+    """Of the scratch."""
+
+    @property
+    def function(self) -> str:
+        return self.passes[0].function
+
+
+@dataclass(frozen=True)
 class Prepared:
-    """A call made ready: every argument set, every number of work-items known."""
+    """A function of a call made ready: its arguments set, the numbers of work-items known."""
 
     kernel: Any
     items: tuple[int, ...]
     group: tuple[int, ...]
-    blocks: tuple[Block, ...]
 
 
 class Kernels:
@@ -83,7 +98,8 @@ class Kernels:
             raise _not_loaded(
                 f"kernel '{loaded.function}' takes {len(loaded.arguments)} arguments, not {count}"
             )
-        _check_function(loaded)
+        for each in loaded.passes:
+            _check_function(loaded, each.function)
         self._loaded.append(loaded)
         return len(self._loaded)
 
@@ -101,7 +117,11 @@ class Kernels:
                 raise _not_loaded(f"{path} does not compile:\n{_log(error)}") from None
         return self._programs[source]
 
-    def prepare(self, handle: int, arguments: Sequence[LaunchArgument]) -> Prepared:
+    def prepare(
+        self, handle: int, arguments: Sequence[LaunchArgument]
+    ) -> tuple[list[Prepared], list[Block], int | None]:
+        """What a call enqueues, the buffers it touches, and the address of its scratch, which is
+        the caller's to free."""
         if not 1 <= handle <= len(self._loaded):
             raise RequestError(Status.UNKNOWN_KERNEL, f"no kernel has the handle {handle}")
         loaded = self._loaded[handle - 1]
@@ -111,11 +131,9 @@ class Kernels:
                 f"kernel '{loaded.function}' takes {len(loaded.arguments)} arguments, "
                 f"not {len(arguments)}",
             )
-        # Its arguments belong to a kernel object, so each call has one.
-        kernel = cl.Kernel(loaded.program, loaded.function)
         known = dict(loaded.tunables)
-        blocks = []
-        for place, (declared, given) in enumerate(zip(loaded.arguments, arguments, strict=True)):
+        blocks, values = [], []
+        for declared, given in zip(loaded.arguments, arguments, strict=True):
             wanted = ArgumentKind.BUFFER if declared.kind == "tensor" else ArgumentKind.SCALAR
             if given.kind != wanted:
                 raise RequestError(
@@ -130,11 +148,29 @@ class Kernels:
                 value = given.bits.to_bytes(8, "little")[: _TYPES[declared.dtype][1]]
             if declared.kind == "size":
                 known[declared.name] = given.bits - ((given.bits & _SIGNED) << 1)
+            values.append(value)
+        prepared = [self._prepared(loaded, each, known, values) for each in loaded.passes]
+        if loaded.scratch is None:
+            return prepared, blocks, None
+        (elements,) = _numbers([loaded.elements], known, loaded.function)
+        nbytes = elements * _TYPES[loaded.scratch.dtype][1]
+        scratch = self._memory.allocate(nbytes, f"scratch of {loaded.function}")
+        block, buffer = self._memory.argument(scratch)
+        for each in prepared:
+            each.kernel.set_arg(len(values), buffer)
+        return prepared, [*blocks, block], scratch
+
+    def _prepared(
+        self, loaded: Loaded, each: Pass, known: Mapping[str, Any], values: Sequence[Any]
+    ) -> Prepared:
+        # Its arguments belong to a kernel object, so each call has one.
+        kernel = cl.Kernel(loaded.program, each.function)
+        for place, value in enumerate(values):
             kernel.set_arg(place, value)
-        items = _numbers(loaded.items, known, loaded.function)
-        group = _numbers(loaded.group, known, loaded.function)
-        self._check_sizes(kernel, loaded.function, items, group)
-        return Prepared(kernel, items, group, tuple(blocks))
+        items = _numbers(each.items, known, each.function)
+        group = _numbers(each.group, known, each.function)
+        self._check_sizes(kernel, each.function, items, group)
+        return Prepared(kernel, items, group)
 
     def _check_sizes(
         self, kernel: Any, function: str, items: tuple[int, ...], group: tuple[int, ...]
@@ -175,29 +211,32 @@ def _description(path: Path) -> dict[str, Any]:
 
 
 def _loaded(program: Any, entry: Mapping[str, Any]) -> Loaded:
+    passes = [entry, *([entry["finish"]] if entry.get("finish") else [])]
+    scratch = entry.get("scratch")
     return Loaded(
         program,
-        str(entry["function"]),
         tuple(Argument(**argument) for argument in entry["arguments"]),
         dict(entry.get("tunables", {})),
-        tuple(entry["items"]),
-        tuple(entry["group"]),
+        tuple(Pass(str(p["function"]), tuple(p["items"]), tuple(p["group"])) for p in passes),
+        Argument("scratch", "tensor", scratch["dtype"]) if scratch else None,
+        scratch["elements"] if scratch else 0,
     )
 
 
-def _check_function(loaded: Loaded) -> None:
+def _check_function(loaded: Loaded, function: str) -> None:
     """Refuse a function whose arguments are not those of launch.json: the driver would not."""
+    arguments = [*loaded.arguments, *([loaded.scratch] if loaded.scratch else [])]
     try:
-        kernel = cl.Kernel(loaded.program, loaded.function)
+        kernel = cl.Kernel(loaded.program, function)
     except cl.Error:
-        raise _not_loaded(f"the program has no kernel '{loaded.function}'") from None
-    if kernel.num_args != len(loaded.arguments):
+        raise _not_loaded(f"the program has no kernel '{function}'") from None
+    if kernel.num_args != len(arguments):
         raise _not_loaded(
-            f"kernel '{loaded.function}' takes {kernel.num_args} arguments, but {LAUNCH} names "
-            f"{len(loaded.arguments)}"
+            f"kernel '{function}' takes {kernel.num_args} arguments, but {LAUNCH} names "
+            f"{len(arguments)}"
         )
     info = cl.kernel_arg_info.TYPE_NAME
-    for place, argument in enumerate(loaded.arguments):
+    for place, argument in enumerate(arguments):
         name = _TYPES[argument.dtype][0]
         wanted = f"{name}*" if argument.kind == "tensor" else name
         try:
@@ -206,7 +245,7 @@ def _check_function(loaded: Loaded) -> None:
             return  # a driver that does not tell
         if said not in (wanted, wanted.replace("uchar", "unsignedchar")):
             raise _not_loaded(
-                f"argument '{argument.name}' of kernel '{loaded.function}' is {said}, but "
+                f"argument '{argument.name}' of kernel '{function}' is {said}, but "
                 f"{LAUNCH} says {wanted}"
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +42,8 @@ class Block:
     """Offset -> sub-buffer from there to the end."""
     host: Any = None
     """The host's copy, while a launch transfers it."""
+    in_place: bool = False
+    """It is memory of the host that the device reads where it is."""
 
     @property
     def title(self) -> str:
@@ -121,6 +124,21 @@ class Memory:
                 f"{nbytes} bytes at offset {offset} are not inside buffer {block.title}",
             )
         return block, offset
+
+    def move_to_host(self, block: Block) -> None:
+        """Have the buffer, with what it holds, in the host's memory from now on."""
+        if block.in_place:
+            return
+        # Whole pages: some drivers make a copy of what does not start at one.
+        memory = np.frombuffer(mmap.mmap(-1, block.nbytes + 2 * self._guard), np.uint8)
+        cl.enqueue_copy(self._queue, memory, block.whole)
+        for part in (*block.parts.values(), block.buffer, block.whole):
+            part.release()
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+        block.parts.clear()
+        block.whole = cl.Buffer(self._context, flags, hostbuf=memory)
+        block.buffer = block.whole.get_sub_region(self._guard, block.nbytes)
+        block.in_place = True
 
     def argument(self, address: int) -> tuple[Block, Any]:
         """What a kernel is given for an address: the buffer, or the rest of it."""

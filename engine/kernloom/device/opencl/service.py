@@ -44,14 +44,17 @@ AT_ONCE = 512
 class Command:
     """One call of an iteration."""
 
-    enqueue: Callable[[], Any]
+    enqueue: Callable[[], Sequence[Any]]
+    """Gives the events of what it has put into the queue."""
     transfer: bool
 
 
 class Service:
     """One device with its memory and kernels."""
 
-    def __init__(self, device: Any, window: mmap.mmap) -> None:
+    def __init__(self, device: Any, window: mmap.mmap, *, in_place: bool = False) -> None:
+        """With `in_place`, a buffer that is transferred is memory of the host, and only mapped."""
+        self._in_place = in_place
         self._context = cl.Context([device])
         self._queue = cl.CommandQueue(
             self._context, device, cl.command_queue_properties.PROFILING_ENABLE
@@ -107,7 +110,18 @@ class Service:
                 f"a launch of {len(message.calls)} calls, {message.samples} samples and "
                 f"{message.inner} iterations each is not possible",
             )
-        commands, blocks = self._commands(message)
+        scratch: list[int] = []
+        try:
+            commands, blocks = self._commands(message, scratch)
+            inner, samples = self._measured(commands, blocks, message)
+        finally:
+            for address in scratch:
+                self._memory.free(address)
+        return inner, samples
+
+    def _measured(
+        self, commands: Sequence[Command], blocks: Sequence[Block], message: KernelLaunch
+    ) -> tuple[int, tuple[Sample, ...]]:
         try:
             self._run(commands, message.warmup)
             inner = message.inner or self._calibrated(commands, message.min_sample_ns)
@@ -119,55 +133,90 @@ class Service:
             self._memory.check_guards(block)
         return inner, samples
 
-    def _commands(self, message: KernelLaunch) -> tuple[list[Command], list[Block]]:
-        """What an iteration enqueues, and the buffers it touches."""
-        commands = []
-        blocks: dict[int, Block] = {}
+    def _commands(
+        self, message: KernelLaunch, scratch: list[int]
+    ) -> tuple[list[Command], list[Block]]:
+        """What an iteration enqueues, and the buffers it touches; `scratch` notes what to free."""
+        calls = []
         waiting = list(message.arguments)
         for call in message.calls:
             arguments, waiting = waiting[: call.arguments], waiting[call.arguments :]
-            if call.kernel in (COPY_IN, COPY_OUT):
-                command, touched = self._transfer(arguments, call.kernel == COPY_IN)
-            else:
-                command, touched = self._call(call.kernel, arguments)
+            calls.append((call.kernel, arguments))
+        blocks: dict[int, Block] = {}
+        transfers = {}
+        # First, for kernels are given the buffers as the transfers leave them.
+        for place, (kernel, arguments) in enumerate(calls):
+            if kernel in (COPY_IN, COPY_OUT):
+                transfers[place], block = self._transfer(arguments, kernel == COPY_IN)
+                blocks[block.address] = block
+        commands = []
+        for place, (kernel, arguments) in enumerate(calls):
+            if place in transfers:
+                commands.append(transfers[place])
+                continue
+            command, touched, temporary = self._call(kernel, arguments)
             commands.append(command)
             blocks |= {block.address: block for block in touched}
+            if temporary is not None:
+                scratch.append(temporary)
         return commands, list(blocks.values())
 
     def _call(
         self, handle: int, arguments: Sequence[LaunchArgument]
-    ) -> tuple[Command, tuple[Block, ...]]:
-        call = self._kernels.prepare(handle, arguments)
+    ) -> tuple[Command, Sequence[Block], int | None]:
+        passes, blocks, scratch = self._kernels.prepare(handle, arguments)
 
-        def enqueue() -> Any:
-            return cl.enqueue_nd_range_kernel(self._queue, call.kernel, call.items, call.group)
+        def enqueue() -> list[Any]:
+            return [
+                cl.enqueue_nd_range_kernel(self._queue, each.kernel, each.items, each.group)
+                for each in passes
+            ]
 
-        return Command(enqueue, transfer=False), call.blocks
+        return Command(enqueue, transfer=False), blocks, scratch
 
     def _transfer(
         self, arguments: Sequence[LaunchArgument], inwards: bool
-    ) -> tuple[Command, tuple[Block, ...]]:
+    ) -> tuple[Command, Block]:
         if len(arguments) != 1:
             raise RequestError(Status.WRONG_ARGUMENT_COUNT, "a transfer takes one buffer")
         block, offset = self._memory.find(arguments[0].bits)
         if offset:
             raise RequestError(Status.INVALID, f"a transfer takes all of buffer {block.title}")
+        if self._in_place:
+            self._memory.move_to_host(block)
+            return Command(lambda: self._handed_over(block, inwards), transfer=True), block
         if block.host is None:
             block.host = np.empty(block.nbytes, np.uint8)
             cl.enqueue_copy(self._queue, block.host, block.buffer)
         ends = (block.buffer, block.host) if inwards else (block.host, block.buffer)
 
-        def enqueue() -> Any:
-            return cl.enqueue_copy(self._queue, *ends, is_blocking=False)
+        def enqueue() -> list[Any]:
+            return [cl.enqueue_copy(self._queue, *ends, is_blocking=False)]
 
-        return Command(enqueue, transfer=True), (block,)
+        return Command(enqueue, transfer=True), block
+
+    def _handed_over(self, block: Block, inwards: bool) -> list[Any]:
+        """The host has the buffer, to write or to read it, and gives it back."""
+        flags = cl.map_flags.WRITE if inwards else cl.map_flags.READ
+        given: Any = cl.enqueue_map_buffer(
+            self._queue,
+            block.buffer,
+            flags,
+            0,
+            (block.nbytes,),
+            np.dtype(np.uint8),
+            is_blocking=False,
+        )
+        view, mapped = given
+        return [mapped, view.base.release(self._queue)]
 
     def _run(self, commands: Sequence[Command], iterations: int) -> Sample:
         """So many iterations; times are what the device's own clock says of each command."""
         kernels = transfers = 0
         waiting: list[tuple[Any, bool]] = []
         for iteration in range(iterations):
-            waiting += [(command.enqueue(), command.transfer) for command in commands]
+            for command in commands:
+                waiting += [(event, command.transfer) for event in command.enqueue()]
             if len(waiting) >= AT_ONCE or iteration + 1 == iterations:
                 self._queue.finish()
                 for event, transfer in waiting:

@@ -13,7 +13,7 @@ import mmap
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from kernloom.device.messages import (
@@ -22,7 +22,6 @@ from kernloom.device.messages import (
     Close,
     Header,
     Hello,
-    Message,
     MessageError,
     Response,
     Status,
@@ -30,9 +29,11 @@ from kernloom.device.messages import (
     unpack,
     unpack_header,
 )
-from kernloom.device.opencl.choice import Found, Options, choose
+from kernloom.device.opencl.choice import Options, choose, in_place
 from kernloom.errors import KernloomError
 
+NOT_A_MESSAGE = 3
+"""What the worker, like the native runner, exits with when it was sent something else."""
 _PDEATHSIG = 1
 
 
@@ -62,7 +63,15 @@ def _listed(compute_units: int) -> dict[str, Any]:
         from kernloom.device.opencl.devices import list_devices
     except ImportError as error:
         return {"problem": f"the Python package pyopencl is missing ({error})"}
-    return {"devices": [vars(found) for found, _ in list_devices(compute_units)]}
+    devices = [vars(found) for found, _ in list_devices(compute_units)]
+    return {"devices": devices, "libraries": _libraries()}
+
+
+def _libraries() -> list[str]:
+    """The files that this process, the drivers in it included, was loaded from."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    paths = {line[line.index("/") :] for line in lines if "/" in line}
+    return sorted(path for path in paths if ".so" in path and Path(path).is_file())
 
 
 def _serve(channel: socket.socket, window: mmap.mmap, options: Options) -> int:
@@ -72,12 +81,19 @@ def _serve(channel: socket.socket, window: mmap.mmap, options: Options) -> int:
         try:
             received = _receive(channel)
         except MessageError as error:
-            answer = Response(0, Status.INVALID, 0, str(error), ())
+            # Where the next message would begin, nobody knows.
+            answer = Response(0, error.status, 0, str(error), ())
             channel.sendall(pack(answer, correlation=0, request=0))
-            return 1
+            return NOT_A_MESSAGE
         if received is None:
             return 0
-        header, message = received
+        header, data = received
+        try:
+            _, message = unpack(data)
+        except MessageError as error:
+            answer = Response(header.kind, error.status, 0, str(error), ())
+            channel.sendall(pack(answer, correlation=header.correlation, request=header.request))
+            continue
         if session is None and not problem:
             try:
                 session = _session(window, options)
@@ -100,17 +116,19 @@ def _session(window: mmap.mmap, options: Options) -> Any:
     from kernloom.device.opencl.service import Service
 
     listed = list_devices(options.compute_units)
-    found: Sequence[Found] = [item for item, _ in listed]
-    return Service(listed[choose(found, options)][1], window)
+    found = [item for item, _ in listed]
+    item, device = listed[choose(found, options)]
+    return Service(device, window, in_place=in_place(item, options))
 
 
-def _receive(channel: socket.socket) -> tuple[Header, Message] | None:
+def _receive(channel: socket.socket) -> tuple[Header, bytes] | None:
     """The next message; None when the engine is gone."""
     start = _exactly(channel, HEADER.size)
     if start is None:
         return None
-    rest = _exactly(channel, unpack_header(start).size - HEADER.size)
-    return None if rest is None else unpack(start + rest)
+    header = unpack_header(start)
+    rest = _exactly(channel, header.size - HEADER.size)
+    return None if rest is None else (header, start + rest)
 
 
 def _exactly(channel: socket.socket, nbytes: int) -> bytes | None:

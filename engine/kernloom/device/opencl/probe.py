@@ -1,0 +1,187 @@
+"""Which OpenCL devices this machine has.
+
+Another process looks, for drivers crash, and stay once loaded. That takes a quarter of a second, so
+what it found is remembered for as long as nothing that drivers go by has changed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import kernloom
+from kernloom.code_stamp import code_stamp
+from kernloom.device.opencl.choice import INSTALL, Found
+from kernloom.errors import UnavailableError
+from kernloom.files import file_stamp, read_cache, sha256_json, write_cache
+
+PROBE_SECONDS = 60
+WORKER = ("-P", "-m", "kernloom.device.opencl.worker")
+_KEPT = (
+    "CL_",
+    "CUDA_",
+    "GPU_",
+    "HIP_",
+    "HSA_",
+    "OCL_",
+    "OPENCL_",
+    "POCL_",
+    "ROCR_",
+    "RUSTICL_",
+    "ZE_",
+)
+"""How the variables begin that choose and set up drivers."""
+_NO_MATTER = ("CUDA_CACHE_PATH", "OCL_ICD_DEBUG", "POCL_CACHE_DIR")
+"""Those of them that change no result."""
+_VENDORS = "/etc/OpenCL/vendors"
+_NODES = ("/dev/dri", "/dev/kfd", "/dev/nvidiactl", "/dev/nvidia0", "/sys/module/nvidia/version")
+"""What comes and goes with the part of a driver that is in the system's kernel."""
+_SYSTEM = ("/etc/ld.so.cache", "/proc/sys/kernel/random/boot_id")
+
+
+def devices(compute_units: int = 0, cache: Path | None = None) -> tuple[Found, ...]:
+    """All devices of this machine, as remembered in the folder `cache` if that is still true."""
+    settings = driver_settings()
+    return _devices(compute_units, cache, tuple(settings.items()))
+
+
+@lru_cache(maxsize=8)
+def _devices(
+    compute_units: int, cache: Path | None, settings: tuple[tuple[str, str], ...]
+) -> tuple[Found, ...]:
+    if cache is None:
+        return _found(_asked(compute_units)["devices"])
+    file = cache / "opencl.json"
+    entry = sha256_json([compute_units, settings])
+    surroundings = _surroundings(dict(settings))
+    record = read_cache(file).get(entry)
+    if isinstance(record, dict) and record.get("surroundings") == surroundings:
+        known = _still_true(record)
+        if known:
+            return known
+    answer = _asked(compute_units)
+    # A machine without a device may be one whose driver is busy: that is asked again.
+    if answer["devices"]:
+        answer["stamps"] = _stamps(answer.pop("libraries"))
+        write_cache(file, entry, {**answer, "surroundings": surroundings})
+    return _found(answer["devices"])
+
+
+def driver_settings() -> dict[str, str]:
+    """The variables of our environment that drivers get to see."""
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(_KEPT) or name == "LD_LIBRARY_PATH"
+    }
+
+
+def settings_that_matter() -> dict[str, str]:
+    """Those of them on which results may depend."""
+    return {name: value for name, value in driver_settings().items() if name not in _NO_MATTER}
+
+
+def worker_environment(cache: Path) -> dict[str, str]:
+    """Drivers keep what they compile below `cache`: the user's home is not ours to fill."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "PYTHONPATH": str(Path(kernloom.__file__).resolve().parents[1]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": str(cache),
+        "POCL_CACHE_DIR": str(cache / "pocl"),
+        "CUDA_CACHE_PATH": str(cache / "cuda"),
+        "PYOPENCL_NO_CACHE": "1",
+        "PYOPENCL_COMPILER_OUTPUT": "0",
+        **driver_settings(),
+    }
+
+
+def _asked(compute_units: int) -> dict[str, Any]:
+    """What the drivers say of themselves, and the libraries they were loaded from."""
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="kernloom-opencl-") as cache:
+        try:
+            done = subprocess.run(
+                [sys.executable, *WORKER, f"--list={compute_units}"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env={"LC_ALL": "C", **worker_environment(Path(cache))},
+                timeout=PROBE_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            raise UnavailableError(
+                f"the OpenCL drivers did not answer within {PROBE_SECONDS} s"
+            ) from None
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise UnavailableError(f"the OpenCL drivers do not work: {said}") from None
+    if "problem" in answer:
+        raise UnavailableError(answer["problem"], hint=INSTALL)
+    return answer
+
+
+def _found(items: Iterable[Mapping[str, Any]]) -> tuple[Found, ...]:
+    return tuple(Found(**item) for item in items)
+
+
+def _still_true(record: Mapping[str, Any]) -> tuple[Found, ...]:
+    """The devices of a record whose libraries are all as they were; else none."""
+    try:
+        stamps = record["stamps"]
+        same = all(file_stamp(Path(path)) == stamp for path, stamp in stamps.items())
+        return _found(record["devices"]) if same else ()
+    except (OSError, KeyError, TypeError, AttributeError):
+        return ()
+
+
+def _surroundings(settings: Mapping[str, str]) -> dict[str, Any]:
+    """Everything beside variables and libraries that decides which devices are found."""
+    found = importlib.util.find_spec("pyopencl")
+    # Drivers that come as Python packages put themselves there.
+    beside = Path(found.origin).parent / ".libs" if found and found.origin else None
+    named = [settings.get(name) for name in ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")]
+    places = [_VENDORS, *(name for name in named if name), *([str(beside)] if beside else [])]
+    code = code_stamp(
+        "device/opencl/choice",
+        "device/opencl/devices",
+        "device/opencl/worker",
+        packages=("pyopencl",),
+    )
+    boot = Path(_SYSTEM[1])
+    return {
+        "code": [code, sys.executable],
+        "drivers": {place: _stamps(_files(Path(place))) for place in places},
+        "nodes": [[node, os.access(node, os.R_OK)] for n in _NODES for node in _files(Path(n))],
+        "loader": _stamps([_SYSTEM[0]]),
+        "boot": boot.read_text(encoding="ascii").strip() if boot.exists() else "",
+    }
+
+
+def _files(place: Path) -> list[str]:
+    """The files of a folder, or the file itself."""
+    try:
+        return sorted(str(path) for path in place.iterdir())
+    except OSError:
+        return [str(place)]
+
+
+def _stamps(paths: Iterable[str]) -> dict[str, list[int] | None]:
+    stamps: dict[str, list[int] | None] = {}
+    for path in paths:
+        try:
+            stamps[path] = file_stamp(Path(path))
+        except OSError:
+            stamps[path] = None
+    return stamps
