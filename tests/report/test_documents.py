@@ -14,7 +14,7 @@ def test_a_run_is_its_trials_and_its_build(make_trial):
     (trial,) = document["trials"]
     assert set(trial) == {
         *("id", "workload", "case", "target", "point", "params", "provider", "status", "verified"),
-        *("metrics", "artifacts", "stage", "message", "reused"),
+        *("metrics", "placement", "artifacts", "stage", "message", "reused"),
     }
     assert trial["verified"] is True
     assert trial["point"] == {}

@@ -26,6 +26,7 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         "status": trial.status,
         "verified": trial.verified,
         "metrics": plain(trial.metrics),
+        "placement": plain(trial.placement),
         "artifacts": [
             {name: artifact.get(name) for name in ("name", "key", "cached")}
             for artifact in trial.artifacts

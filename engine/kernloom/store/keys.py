@@ -57,6 +57,9 @@ USUAL_METRICS = (
     "involuntary_switches",
     "instructions",
     "virtual_ns",
+    "kernel_ns",
+    "transfer_ns",
+    "transfer_bytes",
 )
 
 MISSING = object()

@@ -11,7 +11,7 @@ import kernloom
 from kernloom.files import canonical_json
 from kernloom.measure.trial import Samples, Trial
 
-DOCUMENTS = ("point", "params", "metrics", "artifacts", "config", "machine")
+DOCUMENTS = ("point", "params", "metrics", "placement", "artifacts", "config", "machine")
 """Columns that hold JSON; a dotted key looks into them."""
 
 
@@ -54,6 +54,8 @@ def row_of(trial: Trial) -> dict[str, Any]:
 
 def trial_of(row: Mapping[Any, Any]) -> Trial:
     documents = {name: json.loads(row[name]) for name in DOCUMENTS}
+    # Up to version 1 of the tables it was among the metrics.
+    documents["placement"] |= documents["metrics"].pop("placement", {})
     return Trial(
         id=row["id"],
         workload=row["workload"],
@@ -79,11 +81,10 @@ def sample_row(trial: str, process: int, samples: Samples) -> dict[str, Any]:
         "wall_ns": canonical_json(samples.wall_ns),
         "cpu_ns": canonical_json(samples.cpu_ns),
         "involuntary": canonical_json(samples.involuntary),
+        "transfer_ns": canonical_json(samples.transfer_ns),
     }
 
 
 def samples_of(row: Mapping[Any, Any]) -> Samples:
-    wall, cpu, switches = (
-        tuple(json.loads(row[name])) for name in ("wall_ns", "cpu_ns", "involuntary")
-    )
-    return Samples(inner=row["inner_count"], wall_ns=wall, cpu_ns=cpu, involuntary=switches)
+    names = ("wall_ns", "cpu_ns", "involuntary", "transfer_ns")
+    return Samples(row["inner_count"], *(tuple(json.loads(row[name])) for name in names))

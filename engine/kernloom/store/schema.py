@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text
 
-VERSION = 1
+VERSION = 2
 """Raised when the tables change; a store with a newer one is refused, not misread."""
+ADDED = {2: {"trials": {"placement": "{}"}, "samples": {"transfer_ns": "[]"}}}
+"""Version -> table -> columns that came with it, all text, and what older rows have there."""
 
 metadata = MetaData()
 
@@ -38,6 +40,7 @@ trials = Table(
     Column("point", Text, nullable=False),
     Column("params", Text, nullable=False),
     Column("metrics", Text, nullable=False),
+    Column("placement", Text, nullable=False, server_default="{}"),
     Column("artifacts", Text, nullable=False),
     Column("config", Text, nullable=False),
     Column("machine", Text, nullable=False),
@@ -55,5 +58,6 @@ samples = Table(
     Column("wall_ns", Text, nullable=False),
     Column("cpu_ns", Text, nullable=False),
     Column("involuntary", Text, nullable=False),
+    Column("transfer_ns", Text, nullable=False, server_default="[]"),
     sqlite_with_rowid=False,
 )

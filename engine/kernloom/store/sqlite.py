@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, insert, inspect, select
+from sqlalchemy import Engine, create_engine, event, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import QueuePool
 
 import kernloom
 from kernloom.errors import StoreError
 from kernloom.store.rows import now
-from kernloom.store.schema import VERSION, meta, metadata
+from kernloom.store.schema import ADDED, VERSION, meta, metadata
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for the others; each of them holds the store for about a millisecond."""
@@ -65,7 +66,48 @@ def check_version(engine: Engine, path: Path) -> bool:
             f"{path} has schema version {text}, newer than {VERSION}, the newest known here",
             hint="Use the Kernloom that wrote it, or another file with store.path=FILE.",
         )
+    if int(text) < VERSION:
+        _bring_up(engine, int(text))
     return True
+
+
+def _bring_up(engine: Engine, version: int) -> None:
+    """Give an older store the columns it lacks; one that cannot be written is read as if it had
+    them."""
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            stored = select(meta.c.value).where(meta.c.key == "schema_version")
+            # Another process may have been faster.
+            for table, columns in _lacking(int(connection.scalar(stored) or version)):
+                for name, default in columns.items():
+                    connection.exec_driver_sql(
+                        f"ALTER TABLE {table} ADD COLUMN {name} TEXT NOT NULL DEFAULT '{default}'"
+                    )
+            connection.execute(
+                update(meta).where(meta.c.key == "schema_version").values(value=str(VERSION))
+            )
+            connection.commit()
+    except OperationalError as error:
+        if not error_name(error).startswith("SQLITE_READONLY"):
+            raise
+
+        def as_if(connection: Any, record: object) -> None:
+            for table, columns in _lacking(version):
+                added = ", ".join(f"'{default}' AS {name}" for name, default in columns.items())
+                # All of it is ours, from ADDED.
+                view = f"SELECT *, {added} FROM main.{table}"  # noqa: S608
+                connection.execute(f"CREATE TEMP VIEW {table} AS {view}")
+
+        event.listen(engine, "connect", as_if)
+        engine.dispose()
+
+
+def _lacking(version: int) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Table and columns that a store of this version is without."""
+    for since, tables in ADDED.items():
+        if since > version:
+            yield from tables.items()
 
 
 def make_tables(engine: Engine) -> None:

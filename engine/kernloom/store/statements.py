@@ -190,7 +190,7 @@ def _condition(asked: Filter) -> ColumnElement[bool]:
 
 def _seen(connection: Connection) -> set[str]:
     """The dotted paths that the newest trials have."""
-    names = ("metrics", "point", "params", "config", "machine")
+    names = ("metrics", "placement", "point", "params", "config", "machine")
     rows = connection.execute(
         select(*(trials.c[name] for name in names)).order_by(trials.c.created.desc()).limit(SEEN)
     )
