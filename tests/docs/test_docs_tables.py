@@ -6,9 +6,13 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from kernloom.arithmetic import FUNCTIONS
+from kernloom.build import flags
 from kernloom.cli.assembly import STAGES
 from kernloom.config.groups import Groups
+from kernloom.errors import ConfigError
 
 TREE = Path(__file__).resolve().parents[2]
 ENGINE = TREE / "engine" / "kernloom"
@@ -50,6 +54,17 @@ def test_targets_lists_every_target() -> None:
         target = groups.read("target", name)["target"]
         expected.append([name, target["about"], ", ".join(target["variants"])])
     assert rows("targets.md", "targets") == expected
+
+
+def test_targets_lists_every_flag_that_is_refused() -> None:
+    page = (TREE / "docs/targets.md").read_text(encoding="utf-8")
+    inside = re.search(r"<!-- refused flags:.*?-->\n(.*?)<!-- end of", page, re.DOTALL)
+    assert inside
+    listed = re.findall(r"`([^`]+)`", inside[1])
+    assert listed == list(flags._PROGRAMS)
+    for flag in listed:
+        with pytest.raises(ConfigError, match="is refused"):
+            flags.reach({"toolchain.extra_flags": [flag]})
 
 
 def test_measuring_lists_every_policy() -> None:

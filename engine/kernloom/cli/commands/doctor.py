@@ -1,4 +1,4 @@
-"""This machine: processor, memory, compilers, clocks, noise, and where things are kept.
+"""This machine: processor, memory, compilers, emulators, clocks, noise, and where things are kept.
 
 With --install: what the targets lack is shown and then installed (Debian and Python packages).
 
@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from kernloom import __version__
+from kernloom.build.emulators import find_emulator
 from kernloom.build.toolchains import DRIVER, detect
 from kernloom.cli.installing import Missing, find_missing, install
 from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
-from kernloom.config.schema import Toolchain
+from kernloom.config.schema import Target, Toolchain
 from kernloom.errors import KernloomError, UnavailableError, UsageError
 from kernloom.expressions import format_size
 from kernloom.machine import machine_facts
@@ -53,6 +54,7 @@ def run(invocation: Invocation) -> int:
         "python": ".".join(map(str, sys.version_info[:3])),
         "machine": machine_facts(),
         "toolchains": _toolchains(places),
+        "emulators": _emulators(places),
         "clocks": {
             "wall_resolution_ns": time.get_clock_info("monotonic").resolution * 1e9,
             "cpu_resolution_ns": time.get_clock_info("thread_time").resolution * 1e9,
@@ -89,9 +91,34 @@ def _toolchains(places: Places) -> list[dict[str, Any]]:
     return found
 
 
+def _emulators(places: Places) -> list[dict[str, Any]]:
+    """Each that a target runs on, once, with those targets."""
+    groups = Groups(places.folders("configs"))
+    found: dict[str, dict[str, Any]] = {}
+    for name in groups.options("target"):
+        try:
+            data = groups.read("target", name).get("target", {})
+            emulator = convert(Target, data, f"target/{name}").emulator
+        except KernloomError:
+            # `targets` says what is wrong with it.
+            continue
+        if emulator is None:
+            continue
+        if emulator.program not in found:
+            entry: dict[str, Any] = {"name": emulator.program, "available": True, "hint": ""}
+            try:
+                seen = find_emulator(emulator, places.cache)
+                entry |= {"version": seen.version, "path": str(seen.path)}
+            except UnavailableError as error:
+                entry |= {"available": False, "reason": error.message, "hint": error.hint}
+            found[emulator.program] = {"version": "", **entry, "targets": []}
+        found[emulator.program]["targets"].append(name)
+    return sorted(found.values(), key=lambda entry: str(entry["name"]))
+
+
 def _driver_versions() -> str:
     """Of compilers that are part of a device's driver: the devices."""
-    from kernloom.device.opencl.device import devices
+    from kernloom.device.opencl.probe import devices
 
     return "; ".join(item.title for item in devices()) or "no device"
 
@@ -187,12 +214,13 @@ def _print(document: dict[str, Any], invocation: Invocation) -> None:
         ("build", document["places"]["build"]),
         ("store", document["places"]["store"]),
     ]
-    for tool in document["toolchains"]:
+    for tool in (*document["toolchains"], *document["emulators"]):
         found = f"{tool['version']} ({tool['path']})" if tool.get("path") else tool["version"]
         state = found if tool["available"] else tool["reason"]
         lines.append((tool["name"], state + (f". {tool['hint']}" if tool["hint"] else "")))
+    width = max(len(name) for name, _ in lines)
     for name, value in lines:
-        print(f"{name:12} {value}", file=invocation.stdout)
+        print(f"{name:{width}}  {value}", file=invocation.stdout)
     if spread["wall_spread"] > NOISY and os.getloadavg()[0] > 0.5:
         print(
             "This machine is busy: compare by CPU time (measure.clock=cpu) or wait for quiet.",

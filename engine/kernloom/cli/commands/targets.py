@@ -103,4 +103,4 @@ def _check(groups: Groups, target: Target, chosen: dict[str, str], places: Place
     if target.family == "host" and chosen.get("arch", NATIVE) != NATIVE:
         arch = with_vector_bytes(groups.read("arch", chosen["arch"]))
         check_runs(target, convert(Arch, arch, "arch"))
-    DEVICES.get(target.device, key="target.device").check(target)
+    DEVICES.get(target.device, key="target.device").check(target, cache=places.cache)
