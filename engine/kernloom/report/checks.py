@@ -12,24 +12,21 @@ from kernloom.report.tables import closing_line, print_failures, print_rows
 
 
 def print_checks(trials: Sequence[Trial], build: Mapping[str, Any], file: TextIO) -> None:
-    """One row per workload and swept point, one column per case."""
-    cases = list(dict.fromkeys(trial.case for trial in trials))
+    """One row per workload and swept point; the columns are cases, or targets if those differ."""
+    by_target = len({trial.case for trial in trials}) == 1 < len({t.target for t in trials})
+    heads = list(dict.fromkeys(trial.target if by_target else trial.case for trial in trials))
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for trial in trials:
         point = " ".join(
-            f"{key}={value_text(value)}" for key, value in trial.point.items() if key != "case"
+            f"{key}={value_text(value)}"
+            for key, value in trial.point.items()
+            if key not in ("case", "target", "workload")
         )
-        key = (trial.workload, trial.target, point)
-        row = rows.setdefault(
-            key,
-            {
-                "workload": trial.workload,
-                "target": trial.target,
-                "point": point,
-                **dict.fromkeys(cases, ""),
-            },
-        )
-        row[trial.case] = "verified" if trial.good else trial.status
+        names = {"workload": trial.workload, "point": point}
+        if not by_target:
+            names = {"workload": trial.workload, "target": trial.target, "point": point}
+        row = rows.setdefault(tuple(names.values()), names | dict.fromkeys(heads, ""))
+        row[trial.target if by_target else trial.case] = "verified" if trial.good else trial.status
     print_rows(list(rows.values()), file)
     print_failures([trial for trial in trials if not trial.good], file)
     print(closing_line(trials, build), file=file)
