@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,31 +64,29 @@ class Graph:
 
     def run(self, phase: Phase, context: Context, values: dict[str, Mapping[str, Any]]) -> None:
         """Carry out the stages of a phase, adding each one's outputs to `values`."""
+        for _ in self.turns(phase, context, values):
+            pass
+
+    def turns(
+        self, phase: Phase, context: Context, values: dict[str, Mapping[str, Any]]
+    ) -> Iterator[None]:
+        """The same, with a pause wherever a stage lets the trials of others have a turn."""
         for name, node in self.nodes.items():
             if node.stage.phase != phase:
                 continue
-            try:
+            with _blamed(name, node.stage):
                 inputs = {
                     key: self.value(given, context, values, f"pipeline.stages.{name}.in.{key}")
                     if isinstance(given, Ref)
                     else given
                     for key, given in node.inputs.items()
                 }
-                values[name] = node.stage.run(context, inputs)
-            except KernloomError as error:
-                error.stage = error.stage or name
-                raise
-            except Exception as error:
-                if type(node.stage).__module__.startswith("kernloom."):
-                    raise
-                # A stage type of somebody else's: its failure is a trial's, not the engine's.
-                failed = PipelineError(
-                    f"stage type {type(node.stage).__name__} failed: "
-                    f"{type(error).__name__}: {error}",
-                    key=f"pipeline.stages.{name}",
-                )
-                failed.stage = name
-                raise failed from error
+                outputs = node.stage.run(context, inputs)
+                values[name] = (yield from outputs) if isinstance(outputs, Generator) else outputs
+
+    def has(self, kind: str) -> bool:
+        """Whether some stage has an output of a type."""
+        return any(kind in node.stage.outputs.values() for node in self.nodes.values())
 
     def of_type(self, kind: str, values: Mapping[str, Mapping[str, Any]]) -> list[Any]:
         """Every output of a declared type that is known by now, in the order of the stages."""
@@ -120,6 +119,26 @@ class Graph:
             else:
                 raise PipelineError(f"'{ref.text}' refers to nothing: no '{part}'", key=key)
         return node
+
+
+@contextmanager
+def _blamed(name: str, stage: Stage) -> Iterator[None]:
+    """Whatever fails in here failed in this stage."""
+    try:
+        yield
+    except KernloomError as error:
+        error.stage = error.stage or name
+        raise
+    except Exception as error:
+        if type(stage).__module__.startswith("kernloom."):
+            raise
+        # A stage type of somebody else's: its failure is a trial's, not the engine's.
+        failed = PipelineError(
+            f"stage type {type(stage).__name__} failed: {type(error).__name__}: {error}",
+            key=f"pipeline.stages.{name}",
+        )
+        failed.stage = name
+        raise failed from error
 
 
 _graphs: ById[Graph] = ById()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from kernloom.config.schema import Experiment
 from kernloom.errors import KernloomError
@@ -12,6 +12,8 @@ from kernloom.errors import KernloomError
 T = TypeVar("T")
 Phase = Literal["plan", "build", "run"]
 PHASES: tuple[Phase, ...] = ("plan", "build", "run")
+Turns: TypeAlias = Generator[None, None, Mapping[str, Any]]
+"""A stage that is carried out in turns with those of other trials; it returns its outputs."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,6 @@ class Stage:
         self.name = name
         self.options = options
 
-    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The outputs, by name."""
+    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any] | Turns:
+        """The outputs, by name. A `run` stage may yield to let the other trials have a turn."""
         raise KernloomError(f"stage type {type(self).__name__} defines no run()")
