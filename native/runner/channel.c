@@ -94,7 +94,8 @@ void channel_respond(const struct reply *reply) {
                                             .status = reply->status,
                                             .value = reply->value,
                                             .detail_bytes = (uint32_t)detail_bytes,
-                                            .samples_count = reply->sample_count};
+                                            .samples_count = reply->sample_count,
+                                            .conditions = reply->conditions};
     memcpy(message.detail, reply->detail, detail_bytes);
     send_fully(&message, opening);
     if (sample_bytes)

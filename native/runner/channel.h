@@ -25,6 +25,7 @@ struct reply {
     char detail[DETAIL_BYTES];
     const struct kl_sample *samples;
     uint32_t sample_count;
+    uint32_t conditions;
 };
 
 void channel_open(int descriptor);

@@ -1,11 +1,13 @@
 #include "kernels.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct kernel *kernels;
 static size_t kernel_count;
+static char library_problem[DETAIL_BYTES];
 
 static char *copy_text(const unsigned char *text, size_t bytes) {
     char *copy = malloc(bytes + 1);
@@ -14,6 +16,18 @@ static char *copy_text(const unsigned char *text, size_t bytes) {
         copy[bytes] = '\0';
     }
     return copy;
+}
+
+void kernels_add_library(const char *path) {
+    if (library_problem[0] || dlopen(path, RTLD_NOW | RTLD_GLOBAL))
+        return;
+    snprintf(library_problem, sizeof library_problem, "the library cannot be used: %s", dlerror());
+}
+
+bool kernels_usable(struct reply *reply) {
+    if (library_problem[0])
+        reply_fail(reply, KL_STATUS_UNAVAILABLE, "%s", library_problem);
+    return !library_problem[0];
 }
 
 static void load(const char *path, const char *entry, uint32_t arguments, struct reply *reply) {

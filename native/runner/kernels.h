@@ -2,6 +2,7 @@
 #ifndef RUNNER_KERNELS_H
 #define RUNNER_KERNELS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "channel.h"
@@ -13,6 +14,13 @@ struct kernel {
     kl_entry_function entry;
     uint32_t arguments;
 };
+
+/* Opens a library whose symbols the kernels loaded later may use. Where it cannot be used, nothing
+ * is served: kernels_usable says why. */
+void kernels_add_library(const char *path);
+
+/* False, and the reason in `reply`, when a library that was to be added cannot be used. */
+bool kernels_usable(struct reply *reply);
 
 void kernels_load(const struct request *request, struct reply *reply);
 

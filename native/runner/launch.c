@@ -10,9 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cache.h"
 #include "kernels.h"
 #include "kernloom/marker.h"
 #include "memory.h"
+#include "process.h"
 
 enum { MAX_SAMPLES = 1000000 };
 static const uint64_t MAX_INNER = 1ull << 40;
@@ -181,6 +183,7 @@ static bool prepare(struct program *program, const struct kl_kernel_launch *mess
 
 static void measure(const struct program *program, const struct kl_kernel_launch *message,
                     struct reply *reply) {
+    bool cold = message->conditions & KL_CONDITION_COLD;
     static struct kl_sample *samples;
     struct kl_sample *room = realloc(samples, (message->samples + 1) * sizeof *samples);
     if (!room)
@@ -190,16 +193,33 @@ static void measure(const struct program *program, const struct kl_kernel_launch
     /* Touched before the clock starts. */
     memset(samples, 0, (message->samples + 1) * sizeof *samples);
     run(program, message->warmup);
-    uint64_t inner = message->inner;
+    /* Only the first iteration after a flush is a cold one. */
+    uint64_t inner = cold ? 1 : message->inner;
     if (!inner)
         inner = calibrate(program, message->min_sample_ns);
-    for (uint32_t i = 0; i < message->samples; i++)
+    for (uint32_t i = 0; i < message->samples; i++) {
+        if (cold)
+            memory_flush();
         samples[i] = take_sample(program, inner, message->clock);
+    }
     if (!memory_intact(reply))
         return;
     reply->value = inner;
     reply->samples = samples;
     reply->sample_count = message->samples;
+}
+
+/* The samples, under the conditions asked for as far as they can be had. */
+static void measure_under(const struct program *program, const struct kl_kernel_launch *message,
+                          struct reply *reply) {
+    bool realtime = (message->conditions & KL_CONDITION_REALTIME) && process_start_realtime();
+    measure(program, message, reply);
+    /* Before the answer, so that nobody competes for it with a real-time thread. */
+    if (realtime)
+        process_end_realtime();
+    reply->conditions = (message->conditions & KL_CONDITION_COLD) |
+                        (realtime ? KL_CONDITION_REALTIME : 0u) |
+                        (process_randomized() ? 0u : KL_CONDITION_FIXED_ADDRESSES);
 }
 
 void launch(const struct request *request, struct reply *reply) {
@@ -216,8 +236,10 @@ void launch(const struct request *request, struct reply *reply) {
                           MAX_SAMPLES);
     if (message.calls_count == 0)
         return reply_fail(reply, KL_STATUS_INVALID, "a launch needs at least one call");
+    if ((message.conditions & KL_CONDITION_COLD) && !cache_can_flush())
+        return reply_fail(reply, KL_STATUS_UNSUPPORTED, "this CPU has no way to flush its caches");
     struct program program = {0};
     if (prepare(&program, &message, request->body + sizeof message, reply))
-        measure(&program, &message, reply);
+        measure_under(&program, &message, reply);
     dispose(&program);
 }

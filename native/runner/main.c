@@ -25,13 +25,16 @@ struct options {
     uint64_t memory_limit;
     int pin;
     int counter;
+    bool fixed_addresses;
+    const char **libraries;
+    size_t library_count;
 };
 
 static void usage(const char *why) {
     fprintf(stderr,
             "runner: %s\n"
             "usage: runner --channel FD --window FD --window-bytes N [--pin CPU]"
-            " [--memory-limit BYTES] [--counter FD]\n",
+            " [--memory-limit BYTES] [--counter FD] [--no-aslr] [--library=PATH ...]\n",
             why);
     exit(EXIT_USAGE);
 }
@@ -45,6 +48,18 @@ static uint64_t number(const char *text, uint64_t most) {
     return value;
 }
 
+static void add_library(struct options *options, const char *path) {
+    /* Without a slash dlopen would search the system's folders. */
+    if (!strchr(path, '/'))
+        usage("--library must be a path");
+    size_t bytes = (options->library_count + 1) * sizeof *options->libraries;
+    const char **larger = realloc(options->libraries, bytes);
+    if (!larger)
+        usage("no memory for another --library");
+    options->libraries = larger;
+    options->libraries[options->library_count++] = path;
+}
+
 static struct options parse(int count, char **arguments) {
     static const struct option known[] = {{"channel", required_argument, NULL, 'c'},
                                           {"window", required_argument, NULL, 'w'},
@@ -52,6 +67,8 @@ static struct options parse(int count, char **arguments) {
                                           {"pin", required_argument, NULL, 'p'},
                                           {"memory-limit", required_argument, NULL, 'm'},
                                           {"counter", required_argument, NULL, 'n'},
+                                          {"no-aslr", no_argument, NULL, 'a'},
+                                          {"library", required_argument, NULL, 'l'},
                                           {NULL, 0, NULL, 0}};
     struct options options = {.channel = -1, .window = -1, .pin = -1, .counter = -1};
     int option;
@@ -76,6 +93,12 @@ static struct options parse(int count, char **arguments) {
         case 'n':
             options.counter = (int)number(optarg, INT32_MAX);
             break;
+        case 'a':
+            options.fixed_addresses = true;
+            break;
+        case 'l':
+            add_library(&options, optarg);
+            break;
         default:
             usage("an option is unknown or lacks its value");
         }
@@ -95,6 +118,8 @@ static void greet(const struct request *request, struct reply *reply) {
     if (request->body_bytes != sizeof message)
         return reply_fail(reply, KL_STATUS_INVALID, "Hello has the wrong size");
     memcpy(&message, request->body, sizeof message);
+    if (!kernels_usable(reply))
+        return;
     if (message.version != KL_VERSION)
         reply_fail(reply, KL_STATUS_WRONG_VERSION, "the runner speaks version %d, not %u",
                    KL_VERSION, message.version);
@@ -149,10 +174,15 @@ static void serve(void) {
 
 int main(int count, char **arguments) {
     struct options options = parse(count, arguments);
+    if (options.fixed_addresses)
+        process_fix_addresses(arguments);
     process_confine(options.counter >= 0);
     fcntl(options.channel, F_SETFD, FD_CLOEXEC);
     setvbuf(stdout, NULL, _IOLBF, 0);
     parallel_open(process_cores(), prepare_worker);
+    /* Before pinning, which threads that a library starts would inherit. */
+    for (size_t i = 0; i < options.library_count; i++)
+        kernels_add_library(options.libraries[i]);
     if (options.pin >= 0 && !process_pin(options.pin))
         usage("--pin names a core that this process may not use");
     if (!memory_open(options.window, options.window_bytes, options.memory_limit))

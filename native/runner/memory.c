@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cache.h"
 #include "sanitizer.h"
 
 enum {
@@ -238,6 +239,12 @@ void memory_fill(const struct request *request, struct reply *reply) {
     unsigned char *data = memory_resolve(message.address, message.bytes, reply);
     if (data)
         memset(data, (int)message.value, message.bytes);
+}
+
+void memory_flush(void) {
+    for (size_t i = 0; i < buffer_count; i++)
+        if (!buffers[i].freed)
+            cache_flush(buffers[i].data, buffers[i].bytes);
 }
 
 /* The changed byte that is nearest to the data, or NULL. */

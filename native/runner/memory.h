@@ -35,6 +35,9 @@ void memory_fill(const struct request *request, struct reply *reply);
 /* The live bytes at [address, address + bytes), or NULL and the reason in `reply`. */
 unsigned char *memory_resolve(uint64_t address, uint64_t bytes, struct reply *reply);
 
+/* Every live buffer leaves the caches. */
+void memory_flush(void);
+
 /* False, with the first buffer that was overrun in `reply`, when a canary has changed. */
 bool memory_intact(struct reply *reply);
 

@@ -2,9 +2,15 @@
 
 #include "process.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -13,6 +19,8 @@ static const rlim_t MAX_FILE_BYTES = 16 << 20;
 
 static cpu_set_t allowed;
 static int pinned = -1;
+static int usual_class;
+static struct sched_param usual_priority;
 
 static void limit(int resource, rlim_t value) {
     struct rlimit limits;
@@ -74,4 +82,56 @@ void process_pin_worker(int worker) {
             cpu = (cpu + 1) % CPU_SETSIZE;
         while (!CPU_ISSET(cpu, &allowed));
     pin_thread(cpu);
+}
+
+static int current_personality(void) {
+    return personality(0xffffffff);
+}
+
+bool process_randomized(void) {
+    int current = current_personality();
+    return current == -1 || !(current & ADDR_NO_RANDOMIZE);
+}
+
+void process_fix_addresses(char **arguments) {
+    int current = current_personality();
+    if (!process_randomized())
+        return;
+    errno = EPERM;
+    /* Asked again afterwards: a system that only pretends would have us start for ever. */
+    if (current != -1 && personality((unsigned)current | ADDR_NO_RANDOMIZE) != -1 &&
+        !process_randomized())
+        execv("/proc/self/exe", arguments);
+    fprintf(stderr, "runner: addresses stay random: %s\n", strerror(errno));
+    if (current != -1)
+        personality((unsigned)current);
+}
+
+/* All threads, since a library of a kernel may have started some of its own: left behind in the
+ * usual class they would starve beside a main thread that waits for them. */
+static void schedule_threads(int class, const struct sched_param *priority) {
+    DIR *threads = opendir("/proc/self/task");
+    if (!threads)
+        return;
+    for (const struct dirent *thread; (thread = readdir(threads));) {
+        int id = atoi(thread->d_name);
+        if (id > 0)
+            sched_setscheduler(id, class, priority);
+    }
+    closedir(threads);
+}
+
+bool process_start_realtime(void) {
+    struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+    usual_class = sched_getscheduler(0);
+    if (usual_class < 0 || sched_getparam(0, &usual_priority) != 0 ||
+        sched_setscheduler(0, SCHED_FIFO, &lowest) != 0)
+        return false;
+    schedule_threads(SCHED_FIFO, &lowest);
+    return true;
+}
+
+void process_end_realtime(void) {
+    schedule_threads(usual_class, &usual_priority);
+    sched_setscheduler(0, usual_class, &usual_priority);
 }

@@ -1,4 +1,4 @@
-/* What the runner asks of the system for itself: limits, its parent, its cores. */
+/* What the runner asks of the system for itself: limits, its parent, its cores, its addresses. */
 #ifndef RUNNER_PROCESS_H
 #define RUNNER_PROCESS_H
 
@@ -17,6 +17,20 @@ bool process_pin(int cpu);
 
 /* Where the main thread is pinned, a worker takes the next core of those allowed. */
 void process_pin_worker(int worker);
+
+/* Executes this program again, once, with the same addresses every time. Returns where that is so
+ * already or where the system refuses it, which is then said on stderr. */
+void process_fix_addresses(char **arguments);
+
+/* Whether a process started from this one gets other addresses each time. */
+bool process_randomized(void);
+
+/* Puts every thread of the process into the real-time class, at its lowest priority; threads that
+ * they start follow. False, and nothing changed, where the system does not permit it. */
+bool process_start_realtime(void);
+
+/* Back to the class from before process_start_realtime. */
+void process_end_realtime(void);
 
 #pragma GCC visibility pop
 

@@ -5,7 +5,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #ifdef __linux__
+#include <sched.h>
+#include <sys/personality.h>
 #include <unistd.h>
 #endif
 
@@ -116,6 +119,23 @@ static void add_task(void *context, int64_t task) {
 void parallel(void *const *args) {
     kl_parallel(SIZE(0), SIZE(1), add_task, args[2]);
 }
+
+#ifdef __linux__
+static void class_of_task(void *context, int64_t task) {
+    int64_t *out = context;
+    out[task] = sched_getscheduler(0);
+}
+
+/* threads, out[threads]: the scheduling class of each */
+void scheduling_classes(void *const *args) {
+    kl_parallel(SIZE(0), SIZE(0), class_of_task, args[1]);
+}
+
+/* out */
+void ask_personality(void *const *args) {
+    *(int64_t *)args[0] = personality(0xffffffff);
+}
+#endif
 
 /* address */
 void write_to(void *const *args) {

@@ -53,12 +53,14 @@ EXAMPLES: list[Message] = [
     MemoryRead(4, 5, 6),
     MemoryFill(7, 8, 0xFF),
     Load(5, "/tmp/ü/kernel.so", "kl_entry"),
-    KernelLaunch(1, 2, 3, 4, 7, (LaunchCall(1, 2), LaunchCall(2, 0)), (LaunchArgument(1, 64),) * 2),
+    KernelLaunch(
+        1, 2, 3, 4, 7, 3, (LaunchCall(1, 2), LaunchCall(2, 0)), (LaunchArgument(1, 64),) * 2
+    ),
     MmuMap((Mapping(0, 4096, 4096),)),
     MmuUnmap(0, 4096),
     PeDma(1, 2, 3),
     Close(),
-    Response(Kind.LOAD, Status.OK, 1, "", (Sample(1, 2, 3, 4, 5), Sample(5, 6, 7, 8, 9))),
+    Response(Kind.LOAD, Status.OK, 1, "", (Sample(1, 2, 3, 4, 5), Sample(5, 6, 7, 8, 9)), 7),
     Response(Kind.FREE, Status.DOUBLE_FREE, 0, "buffer 'x'", ()),
 ]
 

@@ -334,6 +334,18 @@ class Measure:
     budget_s: float = field(default=60.0, metadata=at_least(0))
     clock: Literal["auto", "cpu", "wall"] = "auto"
     pin: bool = True
+    scheduling: Literal["normal", "fifo"] = "normal"
+    """`fifo`: the real-time class while samples are taken, if the system permits it."""
+    cache: Literal["warm", "cold"] = "warm"
+    """`cold`: every tensor is flushed from the caches before each sample of one run."""
+    aslr: bool = True
+    """Random addresses for each process; without them placement is one draw for all rounds."""
+    together: int = field(default=100, metadata=at_least(1))
+    """How many variants of a sweep share interleaved rounds."""
+    baselines: tuple[str, ...] = ()
+    """What else computes the workload in the same rounds, for the ratio to it."""
+    floor: float = field(default=0.01, metadata=between(0, 1))
+    """The smallest relative difference that compare calls one."""
     about: str = ""
 
 

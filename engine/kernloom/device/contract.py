@@ -36,6 +36,9 @@ CAPABILITIES = {
     "mmu": "virtual addresses per processing element",
     "dma": "copies by a processing element's own engine",
     "flash": "programs in flash memory",
+    "cold_cache": "samples that find nothing of their tensors in the caches",
+    "realtime": "the real-time scheduling class, where the system permits it",
+    "libraries": "shared libraries for kernels to call",
     "transfers": "copies from and to the host inside the measured region",
 }
 """Everything a device can be asked for."""
@@ -138,6 +141,10 @@ class LaunchSettings:
     """Iterations per sample; 0: as many as make a sample last `min_sample_ns`."""
     samples: int = 1
     min_sample_ns: int = 0
+    cold: bool = False
+    """Empty the caches of all buffers before every sample; `inner` is then 1."""
+    realtime: bool = False
+    """Run in the real-time scheduling class if that is possible; the result says whether it was."""
     timeout: float | None = None
     """Seconds the whole launch may take; by default the session's."""
 
@@ -155,6 +162,11 @@ class LaunchResult:
     """Exact counts, from devices that have them."""
     transfer_ns: tuple[int, ...] = ()
     """The part of `wall_ns` that transfers took, from devices that have them."""
+    cold: bool = False
+    realtime: bool = False
+    """Whether the samples were really taken in the real-time scheduling class."""
+    aslr: bool = True
+    """Whether the process got random addresses."""
 
 
 class Session(ABC):
@@ -215,6 +227,10 @@ class DeviceSetup:
     index: int = 0
     pin: int | None = None
     """The core its work should run on, where it runs on this machine's cores."""
+    aslr: bool = True
+    """False: the same addresses in each of its processes, where the system permits it."""
+    libraries: tuple[Path, ...] = ()
+    """Shared libraries that kernels call, for devices with that capability."""
     cache: Path | None = None
     """Where a driver may keep what it derives; by default a temporary folder."""
 
@@ -285,7 +301,9 @@ def check_launch(
     device: Device, calls: Sequence[Call | Transfer], settings: LaunchSettings
 ) -> list[Call]:
     """Refuse, by name, what no session of the device can carry out; the calls of kernels."""
-    if settings.inner == 0:
+    if settings.cold:
+        require(device, "cold_cache")
+    elif settings.inner == 0:
         require(device, "calibrate")
     kernels = [call for call in calls if isinstance(call, Call)]
     if len(kernels) < len(calls):

@@ -79,6 +79,7 @@ def header_text() -> str:
         messages.Status,
         messages.ArgumentKind,
         messages.Clock,
+        messages.Condition,
     )
     structs = [messages.Header, *messages.RECORDS.values(), *messages.MESSAGES.values()]
     parts = [_TOP.rstrip("\n"), constants, *(_enum(cls) for cls in enums)]

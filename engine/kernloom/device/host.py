@@ -11,6 +11,9 @@ from kernloom.device.runner import RunnerSession
 from kernloom.device.window import WindowPool
 from kernloom.errors import DeviceError
 
+FLUSHES = ("aarch64", "x86_64")
+"""The CPUs for which native/runner/cache.c can empty the caches."""
+
 
 class HostDevice(Device):
     """Each session is a fresh process; any number can be open at once."""
@@ -27,8 +30,10 @@ class HostDevice(Device):
             "context_switches",
             "threads",
             "guards",
+            "realtime",
+            "libraries",
         }
-    )
+    ) | ({"cold_cache"} if platform.machine() in FLUSHES else frozenset())
 
     def __init__(
         self,
@@ -38,6 +43,8 @@ class HostDevice(Device):
         index: int = 0,
         pin: int | None = None,
         memory_limit: int = 0,
+        aslr: bool = True,
+        libraries: tuple[Path, ...] = (),
     ) -> None:
         self.runner = runner
         self.arch = arch or platform.machine()
@@ -46,11 +53,22 @@ class HostDevice(Device):
         """The core kernels run on; worker threads take the ones after it."""
         self.memory_limit = memory_limit
         """Bytes all buffers of a session may take; 0: the machine's memory."""
+        self.aslr = aslr
+        """False: the same addresses in every session, where the system permits it."""
+        self.libraries = tuple(path.absolute() for path in libraries)
+        """Opened first, so that kernels find what they leave undefined in them."""
         self._windows = WindowPool()
 
     @classmethod
     def made(cls, setup: DeviceSetup) -> HostDevice:
-        return cls(setup.programs["runner"], arch=setup.arch.name, index=setup.index, pin=setup.pin)
+        return cls(
+            setup.programs["runner"],
+            arch=setup.arch.name,
+            index=setup.index,
+            pin=setup.pin,
+            aslr=setup.aslr,
+            libraries=setup.libraries,
+        )
 
     def open(self, *, timeout: float = 60.0) -> Session:
         command = [str(self.runner)]
@@ -65,4 +83,7 @@ class HostDevice(Device):
             command.append(f"--pin={self.pin}")
         if self.memory_limit:
             command.append(f"--memory-limit={self.memory_limit}")
+        if not self.aslr:
+            command.append("--no-aslr")
+        command += [f"--library={path}" for path in self.libraries]
         return RunnerSession(self, command, self._windows, timeout)

@@ -24,7 +24,7 @@ Text: TypeAlias = str
 
 MAGIC = 0x4D4F4F4C
 """`LOOM`, in the order of the bytes."""
-VERSION = 2
+VERSION = 3
 MAX_MESSAGE_BYTES = 64 << 20
 EVERY = 0xFFFF
 """As part of an addressee: all of them."""
@@ -69,6 +69,7 @@ class Status(IntEnum):
     UNKNOWN_KERNEL = 9
     WRONG_ARGUMENT_COUNT = 10
     LOAD_FAILED = 11
+    UNAVAILABLE = 12
 
 
 class ArgumentKind(IntEnum):
@@ -85,6 +86,17 @@ class Clock(IntFlag):
     THREAD_CPU = 2
     CONTEXT_SWITCHES = 4
     ALL = 7
+
+
+class Condition(IntFlag):
+    """Under which the samples of a launch are taken: what is asked for, and what was had."""
+
+    COLD = 1
+    """Before every sample all buffers leave the caches."""
+    REALTIME = 2
+    """The threads that run kernels are in the real-time scheduling class."""
+    FIXED_ADDRESSES = 4
+    """No randomized addresses; decided when the process starts, so only ever in a response."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +208,8 @@ class KernelLaunch:
     """All calls in order are one iteration; a sample is `inner` iterations.
 
     `inner` 0 means: after the warm-up, find the count with which a sample lasts at least
-    `min_sample_ns`, keep it for all samples and report it as the response's value.
+    `min_sample_ns`, keep it for all samples and report it as the response's value. With cold caches
+    it is 1, whatever is asked.
     """
 
     KIND: ClassVar[Kind] = Kind.KERNEL_LAUNCH
@@ -205,6 +218,7 @@ class KernelLaunch:
     inner: U64
     min_sample_ns: U64
     clock: U32
+    conditions: U32
     calls: tuple[LaunchCall, ...]
     arguments: tuple[LaunchArgument, ...]
 
@@ -272,6 +286,8 @@ class Response:
     """An address, a handle, a version or an inner count."""
     detail: Text
     samples: tuple[Sample, ...]
+    conditions: U32 = 0
+    """Of a launch: those that its samples were really taken under."""
 
 
 Message: TypeAlias = (

@@ -33,6 +33,7 @@ from kernloom.device.messages import (
     ArgumentKind,
     Clock,
     Close,
+    Condition,
     Free,
     Hello,
     KernelLaunch,
@@ -62,7 +63,12 @@ _TRIAL_STATUS = {
     Status.OUT_OF_BOUNDS: "out_of_bounds",
     # What the linker left open: a symbol that nobody defines.
     Status.LOAD_FAILED: "build_failed",
+    Status.UNAVAILABLE: "unavailable",
 }
+
+
+# Whatever else a kernel reached out of bounds, nothing in that process can be trusted any more.
+_FATAL = (Status.OUT_OF_BOUNDS, Status.UNAVAILABLE)
 
 
 class RunnerSession(Session):
@@ -140,6 +146,9 @@ class RunnerSession(Session):
     ) -> LaunchResult:
         how = settings or LaunchSettings()
         check_launch(self._device, calls, how)
+        conditions = Condition.COLD if how.cold else Condition(0)
+        if how.realtime and "realtime" in self._device.capabilities:
+            conditions |= Condition.REALTIME
         response = self.exchange(
             KernelLaunch(
                 warmup=how.warmup,
@@ -147,6 +156,7 @@ class RunnerSession(Session):
                 inner=how.inner,
                 min_sample_ns=how.min_sample_ns,
                 clock=Clock(0) if self._counted else Clock.ALL,
+                conditions=conditions,
                 calls=tuple(_call(call) for call in calls),
                 arguments=tuple(_argument(arg) for call in calls for arg in _arguments(call)),
             ),
@@ -163,6 +173,9 @@ class RunnerSession(Session):
             involuntary=tuple(sample.involuntary for sample in samples),
             voluntary=tuple(sample.voluntary for sample in samples),
             transfer_ns=tuple(sample.transfer_ns for sample in samples),
+            cold=bool(response.conditions & Condition.COLD),
+            realtime=bool(response.conditions & Condition.REALTIME),
+            aslr=not response.conditions & Condition.FIXED_ADDRESSES,
         )
 
     def close(self) -> None:
@@ -203,7 +216,7 @@ class RunnerSession(Session):
             returncode = self._connection.end()
             if self._greeting:
                 self._fail(f"the runner did not start: {self._last_words(returncode)}", "crashed")
-            self._fail(f"{ending(returncode)} during {name}", "crashed")
+            self._fail(f"{ending(returncode)} during {name}{self._sanitizer_said()}", "crashed")
         except MessageError as error:
             self._fail(f"the runner sent what is not a message: {error}", "crashed")
         except struct.error as error:
@@ -244,14 +257,20 @@ class RunnerSession(Session):
             status = Status(response.status)
         except ValueError:
             self._fail(f"the runner answered with status {response.status}", "crashed")
-        if status is Status.OUT_OF_BOUNDS:
-            # Whatever else the kernel reached, nothing in that process can be trusted now.
-            self._fail(response.detail, "out_of_bounds")
+        if status in _FATAL:
+            self._fail(response.detail, _TRIAL_STATUS[status])
         raise DeviceError(
             response.detail,
             status=_TRIAL_STATUS.get(status, "refused"),
             code=status.name.lower(),
         )
+
+    def _sanitizer_said(self) -> str:
+        """The line in which a sanitizer sums up what it found, with file and line."""
+        said = [
+            line for line in self._connection.process.tail().splitlines() if "SUMMARY: " in line
+        ]
+        return f": {said[-1].partition('SUMMARY: ')[2]}" if said else ""
 
     def _last_words(self, returncode: int) -> str:
         lines = self._connection.process.tail().strip().splitlines()

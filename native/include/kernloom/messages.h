@@ -13,7 +13,7 @@
 KL_STATIC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are little-endian");
 
 #define KL_MAGIC 0x4d4f4f4cu
-#define KL_VERSION 2
+#define KL_VERSION 3
 #define KL_MAX_MESSAGE_BYTES 67108864u
 #define KL_EVERY 0xffffu
 
@@ -46,6 +46,7 @@ enum kl_status {
     KL_STATUS_UNKNOWN_KERNEL = 9,
     KL_STATUS_WRONG_ARGUMENT_COUNT = 10,
     KL_STATUS_LOAD_FAILED = 11,
+    KL_STATUS_UNAVAILABLE = 12,
 };
 
 enum kl_argument_kind {
@@ -58,6 +59,12 @@ enum kl_clock {
     KL_CLOCK_THREAD_CPU = 2,
     KL_CLOCK_CONTEXT_SWITCHES = 4,
     KL_CLOCK_ALL = 7,
+};
+
+enum kl_condition {
+    KL_CONDITION_COLD = 1,
+    KL_CONDITION_REALTIME = 2,
+    KL_CONDITION_FIXED_ADDRESSES = 4,
 };
 
 struct kl_header {
@@ -164,10 +171,11 @@ struct kl_kernel_launch {
     uint64_t inner;
     uint64_t min_sample_ns;
     uint32_t clock;
+    uint32_t conditions;
     uint32_t calls_count;
     uint32_t arguments_count;
 } __attribute__((packed));
-KL_STATIC_ASSERT(sizeof(struct kl_kernel_launch) == 36, "kl_kernel_launch");
+KL_STATIC_ASSERT(sizeof(struct kl_kernel_launch) == 40, "kl_kernel_launch");
 
 /* Followed by:
  *   struct kl_mapping mappings[mappings_count]
@@ -202,7 +210,8 @@ struct kl_response {
     uint64_t value;
     uint32_t detail_bytes;
     uint32_t samples_count;
+    uint32_t conditions;
 } __attribute__((packed));
-KL_STATIC_ASSERT(sizeof(struct kl_response) == 24, "kl_response");
+KL_STATIC_ASSERT(sizeof(struct kl_response) == 28, "kl_response");
 
 #endif

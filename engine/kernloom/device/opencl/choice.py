@@ -11,7 +11,7 @@ from kernloom.errors import ConfigError, UnavailableError
 
 INSTALL = (
     "Install a driver, e.g. apt-get install ocl-icd-libopencl1 pocl-opencl-icd, and "
-    "python -m pip install 'kernloom[opencl]'. `kernloom doctor --install` does both."
+    "the Python package pyopencl: `kernloom doctor --install` installs what is missing of them."
 )
 
 

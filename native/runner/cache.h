@@ -1,0 +1,18 @@
+/* What is in the caches of the CPU. */
+#ifndef RUNNER_CACHE_H
+#define RUNNER_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#pragma GCC visibility push(hidden)
+
+/* Whether this CPU lets a process empty its caches. */
+bool cache_can_flush(void);
+
+/* Writes back and drops the bytes from every level, on all cores. */
+void cache_flush(const void *from, size_t bytes);
+
+#pragma GCC visibility pop
+
+#endif
