@@ -1,0 +1,177 @@
+"""Plans baselines: the same workload from other sources, or by numpy, to measure beside a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernloom.config.compose import Point
+from kernloom.errors import ConfigError, nearest
+from kernloom.files import sha256_json
+from kernloom.measure.sampler import threads_of
+
+if TYPE_CHECKING:
+    from kernloom.cli.planning import Planned
+
+NUMPY = "numpy"
+OPENBLAS = "openblas"
+KEY = "measure.baselines"
+C_SOURCES = "host"
+"""The family of sources of targets whose kernels are C."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A baseline that is another source of the same kernels."""
+
+    families: tuple[str, ...]
+    """Which of a kernel's sources to take, first one found."""
+    threaded: bool = False
+    """Runs on as many threads as ours."""
+    flags: tuple[str, ...] = ()
+    """What its user would add to the compiler's flags."""
+
+
+SOURCES = {
+    "plain_c": Sources(("plain",), flags=("-O3",)),
+    OPENBLAS: Sources((OPENBLAS, "plain"), threaded=True, flags=("-O3",)),
+}
+NAMES = (NUMPY, *SOURCES)
+
+
+@dataclass(frozen=True)
+class PlannedBaseline:
+    """One baseline of a trial, planned: from sources of its own, or by numpy."""
+
+    identity: str
+    """Equal for the trials of a sweep that can share it."""
+    plan: Planned | None = None
+    libraries: tuple[Path, ...] = ()
+    """Loaded before its kernels, which take symbols from them."""
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What planning a baseline takes."""
+
+    transforms: Collection[str]
+    """Stage types that sources other than ours know nothing of."""
+    planned: Callable[[Point], Planned]
+    cache: Path
+
+
+def plan_baselines(plan: Planned, planner: Planner) -> dict[str, PlannedBaseline]:
+    """Those that the policy names; one that cannot compute the workload is refused by name."""
+    names = plan.experiment.measure.baselines
+    return {name: _planned(name, plan, planner) for name in names}
+
+
+def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
+    if name not in NAMES:
+        raise ConfigError(f"unknown baseline '{name}'", key=KEY, hint=nearest(name, NAMES))
+    if reason := unfit(name, plan):
+        fit = [other for other in NAMES if not unfit(other, plan)]
+        hint = f"Allowed here: {', '.join(fit)}." if fit else "None of them fits here."
+        raise ConfigError(f"baseline '{name}' {reason}", key=KEY, hint=hint)
+    if name not in SOURCES:
+        data, threads = plan.point.data, threads_of(plan.steps)
+        from kernloom.measure.numpy_baseline import numpy_identity
+
+        worked = [data["workload"], data["seed"], data["measure"], threads]
+        return PlannedBaseline(sha256_json([name, numpy_identity(), *worked]))
+    sources = SOURCES[name]
+    libraries: tuple[Path, ...] = ()
+    made_of: list[str] = []
+    if name == OPENBLAS:
+        from kernloom.measure.openblas import find_openblas
+
+        found = find_openblas(planner.cache)
+        libraries, made_of = (found.path,), [found.identity]
+    threads = plan.params.get("parallelize", {}) if sources.threaded else {}
+    point = Point({}, _otherwise(plan.point.data, sources, planner.transforms, threads))
+    other = planner.planned(point)
+    return PlannedBaseline(sha256_json([name, other.id, *made_of]), other, libraries)
+
+
+def unfit(name: str, plan: Planned) -> str:
+    """Why a baseline cannot be measured beside a trial; nothing if it can."""
+    target, workload = plan.experiment.target, plan.experiment.workload
+    if name == NUMPY:
+        if target.device != "host":
+            return f"runs on the host alone, not on device '{target.device}'"
+        if plan.experiment.measure.cache == "cold":
+            return "cannot be measured with cold caches: what it allocates cannot be flushed"
+        return ""
+    if C_SOURCES not in target.sources:
+        return f"is C, which target '{target.name}' does not take"
+    if name == OPENBLAS and target.device != "host":
+        return f"runs on the host alone, not on device '{target.device}'"
+    families = SOURCES[name].families
+    kernels = {step.kernel: workload.kernels[step.kernel] for step in workload.steps.values()}
+    # Without the first of its sources anywhere it would be another baseline under its name.
+    if not any(families[0] in kernel.sources for kernel in kernels.values()):
+        return (
+            f"cannot compute workload '{workload.name}': kernel '{next(iter(kernels))}' has no "
+            f"source '{families[0]}'"
+        )
+    lacking = [k for k, kernel in kernels.items() if not set(families) & set(kernel.sources)]
+    if lacking:
+        return (
+            f"cannot compute workload '{workload.name}': kernel '{lacking[0]}' has no source "
+            f"'{families[-1]}'"
+        )
+    return ""
+
+
+def _otherwise(
+    data: Mapping[str, Any],
+    sources: Sources,
+    transforms: Collection[str],
+    threads: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The config with these sources, and without transforms that they know nothing of."""
+    pipeline = {**data["pipeline"], "stages": untransformed(data["pipeline"]["stages"], transforms)}
+    toolchain = data["toolchain"]
+    choice = {"fixed": {"parallelize": threads} if threads else {}, "file": None}
+    for name, stage in pipeline["stages"].items():
+        if stage.get("use") == "select":
+            pipeline["stages"][name] = {**stage, **choice, "providers": ["fixed", "model"]}
+    return {
+        **data,
+        "target": {**data["target"], "sources": list(sources.families)},
+        "toolchain": {**toolchain, "extra_flags": [*sources.flags, *toolchain["extra_flags"]]},
+        "pipeline": pipeline,
+        "measure": {**data["measure"], "baselines": []},
+        "select": {**data["select"], **choice, "providers": ["fixed", "model"]},
+    }
+
+
+def untransformed(
+    stages: Mapping[str, Mapping[str, Any]], transforms: Collection[str]
+) -> dict[str, Any]:
+    """The stages less transforms; who took the schedule of one takes the one it was given."""
+    before: dict[str, str] = {}
+    for name, stage in stages.items():
+        given = (stage.get("in") or {}).get("schedule")
+        if stage.get("use") in transforms and isinstance(given, Mapping) and "ref" in given:
+            before[f"{name}.schedule"] = str(given["ref"])
+
+    def origin(text: str) -> str:
+        return origin(before[text]) if text in before else text
+
+    kept = {name: stage for name, stage in stages.items() if f"{name}.schedule" not in before}
+    return {
+        name: {
+            **stage,
+            "in": {
+                key: {"ref": origin(str(value["ref"]))}
+                if isinstance(value, Mapping) and "ref" in value
+                else value
+                for key, value in (stage.get("in") or {}).items()
+            },
+            **({"after": [n for n in stage["after"] if n in kept]} if "after" in stage else {}),
+        }
+        for name, stage in kept.items()
+    }
