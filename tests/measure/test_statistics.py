@@ -11,7 +11,9 @@ from kernloom.measure.statistics import (
     median_interval,
     metrics_of,
     outlier_share,
+    ratio,
     timing,
+    two_sided,
 )
 from kernloom.measure.trial import Samples
 
@@ -62,13 +64,13 @@ def test_the_relative_half_width_is_a_share_of_the_median():
 
 def test_processes_are_reduced_to_their_medians_before_they_are_compared():
     slow_start = [samples([10, 10, 500]), samples([11, 11, 500]), samples([12, 12, 500])]
-    interval = timing(slow_start)
+    interval = timing(slow_start, "cpu")
     assert interval.middle == 11
     assert (interval.low, interval.high) == (10, 12)
 
 
 def test_a_single_process_is_judged_by_its_samples():
-    interval = timing([samples([1, 2, 3, 4, 5, 6, 7])])
+    interval = timing([samples([1, 2, 3, 4, 5, 6, 7])], "cpu")
     assert interval.middle == 4
     assert 1 < interval.low < 4 < interval.high < 7
 
@@ -78,12 +80,12 @@ def test_auto_is_cpu_time_for_one_thread_and_wall_time_for_several():
     assert chosen_clock("auto", 2) == "wall"
     assert chosen_clock("wall", 1) == "wall"
     assert chosen_clock("cpu", 8) == "cpu"
-    assert metrics_of([samples([10.0])], "auto", threads=2)["median_ns"] == 20
+    assert metrics_of([samples([10.0])], "wall")["median_ns"] == 20
 
 
 def test_metrics_are_flat_numbers():
     measured = [samples([10, 12, 11], involuntary=[0, 2, 1]), samples([20, 22, 21])]
-    metrics = metrics_of(measured, "auto", flops=310, bytes=62)
+    metrics = metrics_of(measured, "cpu", flops=310, bytes=62)
     assert metrics == {
         "median_ns": 16,
         "ci_low_ns": 11,
@@ -103,24 +105,43 @@ def test_metrics_are_flat_numbers():
 
 
 def test_rates_are_left_out_where_a_workload_does_not_say_what_it_does():
-    assert "gflops" not in metrics_of([samples([10.0])])
-    assert "gbytes_per_s" not in metrics_of([samples([10.0])], flops=5)
+    assert "gflops" not in metrics_of([samples([10.0])], "cpu")
+    assert "gbytes_per_s" not in metrics_of([samples([10.0])], "cpu", flops=5)
 
 
 def test_a_clock_that_stood_still_gives_no_rate():
-    assert "gflops" not in metrics_of([samples([0.0], wall=[5.0])], flops=5)
+    assert "gflops" not in metrics_of([samples([0.0], wall=[5.0])], "cpu", flops=5)
 
 
 def test_nothing_measured_gives_no_numbers():
-    assert metrics_of([]) == {"deterministic": []}
-    assert metrics_of([Samples(1, (), (), ())]) == {"deterministic": []}
+    assert metrics_of([], "cpu") == {"deterministic": []}
+    assert metrics_of([Samples(1, (), (), ())], "cpu") == {"deterministic": []}
 
 
 def test_outliers_are_counted_and_never_dropped():
     disturbed = [100, 101, 102, 103, 104, 105, 106, 107, 108, 900]
     assert outlier_share([disturbed]) == pytest.approx(0.1)
-    assert metrics_of([samples(disturbed)])["samples"] == 10
+    assert metrics_of([samples(disturbed)], "cpu")["samples"] == 10
 
 
 def test_the_steps_of_a_coarse_clock_are_no_outliers():
     assert outlier_share([[1000.0] * 9 + [1005.0]]) == 0
+
+
+def test_a_ratio_is_taken_round_by_round_so_that_what_disturbs_a_round_cancels():
+    rounds = [1.0, 3.0, 1.5, 9.0, 2.0, 4.0]
+    slower = [samples([factor * 110] * 3) for factor in rounds]
+    faster = [samples([factor * 100] * 3) for factor in rounds]
+    found = ratio(slower, faster, "cpu")
+    assert (found.middle, found.low, found.high) == pytest.approx((1.1, 1.1, 1.1))
+
+
+def test_the_ratio_of_a_single_round_is_as_uncertain_as_both_times():
+    found = ratio([samples([100, 110, 120])], [samples([50, 55, 60])], "cpu")
+    assert found.middle == pytest.approx(2)
+    assert found.low < 2 < found.high
+
+
+def test_a_median_far_from_zero_is_improbable_and_one_around_it_is_not():
+    assert two_sided([0.02, 0.021, 0.019, 0.022, 0.018]) == 0
+    assert two_sided([-0.01, 0.01, -0.02, 0.02, 0.0]) == 1

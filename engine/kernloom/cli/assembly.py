@@ -23,6 +23,7 @@ from kernloom.config.convert import convert
 from kernloom.config.schema import Arch, Emulator, Experiment, Target, Toolchain
 from kernloom.device.devices import DEVICES
 from kernloom.errors import ConfigError, UnavailableError, nearest
+from kernloom.measure.roof import Roofs
 from kernloom.measure.rounds import Measure
 from kernloom.measure.verify import Verify
 from kernloom.pipeline.stage import Stage
@@ -73,22 +74,30 @@ class Assembly:
         """What plan and build stages may need."""
         return {
             Providers: Providers("provider", BUILT_IN, group="kernloom.providers"),
-            TransformNames: TransformNames(self._transforms()),
+            TransformNames: TransformNames(list(self.transforms.values())),
             Renderer: Renderer(self.template_folders, self.places.cache / "rendered"),
             Compilers: self.compilers,
             Images: Images(self.compilers, self.places.share),
+            Roofs: self.roofs,
         }
+
+    @cached_property
+    def roofs(self) -> Roofs:
+        """What this machine can do at most, if it was measured."""
+        return Roofs(self.places.calibrations)
 
     @property
     def template_folders(self) -> list[Path]:
         return self.places.folders("templates")
 
-    def _transforms(self) -> list[str]:
-        return [
-            cls.transform
+    @cached_property
+    def transforms(self) -> Mapping[str, str]:
+        """Stage type -> the name of its transform."""
+        return {
+            name: cls.transform
             for name in self.stages.names()
             if issubclass(cls := self.stages.get(name, key=""), Transform)
-        ]
+        }
 
     def builder(self, experiment: Experiment | None = None) -> Builder:
         build = experiment.build if experiment else None

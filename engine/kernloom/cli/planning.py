@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from kernloom import __version__
 from kernloom.build.artifact import Artifact
 from kernloom.build.stage import StepArtifact
 from kernloom.cli.assembly import Assembly
+from kernloom.cli.baselines import PlannedBaseline, Planner, plan_baselines
 from kernloom.config.compose import Point, at_point
 from kernloom.config.schema import NOT_IDENTITY, Experiment
 from kernloom.config.validate import experiment as validated
@@ -30,6 +31,8 @@ from kernloom.plan.select import check_applied
 from kernloom.remember import ById
 
 ID_LENGTH = 16
+MEASURING = frozenset({"measure"})
+"""Stage types that a baseline does without: whoever it is compared with measures it."""
 _texts: ById[str] = ById()
 _kept: ById[Mapping[str, Mapping[str, Any]]] = ById()
 
@@ -56,6 +59,7 @@ class Planned:
     steps: tuple[StepArtifact, ...] = ()
     programs: dict[str, Artifact] = field(default_factory=dict)
     """Role -> program that the device needs."""
+    baselines: dict[str, PlannedBaseline] = field(default_factory=dict)
     placement: dict[str, str] = field(default_factory=dict)
     """Tensor -> copied, in_place or device, for those that are used and say where they are."""
     facts: dict[str, str] = field(default_factory=dict)
@@ -64,9 +68,35 @@ class Planned:
 
     @property
     def artifacts(self) -> list[Artifact]:
-        """What must be built, each once."""
+        """What must be built for its own kernels, each once."""
         needed = [*(step.artifact for step in self.steps), *self.programs.values()]
         return list({artifact.key: artifact for artifact in needed}.values())
+
+    @property
+    def named_artifacts(self) -> list[tuple[str, Artifact]]:
+        """All that must be built, with the names that a trial knows it by."""
+        own = self.artifacts
+        keys = {artifact.key for artifact in own}
+        rest = {
+            artifact.key: (f"{name}/{artifact.name}", artifact)
+            for name, baseline in self.baselines.items()
+            if baseline.plan
+            for artifact in baseline.plan.artifacts
+            if artifact.key not in keys
+        }
+        return [*((artifact.name, artifact) for artifact in own), *rest.values()]
+
+    def exchange(self, others: Mapping[str, Artifact]) -> None:
+        """Put other artifacts in the place of those with these keys."""
+        if not others:
+            return
+        self.steps = tuple(
+            replace(step, artifact=others.get(step.artifact.key, step.artifact))
+            for step in self.steps
+        )
+        for name, node in self.graph.nodes.items():
+            if "artifacts" in node.stage.outputs and name in self.outputs:
+                self.outputs[name] = {**self.outputs[name], "artifacts": self.steps}
 
     @property
     def params(self) -> dict[str, Any]:
@@ -129,7 +159,7 @@ def _planned(
             raise
         status = "unavailable" if isinstance(error, UnavailableError) else "refused"
         plan.refusal = Refusal(status, error.stage or "plan", error)
-        plan.steps, plan.programs = (), {}
+        plan.steps, plan.programs, plan.baselines = (), {}, {}
     plan.facts = _device_facts(assembly, plan)
     plan.id = _identity(assembly, plan)
     return plan
@@ -166,6 +196,13 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
         if "provenance" in outputs:
             check_applied(outputs, tuple(item.step for item in plan.steps))
     plan.programs = assembly.programs(plan.experiment)
+    if plan.experiment.measure.baselines and plan.graph.has("metrics"):
+        planner = Planner(
+            assembly.transforms.keys() - {"parallelize"},
+            lambda point: _planned(assembly, point, MEASURING, memory, alone=True),
+            assembly.places.cache,
+        )
+        plan.baselines = plan_baselines(plan, planner)
 
 
 def _check_tensors(plan: Planned) -> set[str]:
@@ -192,7 +229,7 @@ def _identity(assembly: Assembly, plan: Planned) -> str:
         for key in sorted(data)
         if key not in NOT_IDENTITY
     ]
-    rest = {
+    rest: dict[str, Any] = {
         "kernloom": [__version__, _engine_digest()],
         "stages": list(plan.graph.nodes),
         "artifacts": [step.artifact.key for step in plan.steps],
@@ -202,6 +239,8 @@ def _identity(assembly: Assembly, plan: Planned) -> str:
         "device": plan.facts,
         "files": _data_files(assembly, plan.experiment),
     }
+    if plan.baselines:
+        rest["baselines"] = [baseline.identity for baseline in plan.baselines.values()]
     return sha256_text("\n".join([*sections, canonical_json(rest)]))[:ID_LENGTH]
 
 

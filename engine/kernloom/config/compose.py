@@ -42,6 +42,8 @@ class Point:
 
     swept: dict[str, Any]
     data: dict[str, Any]
+    words: tuple[str, ...] = ()
+    """The overrides that compose it again, each with the one value it has here."""
 
 
 class Composer:
@@ -68,7 +70,7 @@ class Composer:
             chosen = list(zip(overrides, values, strict=True))
             swept = {override.key: value for override, value in chosen if override.swept}
             try:
-                yield Point(swept, self._data(chosen))
+                yield Point(swept, self._data(chosen), tuple(o.word(v) for o, v in chosen))
             except ConfigError as error:
                 raise at_point(error, swept) from None
 

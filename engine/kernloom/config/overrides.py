@@ -44,12 +44,30 @@ class Override:
     swept: bool = False
     package: str | None = None
 
+    def word(self, value: Any) -> str:
+        """As it stands on the command line, or would if this were its only value."""
+        return f"{self.key}={spelled(value)}" if self.swept else self.text
+
     def hydra_text(self, value: Any) -> str:
         """The group choice in Hydra's spelling."""
         prefix = {"change": "", "add": "+", "force": "++", "delete": "~"}[self.kind]
         package = f"@{self.package}" if self.package else ""
         chosen = "" if self.kind == "delete" and value is None else f"={value}"
         return f"{prefix}{self.key}{package}{chosen}"
+
+
+def spelled(value: Any) -> str:
+    """A value in Hydra's grammar."""
+    if isinstance(value, (bool, type(None))):
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(spelled, value))}]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{spelled(inner)}" for key, inner in value.items()) + "}"
+    text = str(value)
+    if not isinstance(value, str) or _WORD.fullmatch(text):
+        return text
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def parse_overrides(

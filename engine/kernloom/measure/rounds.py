@@ -1,26 +1,29 @@
-"""The measure stage: rounds of fresh processes until the interval is narrow enough."""
+"""The measure stage: rounds of fresh processes until the interval is narrow enough.
+
+A stage yields between rounds, so that the trials of a sweep take turns: each round measures all of
+them once, and what disturbs the machine for a while disturbs them alike.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from kernloom.build.stage import StepArtifact
 from kernloom.config.schema import Measure as Policy
-from kernloom.device.contract import Device, LaunchSettings
 from kernloom.expressions import evaluate
+from kernloom.measure import noise
+from kernloom.measure.baselines import Baselines
 from kernloom.measure.bench import Bench
 from kernloom.measure.placement import transfer_metrics
+from kernloom.measure.roof import Roofs
+from kernloom.measure.sampler import Sampler
 from kernloom.measure.statistics import metrics_of, timing
 from kernloom.measure.trial import Samples
-from kernloom.measure.verify import verify_tensors
-from kernloom.pipeline.stage import Context, Stage
+from kernloom.measure.turns import Order
+from kernloom.pipeline.stage import Context, Stage, Turns
 from kernloom.plan.inspect import sizes_of
-
-CALIBRATIONS = 4
-"""Runs that finding the inner count of a slow kernel takes at most."""
 
 
 class Measure(Stage):
@@ -28,91 +31,132 @@ class Measure(Stage):
 
     phase = "run"
     inputs = {"artifacts": "artifacts"}
-    outputs = {"metrics": "metrics", "samples": "samples", "converged": "converged"}
+    outputs = {
+        "metrics": "metrics",
+        "samples": "samples",
+        "converged": "converged",
+        "warnings": "warnings",
+        "conditions": "conditions",
+    }
 
-    def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        experiment = context.experiment
+    def run(self, context: Context, inputs: Mapping[str, Any]) -> Turns:
         steps: Sequence[StepArtifact] = inputs["artifacts"]
-        bench = context.need(Bench)
-        policy = with_clock(experiment.measure, bench.device)
+        bench, baselines = context.need(Bench), context.need(Baselines)
+        sampler = Sampler(bench, steps, context.experiment.measure)
         if "instructions" in bench.device.capabilities:
-            return {"metrics": counted(bench, steps), "samples": (), "converged": True}
-        threads = threads_of(steps)
-        samples, converged = measured(bench, steps, policy, threads)
-        sizes = sizes_of(experiment.workload)
-        cost = experiment.workload.cost
+            return _outputs(counted(sampler, baselines), (), True, baselines.warnings(), {})
+        load = noise.load()
+        processes, unconverged = yield from _rounds(sampler, baselines)
+        experiment, clock = context.experiment, sampler.clock
+        sizes, cost = sizes_of(experiment.workload), experiment.workload.cost
         metrics = metrics_of(
-            samples,
-            policy.clock,
-            evaluate(cost.flops, sizes),
-            evaluate(cost.bytes, sizes),
-            threads=threads,
+            processes, clock, evaluate(cost.flops, sizes), evaluate(cost.bytes, sizes)
         )
-        setup = bench.setup(steps, fresh=False)
         if bench.placement or "transfers" in bench.device.capabilities:
-            metrics |= transfer_metrics(samples, setup.transfer_bytes)
-        return {"metrics": metrics, "samples": tuple(samples), "converged": converged}
+            metrics |= transfer_metrics(processes, sampler.transfer_bytes)
+        if ratios := baselines.metrics(processes, clock):
+            metrics["baselines"] = ratios
+        warnings = [
+            *([unconverged] if unconverged else []),
+            *noise.warnings_of(processes, clock, sampler.threads, max(load, noise.load())),
+            *baselines.warnings(),
+        ]
+        conditions = _conditions(sampler, load)
+        roofs: Roofs | None = context.services.get(Roofs)
+        if roofs and (found := roofs.fraction(experiment, steps, metrics["median_ns"])):
+            metrics["roof_fraction"], conditions["roof"] = found
+        return _outputs(metrics, tuple(processes), not unconverged, warnings, conditions)
 
 
-def counted(bench: Bench, steps: Sequence[StepArtifact]) -> dict[str, Any]:
+def _outputs(
+    metrics: Mapping[str, Any],
+    samples: tuple[Samples, ...],
+    converged: bool,
+    warnings: Sequence[str],
+    conditions: Mapping[str, Any],
+) -> dict[str, Any]:
+    return {
+        "metrics": metrics,
+        "samples": samples,
+        "converged": converged,
+        "warnings": tuple(warnings),
+        "conditions": conditions,
+    }
+
+
+def _conditions(sampler: Sampler, load: float) -> dict[str, Any]:
+    """Under what the numbers were really taken."""
+    last = sampler.last
+    return {
+        "clock": sampler.clock,
+        "threads": sampler.threads,
+        "load": round(load, 2),
+        "scheduling": "fifo" if last and last.realtime else "normal",
+        "cache": "cold" if last and last.cold else "warm",
+        "aslr": not last or last.aslr,
+    }
+
+
+def counted(sampler: Sampler, baselines: Baselines) -> dict[str, Any]:
     """Exact counts need one run; the time an emulator takes means nothing and is not reported."""
-    setup = bench.setup(steps, fresh=False)
-    result = setup.launch(LaunchSettings(warmup=1, inner=1, samples=1))
-    return {"instructions": result.instructions[0], "deterministic": ["instructions"]}
+    count = sampler.count()
+    metrics: dict[str, Any] = {"instructions": count, "deterministic": ["instructions"]}
+    ratios = baselines.counts(count)
+    return metrics | ({"baselines": ratios} if ratios else {})
 
 
-def with_clock(policy: Policy, device: Device) -> Policy:
-    """The policy with `auto` resolved to the only clock of a device that has no other."""
-    if policy.clock == "auto" and "cpu_clock" not in device.capabilities:
-        return replace(policy, clock="wall")
-    return policy
-
-
-def threads_of(steps: Sequence[StepArtifact]) -> int:
-    """How many threads the kernels use at most."""
-    return max(int(step.step.decisions.get("parallelize", {}).get("threads", 1)) for step in steps)
-
-
-def measured(
-    bench: Bench, steps: Sequence[StepArtifact], policy: Policy, threads: int
-) -> tuple[list[Samples], bool]:
-    """Samples of each process, and whether they agree as well as the policy asks."""
-    start = time.monotonic()
+def _rounds(
+    sampler: Sampler, baselines: Baselines
+) -> Generator[None, None, tuple[list[Samples], str]]:
+    """Samples of each process, and why they do not agree as well as the policy asks, if so."""
     processes: list[Samples] = []
-    has_cpu = "cpu_clock" in bench.device.capabilities
-    has_transfers = "transfers" in bench.device.capabilities
-    inner = 0
+    spent = 0.0
+    # A policy of one process may measure where it verified; rounds need fresh ones.
+    fresh = sampler.policy.max_rounds > 1 or bool(baselines.named)
+    if fresh:
+        sampler.bench.close()
+    order = Order(["", *baselines.named])
     while True:
-        # A policy of one process may measure where it verified; rounds need fresh ones.
-        setup = bench.setup(steps, fresh=policy.max_rounds > 1)
-        settings = LaunchSettings(
-            warmup=policy.warmup,
-            inner=inner,
-            samples=policy.samples,
-            min_sample_ns=int(policy.min_sample_us * 1000),
-            # Each run may take as long as the one that was verified might have.
-            timeout=bench.experiment.timeout * (policy.warmup + policy.samples + CALIBRATIONS),
-        )
-        result = setup.launch(settings)
-        inner = result.inner
-        processes.append(
-            Samples(
-                inner,
-                tuple(total / inner for total in result.wall_ns),
-                tuple(total / inner for total in result.cpu_ns) if has_cpu else (),
-                result.involuntary,
-                tuple(total / inner for total in result.transfer_ns) if has_transfers else (),
-            )
-        )
-        # Kernels that start from the same inputs each time must still be right after many runs.
-        if not setup.written & setup.inputs.keys():
-            verify_tensors(bench, setup)
-        if len(processes) < policy.min_rounds:
-            continue
-        if policy.bound <= 0 and len(processes) >= policy.min_rounds:
-            return processes, True
-        if timing(processes, policy.clock, threads).relative_half_width <= policy.bound:
-            return processes, True
-        spent = time.monotonic() - start
-        if len(processes) >= policy.max_rounds or spent > policy.budget_s:
-            return processes, False
+        number = len(processes)
+        for name in order.next():
+            if name:
+                baselines.named[name].of_round(number)
+                continue
+            start = time.monotonic()
+            processes.append(sampler.sample(fresh=fresh))
+            spent += time.monotonic() - start
+        if (reason := ended(processes, sampler, spent)) is not None:
+            return processes, reason
+        yield
+
+
+def ended(processes: Sequence[Samples], sampler: Sampler, spent: float) -> str | None:
+    """None while more rounds are needed; then '', or why the bound was not reached."""
+    policy, rounds = sampler.policy, len(processes)
+    if rounds >= policy.min_rounds:
+        half = timing(processes, sampler.clock).relative_half_width
+        if policy.bound <= 0 or half <= policy.bound:
+            return ""
+        if rounds >= policy.max_rounds:
+            return _unconverged(half, policy, f"{rounds} rounds (measure.max_rounds)")
+        if spent >= policy.budget_s:
+            return _unconverged(half, policy, f"{policy.budget_s:g} s (measure.budget_s)")
+    elif spent >= policy.budget_s:
+        return too_short(policy, rounds, spent)
+    return None
+
+
+def too_short(policy: Policy, rounds: int, spent: float) -> str:
+    """What to say of a budget that ended before the least number of rounds."""
+    return (
+        f"the budget of {policy.budget_s:g} s ended after {rounds} of at least "
+        f"{policy.min_rounds} rounds; a round takes {spent / max(1, rounds):.2g} s: raise "
+        "measure.budget_s, or lower measure.samples or measure.min_sample_us"
+    )
+
+
+def _unconverged(half: float, policy: Policy, after: str) -> str:
+    return (
+        f"the interval is still ±{half:.1%}, wider than ±{policy.bound:.1%} (measure.bound), after "
+        f"{after}: quieten the machine or allow more, and repeat it with rerun=failed"
+    )

@@ -24,6 +24,7 @@ OUTLIER_FLOOR = 0.01
 """Clocks are coarse: nearer to the median than this share of it, nothing is an outlier."""
 
 Clock = Literal["auto", "cpu", "wall"]
+RankingClock = Literal["cpu", "wall"]
 
 
 @dataclass(frozen=True)
@@ -129,23 +130,67 @@ def _at_least(successes: int, draws: int, chance: float) -> float:
     )
 
 
-def chosen_clock(clock: Clock, threads: int) -> Literal["cpu", "wall"]:
+def chosen_clock(clock: Clock, threads: int) -> RankingClock:
     """`auto` is CPU time, which a busy machine disturbs least, unless several threads work."""
     if clock == "auto":
         return "cpu" if threads == 1 else "wall"
     return clock
 
 
-def times_of(samples: Samples, clock: Literal["cpu", "wall"]) -> tuple[float, ...]:
+def times_of(samples: Samples, clock: RankingClock) -> tuple[float, ...]:
     return samples.cpu_ns if clock == "cpu" else samples.wall_ns
 
 
-def timing(processes: Sequence[Samples], clock: Clock = "auto", threads: int = 1) -> Interval:
+def timing(processes: Sequence[Samples], clock: RankingClock) -> Interval:
     """The time of one run: over process medians, or over the samples of a single process."""
-    chosen = chosen_clock(clock, threads)
     if len(processes) == 1:
-        return median_interval(times_of(processes[0], chosen))
-    return median_interval([median(times_of(process, chosen)) for process in processes])
+        return median_interval(times_of(processes[0], clock))
+    return median_interval(process_medians(processes, clock))
+
+
+def process_medians(processes: Iterable[Samples], clock: RankingClock) -> list[float]:
+    return [median(times_of(process, clock)) for process in processes]
+
+
+def ratio(
+    above: Sequence[Samples],
+    below: Sequence[Samples],
+    clock: RankingClock,
+    confidence: float = CONFIDENCE,
+) -> Interval:
+    """How many times as long `above` took, from the pairs that each round gives.
+
+    A round disturbs both alike, so their ratio is steadier than either. A single round has no
+    pairs to compare: its interval is as wide as those of both allow.
+    """
+    if len(above) == 1:
+        first, second = timing(above, clock), timing(below, clock)
+        return Interval(
+            first.middle / second.middle, first.low / second.high, first.high / second.low
+        )
+    found = median_interval(log_ratios(above, below, clock), confidence)
+    return Interval(math.exp(found.middle), math.exp(found.low), math.exp(found.high))
+
+
+def log_ratios(
+    above: Sequence[Samples], below: Sequence[Samples], clock: RankingClock
+) -> list[float]:
+    """Of the process medians, round by round."""
+    pairs = zip(process_medians(above, clock), process_medians(below, clock), strict=True)
+    return [math.log(first / second) for first, second in pairs]
+
+
+def two_sided(values: Sequence[float]) -> float:
+    """How likely a median this far from zero is if the true one is zero: twice the share of the
+    bootstrap distribution on the other side."""
+    ordered = sorted(values)
+    medians = [
+        ((ordered[low] + ordered[high]) / 2, share)
+        for low, high, share in _median_ranks(len(ordered))
+    ]
+    below = sum(share for value, share in medians if value <= 0)
+    above = sum(share for value, share in medians if value >= 0)
+    return min(1.0, 2 * min(below, above))
 
 
 def outlier_share(processes: Iterable[Sequence[float]]) -> float:
@@ -167,28 +212,25 @@ def outlier_share(processes: Iterable[Sequence[float]]) -> float:
 
 def metrics_of(
     samples: Sequence[Samples],
-    clock: Clock = "auto",
+    clock: RankingClock,
     flops: float = 0,
     bytes: float = 0,
-    *,
-    threads: int = 1,
 ) -> dict[str, Any]:
     """The flat numbers of a trial; rates only where the workload says what one run does."""
     measured = [process for process in samples if process.wall_ns]
     if not measured:
         return {"deterministic": []}
-    time = timing(measured, clock, threads)
-    chosen = chosen_clock(clock, threads)
+    time = timing(measured, clock)
     metrics: dict[str, Any] = {
         "median_ns": time.middle,
         "ci_low_ns": time.low,
         "ci_high_ns": time.high,
-        "min_ns": float(min(min(times_of(process, chosen)) for process in measured)),
+        "min_ns": float(min(min(times_of(process, clock)) for process in measured)),
         "wall_ns": median(median(process.wall_ns) for process in measured),
         "samples": sum(len(process.wall_ns) for process in measured),
         "processes": len(measured),
         "inner": int(max(process.inner for process in measured)),
-        "outlier_share": outlier_share(times_of(process, chosen) for process in measured),
+        "outlier_share": outlier_share(times_of(process, clock) for process in measured),
         "involuntary_switches": int(sum(sum(process.involuntary) for process in measured)),
         "deterministic": [],
     }

@@ -45,8 +45,14 @@ class Trial:
     message: str = ""
     stderr: str = ""
     config: Mapping[str, Any] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
+    """The words that composed its config."""
     machine: Mapping[str, Any] = field(default_factory=dict)
     samples: tuple[Samples, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """Why not to trust its numbers."""
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    """Under what it was measured: clock, load, scheduling, cache."""
     created: str = ""
     """ISO 8601, UTC."""
     seconds: float = 0.0

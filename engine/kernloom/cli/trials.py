@@ -1,0 +1,271 @@
+"""Carries planned trials out in turns: device, bench, run stages; what fails is a status."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kernloom.build.builder import Outcome
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.baselines import PlannedBaseline
+from kernloom.cli.planning import Planned
+from kernloom.config.schema import Target
+from kernloom.device.contract import Device, DeviceSetup, require
+from kernloom.device.devices import DEVICES
+from kernloom.device.sessions import SessionPlaces
+from kernloom.errors import ConfigError, DeviceError, KernloomError, UnavailableError
+from kernloom.files import sha256_text
+from kernloom.machine import machine_class
+from kernloom.measure.baselines import Baseline, Baselines, Measurable
+from kernloom.measure.bench import Bench
+from kernloom.measure.data import DataSets
+from kernloom.measure.sampler import Sampler, threads_of, with_clock
+from kernloom.measure.statistics import chosen_clock
+from kernloom.measure.trial import Trial
+from kernloom.measure.turns import in_turns
+from kernloom.pipeline.stage import Context
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """The baselines of trials that take turns, and what closes their benches."""
+
+    benches: ExitStack
+    known: dict[str, Baseline] = field(default_factory=dict)
+
+
+class Trials:
+    """What the trials of a run share: data, devices, places for sessions."""
+
+    def __init__(self, assembly: Assembly, outcomes: Mapping[str, Outcome]) -> None:
+        self._assembly = assembly
+        self._outcomes = outcomes
+        self._paths: Mapping[str, Path] = {key: found.path for key, found in outcomes.items()}
+        self._data = DataSets(assembly.places.roots)
+        self._devices: dict[tuple[Any, ...], Device] = {}
+        self._session_places: dict[tuple[str, int], SessionPlaces] = {}
+
+    def in_turns(
+        self, plans: Sequence[Planned], turn: Callable[[int], None] = lambda round: None
+    ) -> Iterator[tuple[Planned, Trial]]:
+        """Carry trials out, round by round in turns; each as it ends."""
+        with ExitStack() as benches:
+            shared = _Shared(benches)
+            turns = [self._turns(plan, shared) for plan in plans]
+            shuffled = plans[0].experiment.measure.max_rounds > 1
+            for number, trial in in_turns(turns, shuffled=shuffled, turn=turn):
+                yield plans[number], trial
+
+    def _turns(self, plan: Planned, shared: _Shared) -> Generator[None, None, Trial]:
+        trial = _blank(plan, self._outcomes)
+        start = time.monotonic()
+        if plan.refusal:
+            refusal = plan.refusal
+            return replace(
+                trial, status=refusal.status, stage=refusal.stage, message=str(refusal.error)
+            )
+        outputs: dict[str, Any] = dict(plan.outputs)
+        problem: KernloomError | None = None
+        seconds = 0.0
+        try:
+            self.check_built(plan)
+            with self.bench(plan) as bench:
+                services = {Bench: bench, Baselines: self._baselines(plan, shared)}
+                context = Context(plan.experiment, {**self._assembly.planning_services, **services})
+                for _ in plan.graph.turns("run", context, outputs):
+                    seconds += time.monotonic() - start
+                    yield
+                    start = time.monotonic()
+        except KernloomError as error:
+            problem = error
+        except MemoryError:
+            problem = DeviceError("the engine ran out of memory", status="out_of_memory")
+        seconds += time.monotonic() - start
+        return replace(_ended(plan, trial, outputs, problem), seconds=round(seconds, 6))
+
+    def verify(self, plan: Planned, bench: Bench) -> None:
+        """Carry out the run stages of a plan that measures nothing."""
+        self.check_built(plan)
+        context = Context(plan.experiment, {**self._assembly.planning_services, Bench: bench})
+        plan.graph.run("run", context, dict(plan.outputs))
+        bench.close()
+
+    def check_built(self, plan: Planned) -> None:
+        """Refuse what did not compile, with what the compiler said."""
+        for artifact in plan.artifacts:
+            outcome = self._outcomes[artifact.key]
+            if not outcome.ok:
+                error = DeviceError(
+                    f"{outcome.source} does not compile:\n{outcome.message.strip()}",
+                    status="build_failed",
+                )
+                error.stage = _compile_stage(plan)
+                raise error
+
+    def bench(self, plan: Planned, libraries: tuple[Path, ...] = ()) -> Bench:
+        """Where a planned workload can be launched."""
+        device = self._device(plan, libraries)
+        places = self._places(plan.experiment.target)
+        return Bench(plan.experiment, device, self._data, self._paths, places, plan.placement)
+
+    def _baselines(self, plan: Planned, shared: _Shared) -> Baselines:
+        named = {}
+        for name, planned in plan.baselines.items():
+            if planned.identity not in shared.known:
+                make = partial(self._measurable, plan, planned, shared.benches)
+                shared.known[planned.identity] = Baseline(make)
+            named[name] = shared.known[planned.identity]
+        return Baselines(named)
+
+    def _measurable(
+        self, plan: Planned, planned: PlannedBaseline, benches: ExitStack
+    ) -> Measurable:
+        experiment = plan.experiment
+        threads = threads_of(plan.steps)
+        if planned.plan is None:
+            from kernloom.measure.numpy_baseline import NumpyBaseline
+
+            return NumpyBaseline(
+                experiment.workload,
+                experiment.seed,
+                self._assembly.places.roots,
+                experiment.measure,
+                threads=threads,
+                pin=_core(plan),
+                timeout=experiment.timeout,
+            )
+        self.check_built(planned.plan)
+        bench = benches.enter_context(self.bench(planned.plan, planned.libraries))
+        self.verify(planned.plan, bench)
+        return Sampler(bench, planned.plan.steps, experiment.measure)
+
+    def _places(self, target: Target) -> SessionPlaces:
+        """Those of a target are shared by all of its trials, and by every run in this project."""
+        key = (target.name, target.sessions)
+        if key not in self._session_places:
+            folder = self._assembly.places.build / "sessions" / sha256_text(target.name)[:16]
+            self._session_places[key] = SessionPlaces(target.sessions, folder)
+        return self._session_places[key]
+
+    def _device(self, plan: Planned, libraries: tuple[Path, ...] = ()) -> Device:
+        """The device of a trial; trials that need the same one share it."""
+        target, arch = plan.experiment.target, plan.experiment.arch
+        make = DEVICES.get(target.device, key="target.device")
+        # Threads that a library starts by itself would all be kept on the one core.
+        pin = None if libraries and threads_of(plan.steps) > 1 else _core(plan)
+        aslr = plan.experiment.measure.aslr
+        programs = {role: self._paths[program.key] for role, program in plan.programs.items()}
+        key = (target.device, *programs.values(), id(target), id(arch), pin, aslr, *libraries)
+        if key not in self._devices:
+            self._devices[key] = make.made(
+                DeviceSetup(
+                    programs,
+                    target,
+                    arch,
+                    pin=pin,
+                    cache=self._assembly.places.cache,
+                    aslr=aslr,
+                    libraries=libraries,
+                )
+            )
+        require(self._devices[key], *_needed(plan, self._devices[key]))
+        if libraries:
+            require(self._devices[key], "libraries")
+        return self._devices[key]
+
+
+def _core(plan: Planned) -> int | None:
+    """The last one: the first ones are where the system's own work tends to be."""
+    return max(os.sched_getaffinity(0)) if plan.experiment.measure.pin else None
+
+
+def _needed(plan: Planned, device: Device) -> list[str]:
+    """The capabilities that a trial asks of its device."""
+    threads = threads_of(plan.steps)
+    if plan.experiment.target.emulator:
+        needed = ["memory", "launch", "instructions"]
+        return [*needed, "threads"] if threads > 1 else needed
+    clock = chosen_clock(with_clock(plan.experiment.measure, device).clock, threads)
+    needed = ["memory", "launch", "calibrate", f"{clock}_clock"]
+    if plan.experiment.measure.cache == "cold":
+        needed.append("cold_cache")
+    return [*needed, "threads"] if threads > 1 else needed
+
+
+def _ended(
+    plan: Planned, trial: Trial, outputs: Mapping[str, Any], problem: KernloomError | None
+) -> Trial:
+    """The trial with what its stages found out, as far as they came."""
+
+    def merged(kind: str) -> dict[str, Any]:
+        found = plan.graph.of_type(kind, outputs)
+        return {name: value for part in found for name, value in part.items()}
+
+    verified = plan.graph.of_type("verified", outputs)
+    warnings = tuple(w for found in plan.graph.of_type("warnings", outputs) for w in found)
+    trial = replace(
+        trial,
+        verified=bool(verified) and all(verified),
+        metrics=merged("metrics"),
+        samples=tuple(s for found in plan.graph.of_type("samples", outputs) for s in found),
+        warnings=warnings,
+        conditions=merged("conditions"),
+    )
+    if problem:
+        status = status_of(problem)
+        return replace(
+            trial,
+            status=status,
+            verified=trial.verified and status != "wrong",
+            stage=problem.stage or "run",
+            message=str(problem),
+            stderr=getattr(problem, "stderr", ""),
+        )
+    if all(plan.graph.of_type("converged", outputs)):
+        return replace(trial, status="ok")
+    return replace(trial, status="unconverged", message=warnings[0] if warnings else "")
+
+
+def status_of(error: KernloomError) -> str:
+    """What a trial that ended so is called."""
+    if isinstance(error, DeviceError):
+        return error.status
+    if isinstance(error, UnavailableError):
+        return "unavailable"
+    return "refused" if isinstance(error, ConfigError) else "crashed"
+
+
+def _compile_stage(plan: Planned) -> str:
+    return next((n for n, node in plan.graph.nodes.items() if node.stage.phase == "build"), "build")
+
+
+def _blank(plan: Planned, outcomes: Mapping[str, Outcome]) -> Trial:
+    """The trial before it has been carried out."""
+    experiment = plan.experiment
+    return Trial(
+        id=plan.id,
+        workload=experiment.workload.name,
+        case=experiment.case,
+        target=experiment.target.name,
+        status="ok",
+        verified=False,
+        point=plan.point.swept,
+        params=plan.params,
+        provider=plan.provider,
+        placement=plan.placement,
+        artifacts=tuple(
+            {"name": name, "key": artifact.key, "cached": outcomes[artifact.key].cached}
+            for name, artifact in plan.named_artifacts
+        ),
+        config=plan.point.data,
+        overrides=plan.point.words,
+        machine=machine_class() | ({"device": plan.facts} if plan.facts else {}),
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )

@@ -1,0 +1,153 @@
+"""What disturbs a measurement: signs of it in the samples, said with what can be done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from kernloom.measure.statistics import (
+    RankingClock,
+    median,
+    outlier_share,
+    process_medians,
+    times_of,
+)
+from kernloom.measure.trial import Samples
+
+SHARED_CORE = 0.10
+"""Share of a sample that others may have had the core before it is said."""
+INTERRUPTED = 0.25
+"""Share of samples with an involuntary switch, likewise."""
+DRIFT = 0.03
+DRIFT_ROUNDS = 6
+"""Fewer rounds than this can rise by chance."""
+CERTAIN = 0.6
+"""Kendall's tau from which a rise is one: with six rounds chance gives it in 7 of 100 runs."""
+OUTLIERS = 0.2
+GROUPS_ROUNDS = 8
+GROUPS_APART = 0.1
+"""How much the nearest times of two groups of processes differ at least."""
+SHORTEST_NS = 2000
+"""A hundred times what a clock can tell apart: a sample below has an error of a percent."""
+
+
+def warnings_of(
+    processes: Sequence[Samples], clock: RankingClock, threads: int, load: float
+) -> list[str]:
+    """Why not to trust a result, and what to do about it; nothing where all is well."""
+    checks = [
+        _short(processes),
+        _core_shared(processes, clock, threads, load),
+        _waits(processes, clock, threads),
+        _drift(processes, clock),
+        _outliers(processes, clock),
+        _two_groups(processes, clock),
+    ]
+    return [text for text in checks if text]
+
+
+def load() -> float:
+    """How many processes wanted a core lately, ours among them."""
+    return os.getloadavg()[0]
+
+
+def _short(processes: Sequence[Samples]) -> str:
+    shortest = min(min(process.wall_ns) * process.inner for process in processes)
+    if shortest >= SHORTEST_NS:
+        return ""
+    return (
+        f"samples as short as {shortest:.0f} ns are within a percent of what the clock can tell "
+        "apart: raise measure.min_sample_us"
+    )
+
+
+def _core_shared(
+    processes: Sequence[Samples], clock: RankingClock, threads: int, load: float
+) -> str:
+    """Others had the core while samples were taken; CPU time does not count that, caches do."""
+    total = sum(len(process.involuntary) for process in processes)
+    hit = sum(1 for process in processes for count in process.involuntary if count)
+    stolen = _stolen(processes) if threads == 1 else 0.0
+    if not total or not (hit / total > INTERRUPTED or (hit and stolen > SHARED_CORE)):
+        return ""
+    cores = len(os.sched_getaffinity(0))
+    seen = (
+        f"others took the core during {hit / total:.0%} of the samples (load {load:.1f} on "
+        f"{cores} {'core' if cores == 1 else 'cores'})"
+    )
+    if clock == "wall":
+        return f"{seen}, and wall time counts it: end them, or use measure.scheduling=fifo" + (
+            " or measure.clock=cpu" if threads == 1 else ""
+        )
+    return f"{seen}; CPU time leaves that out, but not what it does to the caches"
+
+
+def _stolen(processes: Sequence[Samples]) -> float:
+    """The share of wall time in which the measuring thread did not run."""
+    if not all(process.cpu_ns for process in processes):
+        return 0.0
+    wall = sum(sum(process.wall_ns) * process.inner for process in processes)
+    cpu = sum(sum(process.cpu_ns) * process.inner for process in processes)
+    return max(0.0, 1 - cpu / wall) if wall else 0.0
+
+
+def _waits(processes: Sequence[Samples], clock: RankingClock, threads: int) -> str:
+    """The kernel itself does not use the core all the time, and nobody took it away."""
+    switched = any(any(process.involuntary) for process in processes)
+    stolen = _stolen(processes)
+    if clock != "cpu" or threads > 1 or switched or stolen <= SHARED_CORE:
+        return ""
+    return (
+        f"the kernel waited for {stolen:.0%} of the time, which CPU time does not count: if that "
+        "is its own doing (threads, input), use measure.clock=wall"
+    )
+
+
+def _drift(processes: Sequence[Samples], clock: RankingClock) -> str:
+    times = [median(times_of(process, clock)) for process in processes]
+    if len(times) < DRIFT_ROUNDS:
+        return ""
+    third = len(times) // 3
+    before, after = median(times[:third]), median(times[-third:])
+    change = after / before - 1 if before else 0.0
+    if abs(change) < DRIFT or abs(kendall(times)) < CERTAIN:
+        return ""
+    way = "slower" if change > 0 else "faster"
+    return (
+        f"the machine became {abs(change):.0%} {way} from the first rounds to the last (heat, "
+        "clock frequency, another program): compare only with what was measured in the same rounds"
+    )
+
+
+def kendall(values: Sequence[float]) -> float:
+    """Kendall's tau of values with their order: 1 where they only rise, -1 where they only fall."""
+    signs = [
+        (later > earlier) - (later < earlier)
+        for index, earlier in enumerate(values)
+        for later in values[index + 1 :]
+    ]
+    return sum(signs) / len(signs) if signs else 0.0
+
+
+def _two_groups(processes: Sequence[Samples], clock: RankingClock) -> str:
+    """Processes that agree among themselves on one of two times."""
+    times = sorted(process_medians(processes, clock))
+    if len(times) < GROUPS_ROUNDS or times[0] <= 0:
+        return ""
+    least = max(2, len(times) // 5)
+    gap, at = max((times[i] / times[i - 1], i) for i in range(least, len(times) - least + 1))
+    low, high = times[:at], times[at:]
+    spread = max(low[-1] / low[0], high[-1] / high[0])
+    if gap < 1 + GROUPS_APART or spread > gap:
+        return ""
+    return (
+        f"the processes fall into two groups, around {median(low):.4g} and {median(high):.4g} ns: "
+        "where their memory and code happen to lie decides, so neither is the time of the kernel"
+    )
+
+
+def _outliers(processes: Sequence[Samples], clock: RankingClock) -> str:
+    share = outlier_share(times_of(process, clock) for process in processes)
+    if share <= OUTLIERS:
+        return ""
+    return f"{share:.0%} of the samples lie far from the others: take more, with measure=rigorous"

@@ -1,0 +1,101 @@
+"""Takes the samples of one process at a time; what is measured is on a bench."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kernloom.build.stage import StepArtifact
+from kernloom.config.schema import Measure as Policy
+from kernloom.device.contract import Device, LaunchResult, LaunchSettings
+from kernloom.measure.bench import Bench
+from kernloom.measure.statistics import RankingClock, chosen_clock
+from kernloom.measure.trial import Samples
+from kernloom.measure.verify import verify_tensors
+
+CALIBRATIONS = 4
+"""Runs that finding the inner count of a slow kernel takes at most."""
+
+
+class Sampler:
+    """One workload's kernels, a fresh process at a time; the first finds the inner count."""
+
+    def __init__(self, bench: Bench, steps: Sequence[StepArtifact], policy: Policy) -> None:
+        self.bench = bench
+        self.steps = steps
+        self.policy = with_clock(policy, bench.device)
+        self.last: LaunchResult | None = None
+        """What the last process measured, and under what."""
+        self.transfer_bytes = 0
+        """What one run copies between host and device."""
+        self._inner = 0
+
+    @property
+    def threads(self) -> int:
+        return threads_of(self.steps)
+
+    @property
+    def clock(self) -> RankingClock:
+        """The clock that ranks: the policy's choice, or what suits the number of threads."""
+        return chosen_clock(self.policy.clock, self.threads)
+
+    def sample(self, *, fresh: bool = True) -> Samples:
+        """What one process measures: a new one, or the one that verified; it is then ended."""
+        try:
+            setup = self.bench.setup(self.steps, fresh=fresh)
+            result = setup.launch(self._settings())
+            # Kernels that start from the same inputs each time must still be right after many runs.
+            if not setup.written & setup.inputs.keys():
+                verify_tensors(self.bench, setup)
+        finally:
+            # Whoever has the next turn finds the device free.
+            self.bench.close()
+        self._inner, self.last, self.transfer_bytes = result.inner, result, setup.transfer_bytes
+        return samples_of(result, self.bench.device)
+
+    def count(self) -> int:
+        """Exact instructions of one run, from a device that counts them."""
+        try:
+            setup = self.bench.setup(self.steps, fresh=False)
+            return setup.launch(LaunchSettings(warmup=1, inner=1, samples=1)).instructions[0]
+        finally:
+            self.bench.close()
+
+    def _settings(self) -> LaunchSettings:
+        policy = self.policy
+        cold = policy.cache == "cold"
+        return LaunchSettings(
+            warmup=policy.warmup,
+            inner=1 if cold else self._inner,
+            samples=policy.samples,
+            min_sample_ns=int(policy.min_sample_us * 1000),
+            # Each run may take as long as the one that was verified might have.
+            timeout=self.bench.experiment.timeout * (policy.warmup + policy.samples + CALIBRATIONS),
+            cold=cold,
+            realtime=policy.scheduling == "fifo",
+        )
+
+
+def samples_of(result: LaunchResult, device: Device) -> Samples:
+    """Per run, as far as the device has the clocks."""
+    inner = result.inner
+    has = device.capabilities
+    return Samples(
+        inner,
+        tuple(total / inner for total in result.wall_ns),
+        tuple(total / inner for total in result.cpu_ns) if "cpu_clock" in has else (),
+        result.involuntary,
+        tuple(total / inner for total in result.transfer_ns) if "transfers" in has else (),
+    )
+
+
+def with_clock(policy: Policy, device: Device) -> Policy:
+    """The policy with `auto` resolved to the only clock of a device that has no other."""
+    if policy.clock == "auto" and "cpu_clock" not in device.capabilities:
+        return replace(policy, clock="wall")
+    return policy
+
+
+def threads_of(steps: Sequence[StepArtifact]) -> int:
+    """How many threads the kernels use at most."""
+    return max(int(step.step.decisions.get("parallelize", {}).get("threads", 1)) for step in steps)
