@@ -36,6 +36,11 @@ class Places:
         return [root / name for root in self.roots if (root / name).is_dir()]
 
     @property
+    def calibrations(self) -> Path:
+        """What machines can do at most, a file for each class of them."""
+        return self.store.parent / "calibration"
+
+    @property
     def cache(self) -> Path:
         """Derived data that can be thrown away at any time."""
         return self.build / "cache"

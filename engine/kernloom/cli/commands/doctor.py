@@ -1,8 +1,11 @@
 """This machine: processor, memory, compilers, emulators, clocks, noise, and where things are kept.
 
 With --install: what the targets lack is shown and then installed (Debian and Python packages).
+With --calibrate: the peak of each arch and the bandwidth of each level of memory are measured and
+kept for machines of this class; results then show which share of that roof they reach.
 
   kernloom doctor
+  kernloom doctor --calibrate
   kernloom doctor --install --yes
 """
 
@@ -19,20 +22,24 @@ from typing import Any
 from kernloom import __version__
 from kernloom.build.emulators import find_emulator
 from kernloom.build.toolchains import DRIVER, detect
+from kernloom.cli.calibrating import calibrate, describe, print_calibration
 from kernloom.cli.installing import Missing, find_missing, install
 from kernloom.cli.invocation import Flag, Invocation, without_output
+from kernloom.cli.progress import Progress
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Target, Toolchain
 from kernloom.errors import KernloomError, UnavailableError, UsageError
 from kernloom.expressions import format_size
 from kernloom.machine import machine_facts
+from kernloom.measure.roof import Calibration, load_calibration
 from kernloom.measure.statistics import median
 from kernloom.places import Places, find_places
 
 USAGE = "[output=json]"
 FLAGS = {
     "install": Flag("install what the targets lack, after showing it"),
+    "calibrate": Flag("measure this machine's peak and bandwidth, and keep them"),
     "yes": Flag("with --install, on a terminal: do not ask"),
 }
 SPINS = 60
@@ -46,9 +53,12 @@ def run(invocation: Invocation) -> int:
         raise UsageError(f"'doctor' takes no '{rest[0]}'")
     if "yes" in invocation.flags and "install" not in invocation.flags:
         raise UsageError("--yes goes with --install")
+    if "calibrate" in invocation.flags and "install" in invocation.flags:
+        raise UsageError("--calibrate and --install are two errands: run doctor twice")
     places = find_places()
     if "install" in invocation.flags:
         return _install(invocation, find_missing(places))
+    calibration = _calibration(invocation, places)
     document = {
         "kernloom": __version__,
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -61,6 +71,7 @@ def run(invocation: Invocation) -> int:
         },
         "noise": noise(),
         "huge_pages": _huge_pages(),
+        "calibration": describe(calibration, places),
         "places": {
             "project": str(places.project or ""),
             "build": str(places.build),
@@ -69,9 +80,17 @@ def run(invocation: Invocation) -> int:
     }
     if invocation.for_people:
         _print(document, invocation)
+        print_calibration(calibration, invocation.stdout)
     else:
         print(json.dumps(document), file=invocation.stdout)
     return 0
+
+
+def _calibration(invocation: Invocation, places: Places) -> Calibration | None:
+    """A new one if asked for, else the one that is kept."""
+    if "calibrate" not in invocation.flags:
+        return load_calibration(places.calibrations)
+    return calibrate(places, Progress(invocation.stderr))
 
 
 def _toolchains(places: Places) -> list[dict[str, Any]]:
@@ -223,6 +242,7 @@ def _print(document: dict[str, Any], invocation: Invocation) -> None:
         print(f"{name:{width}}  {value}", file=invocation.stdout)
     if spread["wall_spread"] > NOISY and os.getloadavg()[0] > 0.5:
         print(
-            "This machine is busy: compare by CPU time (measure.clock=cpu) or wait for quiet.",
+            "This machine is busy: kernels of one thread are ranked by CPU time, which bears it; "
+            "for several threads use measure.scheduling=fifo, or wait for quiet.",
             file=invocation.stdout,
         )

@@ -1,0 +1,255 @@
+"""The roof: the least time that this machine's peak and bandwidth leave a run, and who sets it.
+
+Both were measured once, by `kernloom doctor --calibrate`, and are kept for each class of machine.
+A calibration is no part of a trial's identity: it says how good a time is, not what it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kernloom.files import sha256_json, write_json
+from kernloom.machine import machine_class
+
+if TYPE_CHECKING:
+    from kernloom.build.stage import StepArtifact
+    from kernloom.config.schema import Arch, Experiment
+
+FORMAT = 1
+MEMORY = "memory"
+COLD = "cold memory"
+"""Memory under what the caches could hold but do not: nothing needs to be written back yet."""
+PRIVATE = ("L1", "L2")
+"""Levels that every core has for itself."""
+PATTERNS = {"read": 0.0, "update": 1 / 3, "copy": 1 / 2}
+"""What a kernel does with memory -> the share of the bytes it moves that it writes."""
+
+T = TypeVar("T", bound="Peak | Bandwidth")
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """What of an arch decides its peak."""
+
+    nbytes: int
+    fma: bool
+
+
+@dataclass(frozen=True)
+class Peak:
+    """How many multiply-adds an arch does at most, each counted as two operations."""
+
+    arch: str
+    dtype: str
+    threads: int
+    gflops: float
+    processes: tuple[float, ...] = ()
+    """What each process reached."""
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """How fast a level of memory is read or written at most."""
+
+    arch: str
+    level: str
+    pattern: str
+    threads: int
+    gbytes_per_s: float
+    processes: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured of one class of machine."""
+
+    created: str
+    """ISO 8601, UTC."""
+    kernloom: str
+    toolchain: str
+    machine: Mapping[str, Any]
+    levels: Mapping[str, int]
+    """Cache, nearest first -> bytes that it holds."""
+    arches: Mapping[str, Vectors]
+    peaks: tuple[Peak, ...] = ()
+    bandwidths: tuple[Bandwidth, ...] = ()
+    windows: Mapping[str, int] = field(default_factory=dict)
+    """Level -> bytes that were gone over to measure it."""
+
+
+@dataclass(frozen=True)
+class Roof:
+    """What limits a run, and the time it then takes at least."""
+
+    limit: str
+    ns: float
+
+
+def roof_of(
+    calibration: Calibration,
+    arch: Arch,
+    dtype: str,
+    flops: float,
+    bytes: float,
+    threads: int = 1,
+    *,
+    footprint: float | None = None,
+    written: float | None = None,
+    cold: bool = False,
+) -> Roof | None:
+    """The roof of a run that does so many operations and moves so many bytes.
+
+    The level of memory is the one that holds its `footprint`, the tensors (by default all that is
+    moved); `cold` caches hold nothing. How many of the bytes are `written` decides whether reading,
+    copying or updating is the pattern; unknown, it is whatever is fastest. None if the calibration
+    cannot say.
+    """
+    name = _calibrated(calibration, arch)
+    if name is None:
+        return None
+    roofs = []
+    if flops > 0:
+        peaks = {
+            p.threads: p.gflops for p in calibration.peaks if (p.arch, p.dtype) == (name, dtype)
+        }
+        if not peaks:
+            return None
+        what = "FMA peak" if calibration.arches[name].fma else "multiply-add peak"
+        roofs.append(Roof(f"{dtype} {what}", flops / _with_threads(peaks, threads)))
+    if bytes > 0:
+        held = bytes if footprint is None else footprint
+        level = level_of(calibration, held, threads)
+        level = COLD if cold and level != MEMORY else level
+        rate = _bandwidth(calibration, name, level, _pattern(written, bytes), threads)
+        if rate is None:
+            return None
+        roofs.append(Roof(f"{level} bandwidth", bytes / rate))
+    return max(roofs, key=lambda roof: roof.ns, default=None)
+
+
+def level_of(calibration: Calibration, footprint: float, threads: int) -> str:
+    """The nearest level that holds so much; each thread brings the caches of its core."""
+    cores = max((entry.threads for entry in calibration.bandwidths), default=1)
+    for level, size in calibration.levels.items():
+        if footprint <= size * (min(threads, cores) if level in PRIVATE else 1):
+            return level
+    return MEMORY
+
+
+def _calibrated(calibration: Calibration, arch: Arch) -> str | None:
+    """The arch of that name, else one with the same vectors."""
+    if arch.name in calibration.arches:
+        return arch.name
+    alike = vectors_of(arch)
+    return next((name for name, known in calibration.arches.items() if known == alike), None)
+
+
+def vectors_of(arch: Arch) -> Vectors:
+    """x86 says whether it has FMA; the others always do."""
+    return Vectors(arch.vector_bytes, arch.isa != "x86_64" or "fma" in arch.features)
+
+
+def _pattern(written: float | None, bytes: float) -> str | None:
+    if written is None:
+        return None
+    share = written / bytes
+    return min(PATTERNS, key=lambda pattern: abs(PATTERNS[pattern] - share))
+
+
+def _bandwidth(
+    calibration: Calibration, arch: str, level: str, pattern: str | None, threads: int
+) -> float | None:
+    # Vectors of any width fill memory's lines as fast: it is measured with the first arch alone.
+    here = [b for b in calibration.bandwidths if b.level == level]
+    own = [b for b in here if b.arch == arch] or here
+    rates = [
+        _with_threads(found, threads)
+        for name in PATTERNS
+        if pattern in (None, name)
+        and (found := {b.threads: b.gbytes_per_s for b in own if b.pattern == name})
+    ]
+    return max(rates, default=None)
+
+
+def _with_threads(rates: Mapping[int, float], threads: int) -> float:
+    """From what one core and all of them reach: never less than one, never more than all."""
+    one, most = rates[min(rates)], max(rates.values())
+    return most if threads >= max(rates) else min(one * threads, most)
+
+
+class Roofs:
+    """Holds results against the roof of this machine; its calibration is read when first asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        return load_calibration(self._folder)
+
+    def fraction(
+        self, experiment: Experiment, steps: Sequence[StepArtifact], median_ns: float
+    ) -> tuple[float, str] | None:
+        """The share of the roof that a time reaches, and what the roof is; of the host alone."""
+        if experiment.target.device != "host" or median_ns <= 0 or self.calibration is None:
+            return None
+        from kernloom.expressions import evaluate
+        from kernloom.measure.sampler import threads_of
+        from kernloom.plan.inspect import sizes_of, tensors_of
+
+        workload = experiment.workload
+        sizes, tensors = sizes_of(workload), tensors_of(workload)
+        bound = [a for s in steps for a in s.step.arguments if a.kind == "tensor"]
+        used = {str(argument.binding) for argument in bound}
+        written = {str(argument.binding) for argument in bound if argument.access != "read"}
+        roof = roof_of(
+            self.calibration,
+            experiment.arch,
+            workload.dtype,
+            evaluate(workload.cost.flops, sizes),
+            evaluate(workload.cost.bytes, sizes),
+            threads_of(steps),
+            footprint=sum(tensors[name].nbytes for name in used),
+            written=sum(tensors[name].nbytes for name in written),
+            cold=experiment.measure.cache == "cold",
+        )
+        return (roof.ns / median_ns, roof.limit) if roof else None
+
+
+def calibration_file(folder: Path, machine: Mapping[str, Any] | None = None) -> Path:
+    """Of a class of machine; by default this one's."""
+    return folder / f"{sha256_json(machine or machine_class())[:16]}.json"
+
+
+def save_calibration(calibration: Calibration, folder: Path) -> Path:
+    path = calibration_file(folder, calibration.machine)
+    write_json(path, {"format": FORMAT, **asdict(calibration)})
+    return path
+
+
+def load_calibration(folder: Path, machine: Mapping[str, Any] | None = None) -> Calibration | None:
+    """What was measured of this class of machine; None if nothing was, or cannot be read."""
+    try:
+        data = json.loads(calibration_file(folder, machine).read_text(encoding="utf-8"))
+        if data.pop("format", None) != FORMAT:
+            return None
+        return Calibration(
+            **{
+                **data,
+                "levels": dict(sorted(data["levels"].items())),
+                "arches": {name: Vectors(**found) for name, found in data["arches"].items()},
+                "peaks": _entries(Peak, data["peaks"]),
+                "bandwidths": _entries(Bandwidth, data["bandwidths"]),
+            }
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _entries(cls: type[T], entries: Iterable[Mapping[str, Any]]) -> tuple[T, ...]:
+    return tuple(cls(**{**entry, "processes": tuple(entry["processes"])}) for entry in entries)
