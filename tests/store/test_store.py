@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.errors import StoreError
+from kernloom.errors import StoreError, UsageError
 from kernloom.measure.trial import Samples
 from kernloom.store import open_store
+from kernloom.store.schema import ADDED
 
 
 def test_reading_a_missing_store_finds_nothing_and_creates_nothing(path):
@@ -179,8 +180,10 @@ def _make_old(path: Path) -> None:
         database.execute(
             """UPDATE trials SET metrics = '{"median_ns": 2.0, "placement": {"x": "copied"}}'"""
         )
-        database.execute("ALTER TABLE trials DROP COLUMN placement")
-        database.execute("ALTER TABLE samples DROP COLUMN transfer_ns")
+        for table, columns in ADDED[2].items():
+            for column in columns:
+                database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        database.execute("DROP TABLE baselines")
         database.execute("UPDATE meta SET value = '1' WHERE key = 'schema_version'")
     database.close()
 
@@ -201,6 +204,8 @@ def test_an_older_store_is_read_and_where_possible_brought_up_to_date(
         assert trial.placement == {"x": "copied"}
         assert store.samples("a1") == two_processes
         assert store.query({"seed": "7"}) == [trial]
+        assert (trial.warnings, trial.conditions, trial.overrides) == ((), {}, ())
+        assert store.baselines() == []
     if writable:
         with open_store(path) as store:
             placed = make_trial("b2", placement={"y": "in_place"}, metrics={})
@@ -213,3 +218,45 @@ def test_the_time_of_transfers_comes_back_with_the_samples(path, make_trial):
     with open_store(path) as store:
         store.add(make_trial(samples=measured))
         assert store.samples("a1") == measured
+
+
+def test_warnings_conditions_and_overrides_come_back(path, make_trial):
+    trial = make_trial(
+        warnings=("too short",), conditions={"clock": "cpu"}, overrides=("workload=axpy",)
+    )
+    with open_store(path) as store:
+        store.add(trial)
+        assert store.latest(["a1"]) == {"a1": trial}
+        assert store.query({"conditions.clock": "cpu"}) == [trial]
+
+
+def test_trials_are_found_by_how_their_ids_begin(path, make_trial):
+    with open_store(path) as store:
+        for id in ("ab12", "ab34", "cd56"):
+            store.add(make_trial(id))
+        assert {trial.id for trial in store.starting_with("ab")} == {"ab12", "ab34"}
+        assert store.starting_with("%") == []
+
+
+def test_a_baseline_is_the_trials_that_were_last_saved_under_its_name(path, make_trial):
+    with open_store(path) as store:
+        for id in ("a1", "b2", "c3"):
+            store.add(make_trial(id))
+        store.save_baseline("main", ["a1", "b2"])
+        store.save_baseline("main", ["b2", "c3"])
+        store.save_baseline("old", ["a1"])
+        assert {trial.id for trial in store.baseline("main")} == {"b2", "c3"}
+        assert [(name, count) for name, _, count in store.baselines()] == [("main", 2), ("old", 1)]
+        store.remove_baseline("old")
+        with pytest.raises(UsageError, match="no baseline 'old'"):
+            store.baseline("old")
+        with pytest.raises(UsageError, match="no baseline 'mian'") as error:
+            store.remove_baseline("mian")
+        assert "main" in error.value.hint
+
+
+def test_a_store_that_was_never_written_has_no_baselines(path):
+    with open_store(path) as store:
+        assert store.baselines() == []
+        with pytest.raises(UsageError, match="no baseline 'main'"):
+            store.baseline("main")

@@ -11,8 +11,22 @@ import kernloom
 from kernloom.files import canonical_json
 from kernloom.measure.trial import Samples, Trial
 
-DOCUMENTS = ("point", "params", "metrics", "placement", "artifacts", "config", "machine")
+DOCUMENTS = (
+    "point",
+    "params",
+    "metrics",
+    "placement",
+    "conditions",
+    "warnings",
+    "overrides",
+    "artifacts",
+    "config",
+    "machine",
+)
 """Columns that hold JSON; a dotted key looks into them."""
+
+
+LISTS = ("artifacts", "warnings", "overrides")
 
 
 def now() -> str:
@@ -69,7 +83,7 @@ def trial_of(row: Mapping[Any, Any]) -> Trial:
         stderr=row["stderr"],
         created=row["created"],
         seconds=row["seconds"],
-        **{**documents, "artifacts": tuple(documents["artifacts"])},
+        **documents | {name: tuple(documents[name]) for name in LISTS},
     )
 
 

@@ -6,7 +6,12 @@ from sqlalchemy import Boolean, Column, Float, Index, Integer, MetaData, String,
 
 VERSION = 2
 """Raised when the tables change; a store with a newer one is refused, not misread."""
-ADDED = {2: {"trials": {"placement": "{}"}, "samples": {"transfer_ns": "[]"}}}
+ADDED = {
+    2: {
+        "trials": {"placement": "{}", "conditions": "{}", "warnings": "[]", "overrides": "[]"},
+        "samples": {"transfer_ns": "[]"},
+    }
+}
 """Version -> table -> columns that came with it, all text, and what older rows have there."""
 
 metadata = MetaData()
@@ -41,6 +46,9 @@ trials = Table(
     Column("params", Text, nullable=False),
     Column("metrics", Text, nullable=False),
     Column("placement", Text, nullable=False, server_default="{}"),
+    Column("conditions", Text, nullable=False, server_default="{}"),
+    Column("warnings", Text, nullable=False, server_default="[]"),
+    Column("overrides", Text, nullable=False, server_default="[]"),
     Column("artifacts", Text, nullable=False),
     Column("config", Text, nullable=False),
     Column("machine", Text, nullable=False),
@@ -60,4 +68,12 @@ samples = Table(
     Column("involuntary", Text, nullable=False),
     Column("transfer_ns", Text, nullable=False, server_default="[]"),
     sqlite_with_rowid=False,
+)
+
+baselines = Table(
+    "baselines",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("trial", String, primary_key=True),
+    Column("created", String, nullable=False),
 )

@@ -72,7 +72,7 @@ def check_version(engine: Engine, path: Path) -> bool:
 
 
 def _bring_up(engine: Engine, version: int) -> None:
-    """Give an older store the columns it lacks; one that cannot be written is read as if it had
+    """Give an older store what it lacks; one that cannot be written is read as if it had
     them."""
     try:
         with engine.connect() as connection:
@@ -84,6 +84,7 @@ def _bring_up(engine: Engine, version: int) -> None:
                     connection.exec_driver_sql(
                         f"ALTER TABLE {table} ADD COLUMN {name} TEXT NOT NULL DEFAULT '{default}'"
                     )
+            metadata.create_all(connection)
             connection.execute(
                 update(meta).where(meta.c.key == "schema_version").values(value=str(VERSION))
             )
@@ -98,6 +99,7 @@ def _bring_up(engine: Engine, version: int) -> None:
                 # All of it is ours, from ADDED.
                 view = f"SELECT *, {added} FROM main.{table}"  # noqa: S608
                 connection.execute(f"CREATE TEMP VIEW {table} AS {view}")
+            connection.execute("CREATE TEMP TABLE baselines (name TEXT, trial TEXT, created TEXT)")
 
         event.listen(engine, "connect", as_if)
         engine.dispose()

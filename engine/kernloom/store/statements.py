@@ -13,6 +13,7 @@ from sqlalchemy import (
     Float,
     Integer,
     bindparam,
+    delete,
     func,
     insert,
     select,
@@ -23,7 +24,7 @@ from kernloom.errors import UsageError
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store.keys import COMPARISONS, Filter, Key, check_known, number, spellings
 from kernloom.store.rows import row_of, sample_row, samples_of, trial_of
-from kernloom.store.schema import samples, trials
+from kernloom.store.schema import baselines, samples, trials
 
 CHUNK = 500
 """Trials asked for by name in one statement."""
@@ -69,6 +70,40 @@ def samples_of_trial(connection: Connection, id: str) -> tuple[Samples, ...]:
         .order_by(samples.c.process)
     )
     return tuple(samples_of(row) for row in rows.mappings())
+
+
+def starting_with(connection: Connection, prefix: str) -> list[Trial]:
+    some = trials.c.id.startswith(prefix, autoescape=True)
+    rows = connection.execute(select(trials).where(some, _newest()))
+    return [trial_of(row) for row in rows.mappings()]
+
+
+def save_baseline(connection: Connection, name: str, ids: Sequence[str], created: str) -> None:
+    """Put these trials, and no others, under a name."""
+    remove_baseline(connection, name)
+    rows = [{"name": name, "trial": id, "created": created} for id in ids]
+    connection.execute(insert(baselines), rows)
+
+
+def remove_baseline(connection: Connection, name: str) -> int:
+    """How many trials were under the name."""
+    return connection.execute(delete(baselines).where(baselines.c.name == name)).rowcount
+
+
+def baseline(connection: Connection, name: str) -> list[str]:
+    """The ids of the trials under a name."""
+    rows = connection.execute(select(baselines.c.trial).where(baselines.c.name == name))
+    return [row.trial for row in rows]
+
+
+def named_baselines(connection: Connection) -> list[tuple[str, str, int]]:
+    """Name, time and number of trials of each baseline."""
+    rows = connection.execute(
+        select(baselines.c.name, func.max(baselines.c.created), func.count())
+        .group_by(baselines.c.name)
+        .order_by(baselines.c.name)
+    )
+    return [(name, created, count) for name, created, count in rows]
 
 
 class _Decoded(Mapping[str, Any]):
@@ -190,7 +225,7 @@ def _condition(asked: Filter) -> ColumnElement[bool]:
 
 def _seen(connection: Connection) -> set[str]:
     """The dotted paths that the newest trials have."""
-    names = ("metrics", "placement", "point", "params", "config", "machine")
+    names = ("metrics", "placement", "conditions", "point", "params", "config", "machine")
     rows = connection.execute(
         select(*(trials.c[name] for name in names)).order_by(trials.c.created.desc()).limit(SEEN)
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from kernloom.errors import KernloomError, StoreError, UsageError
+from kernloom.errors import KernloomError, StoreError, UsageError, nearest
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store.keys import Filter, check_known, parse_key
 
@@ -54,17 +54,10 @@ class Store:
 
     def add(self, trial: Trial) -> None:
         """Keep a trial as the next attempt of its id, in one commit."""
-        with self._explained():
-            if not self._ready:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            engine = self._open()
-            from kernloom.store import sqlite, statements
+        with self._writing() as connection:
+            from kernloom.store import statements
 
-            if not self._ready:
-                sqlite.make_tables(engine)
-                self._ready = True
-            with engine.begin() as connection:
-                statements.add(connection, trial)
+            statements.add(connection, trial)
 
     def latest(self, ids: Iterable[str]) -> dict[str, Trial]:
         """The newest attempt of each id that is known."""
@@ -113,6 +106,60 @@ class Store:
             down = sort.startswith("-")
             return statements.search(connection, wanted, limit, order, down, history)
 
+    def starting_with(self, prefix: str) -> list[Trial]:
+        """The newest attempts of the trials whose ids begin so."""
+        with self._reading() as connection:
+            if connection is None:
+                return []
+            from kernloom.store import statements
+
+            return statements.starting_with(connection, prefix)
+
+    def save_baseline(self, name: str, ids: Iterable[str]) -> None:
+        """Put trials under a name, in place of those that were under it."""
+        with self._writing() as connection:
+            from kernloom.store import rows, statements
+
+            statements.save_baseline(connection, name, list(ids), rows.now())
+
+    def remove_baseline(self, name: str) -> None:
+        with self._writing() as connection:
+            from kernloom.store import statements
+
+            if not statements.remove_baseline(connection, name):
+                raise self._no_baseline(name, connection)
+
+    def baselines(self) -> list[tuple[str, str, int]]:
+        """Name, time and number of trials of each baseline."""
+        with self._reading() as connection:
+            if connection is None:
+                return []
+            from kernloom.store import statements
+
+            return statements.named_baselines(connection)
+
+    def baseline(self, name: str, filters: Iterable[Filter] = ()) -> list[Trial]:
+        """The trials under a name of which all filters hold."""
+        with self._reading() as connection:
+            if connection is None:
+                raise self._no_baseline(name, None)
+            from kernloom.store import statements
+
+            ids = set(statements.baseline(connection, name))
+            if not ids:
+                raise self._no_baseline(name, connection)
+        found = [trial for trial in self.query(filters) if trial.id in ids]
+        if not found:
+            raise UsageError(f"no trial of baseline '{name}' is as asked")
+        return found
+
+    def _no_baseline(self, name: str, connection: Connection | None) -> UsageError:
+        from kernloom.store import statements
+
+        known = [entry[0] for entry in statements.named_baselines(connection)] if connection else []
+        hint = nearest(name, known) if known else "Save one: kernloom results baseline save NAME."
+        return UsageError(f"no baseline '{name}'", hint=hint)
+
     def distinct(self, column: str) -> list[str]:
         """The values that a column has in any trial."""
         with self._reading() as connection:
@@ -121,6 +168,21 @@ class Store:
             from kernloom.store import statements
 
             return statements.distinct(connection, column)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        """A connection whose changes are on disk when this ends."""
+        with self._explained():
+            if not self._ready:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            engine = self._open()
+            if not self._ready:
+                from kernloom.store import sqlite
+
+                sqlite.make_tables(engine)
+                self._ready = True
+            with engine.begin() as connection:
+                yield connection
 
     @contextmanager
     def _reading(self) -> Iterator[Connection | None]:
