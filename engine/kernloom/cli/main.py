@@ -23,10 +23,11 @@ COMMANDS = {
     "build": "build the experiment's artifacts (--all: every runtime whose toolchain is present)",
     "explain": "why an artifact is or was rebuilt",
     "check": "correctness only: every case of the workloads on the target",
+    "compare": "measure two or more in the same rounds: faster, slower, equivalent",
     "results": "query the store: table, csv, json",
     "recipe": "run a recipe file: recipe run FILE",
     "targets": "every target: available, or why not and what to install",
-    "doctor": "this machine: compilers, clocks, noise, places",
+    "doctor": "this machine: compilers, clocks, noise, peak and bandwidth, places",
 }
 INTERRUPTED = 130
 TERMINATED = 143

@@ -53,7 +53,7 @@ def _entry(trial: Trial) -> dict[str, Any]:
     config = {key: value for key, value in trial.config.items() if key not in LOCAL_KEYS}
     return {
         "point": dict(trial.point),
-        "config": _pinned(_plain(config), _plain(trial.params)),
+        "config": pinned(config, trial.params),
         "expected": {
             "id": trial.id,
             "status": trial.status,
@@ -64,8 +64,9 @@ def _entry(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _pinned(config: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+def pinned(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
     """The config with every select stage answering just what was chosen."""
+    config, params = _plain(config), _plain(params)
     stages = {
         name: {**stage, "providers": ["fixed"], "fixed": params, "file": None}
         if stage.get("use") == "select"

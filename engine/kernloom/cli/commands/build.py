@@ -32,7 +32,7 @@ def run(invocation: Invocation) -> int:
     for same in alike(refused, lambda one: one.status, lambda one: str(one.error)):
         more = f" ({len(same)} points, of which this is the first)" if len(same) > 1 else ""
         print(f"{same[0].status}{more}: {same[0].error}", file=invocation.stderr)
-    artifacts = [artifact for plan in plans for artifact in plan.artifacts]
+    artifacts = [artifact for plan in plans for _, artifact in plan.named_artifacts]
     code = _build(assembly.builder(plans[0].experiment), artifacts, invocation)
     unavailable = bool(refused) and all(item.status == "unavailable" for item in refused)
     return code or (3 if unavailable else 1 if refused else 0)

@@ -22,7 +22,7 @@ def run(invocation: Invocation) -> int:
     assembly = Assembly()
     plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
     builder = assembly.builder(plans[0].experiment)
-    artifacts = {artifact.key: artifact for plan in plans for artifact in plan.artifacts}
+    artifacts = {artifact.key: artifact for plan in plans for _, artifact in plan.named_artifacts}
     explanations: list[dict[str, Any]] = []
     for artifact in artifacts.values():
         state = builder.state(artifact)

@@ -35,7 +35,7 @@ def run(invocation: Invocation) -> int:
         _show(plans, wanted, invocation)
         return 0
     builder = assembly.builder(plans[0].experiment)
-    artifacts = {artifact.key: artifact for plan in plans for artifact in plan.artifacts}
+    artifacts = {artifact.key: artifact for plan in plans for _, artifact in plan.named_artifacts}
     states = {key: builder.state(artifact) for key, artifact in artifacts.items()}
     with store_of(assembly, plans[0].experiment) as store:
         stored = set(store.latest([plan.id for plan in plans if plan.experiment.rerun != "all"]))
@@ -70,7 +70,7 @@ def _trial(plan: Planned, stored: set[str]) -> dict[str, Any]:
         "params": plan.params,
         "provider": plan.provider,
         "stored": plan.id in stored,
-        "artifacts": [artifact.key for artifact in plan.artifacts],
+        "artifacts": [artifact.key for _, artifact in plan.named_artifacts],
         "refused": str(plan.refusal.error) if plan.refusal else "",
     }
 

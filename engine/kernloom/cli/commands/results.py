@@ -6,10 +6,13 @@ kernloom results
 kernloom results workload=matmul status=ok --sort metrics.median_ns --limit 10
 kernloom results mr=6 'median_ns<50000' 'status!=ok'
 kernloom results output=csv > trials.csv
+kernloom results baseline save main workload=matmul   # for kernloom compare --baseline main
+kernloom results baseline list                        # also: show NAME, remove NAME
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from kernloom.cli.invocation import Flag, Invocation, without_output
@@ -19,7 +22,7 @@ from kernloom.report.documents import results_document, stored_document, to_json
 from kernloom.report.results import parse_filters, results, why_nothing
 from kernloom.store.store import open_store
 
-USAGE = "[key=value ...] [--sort KEY] [--limit N] [--history]"
+USAGE = "[baseline save|list|show|remove] [key=value ...] [--sort KEY] [--limit N] [--history]"
 OUTPUTS = ("table", "json", "jsonl", "csv")
 FLAGS = {
     "sort": Flag("sort by a key; -KEY for the largest first", "KEY"),
@@ -35,8 +38,17 @@ def run(invocation: Invocation) -> int:
         raise UsageError(f"--limit {limit} is not allowed", hint="Allowed: 0, 1, 2, ...")
     words = without_output(invocation.words)
     chosen = [word.partition("=")[2] for word in words if word.startswith("store.path=")]
-    filters = parse_filters([word for word in words if not word.startswith("store.path=")])
-    with open_store(Path(chosen[-1]) if chosen else find_places().store) as store:
+    words = tuple(word for word in words if not word.startswith("store.path="))
+    places = find_places()
+    if chosen:
+        places = replace(places, store=Path(chosen[-1]))
+    if words and words[0] == "baseline":
+        from kernloom.cli import baseline_names
+
+        with open_store(places.store) as store:
+            return baseline_names.run(words[1:], places, store, invocation)
+    filters = parse_filters(words)
+    with open_store(places.store) as store:
         trials = results(
             store,
             filters,

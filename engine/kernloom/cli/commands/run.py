@@ -11,6 +11,7 @@ is built. Exit code 0 only if everything verified.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from kernloom.cli.assembly import Assembly
@@ -19,6 +20,7 @@ from kernloom.cli.invocation import Invocation, destination
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
 from kernloom.config.schema import Experiment
+from kernloom.measure.trial import Samples, Trial
 from kernloom.report.documents import run_document
 from kernloom.store.store import Store, open_store
 
@@ -42,13 +44,13 @@ def carry_out_and_report(
     progress = Progress(invocation.stderr, quiet=not invocation.for_people)
     with store_of(assembly, experiment) as store:
         results = Workshop(assembly, store, progress).carry_out(plans)
-    if recipe and not results.interrupted:
-        from kernloom.recipe.recipe import write_recipe
+        if recipe and not results.interrupted:
+            from kernloom.recipe.recipe import write_recipe
 
-        # Before the report: if it fails, the error is all that stdout shows.
-        write_recipe(recipe, results.trials)
-        print(f"recipe written: {recipe}", file=invocation.stderr)
-    report(results, invocation)
+            # Before the report: if it fails, the error is all that stdout shows.
+            write_recipe(recipe, results.trials)
+            print(f"recipe written: {recipe}", file=invocation.stderr)
+        report(results, invocation, lambda trial: trial.samples or store.samples(trial.id))
     return results
 
 
@@ -57,7 +59,9 @@ def store_of(assembly: Assembly, experiment: Experiment) -> Store:
     return open_store(Path(chosen) if chosen else assembly.places.store)
 
 
-def report(results: Results, invocation: Invocation) -> None:
+def report(
+    results: Results, invocation: Invocation, samples_of: Callable[[Trial], tuple[Samples, ...]]
+) -> None:
     """The trials on stdout, in the form that was asked for."""
     import json
 
@@ -77,7 +81,7 @@ def report(results: Results, invocation: Invocation) -> None:
     else:
         from kernloom.report.tables import print_run
 
-        print_run(results.trials, build, invocation.stdout)
+        print_run(results.trials, build, invocation.stdout, samples_of)
     if results.interrupted:
         kept = (
             f"{len(results.trials)} finished trials are kept"

@@ -1,0 +1,101 @@
+"""Measure two or more experiments in the same rounds, and say which is faster, if that can be said.
+
+Each is a set of overrides in quotes, a recipe file, or the id of a stored trial, whose own
+artifacts are run again. All are compared with the first. A difference is called one if it is real
+(95%, by Holm's correction when there are several) and at least measure.floor; `equivalent` if it
+is surely smaller; else `inconclusive`. The policy is rigorous unless --with says otherwise.
+
+  kernloom compare 'toolchain=gcc' 'toolchain=clang'
+  kernloom compare --with 'workload=softmax case=large' '' 'target.variant=release arch=x86_64_v2'
+  kernloom compare 3f2a81c09d47be61 'workload=axpy' --fail-if slower
+  kernloom results baseline save main; git switch faster; kernloom compare --baseline main
+"""
+
+from __future__ import annotations
+
+import os
+
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.comparing import compare, unchanged
+from kernloom.cli.contenders import Contender, Contenders
+from kernloom.cli.invocation import Flag, Invocation, destination, without_output
+from kernloom.cli.progress import Progress
+from kernloom.errors import UsageError, nearest
+from kernloom.files import write_atomically
+from kernloom.measure.comparison import VERDICTS, Compared, Comparison
+from kernloom.report import comparisons as report
+from kernloom.report.documents import to_json
+from kernloom.report.results import parse_filters
+
+USAGE = "A B [C ...] | --baseline NAME [filter ...]"
+OUTPUTS = ("table", "json", "jsonl")
+FLAGS = {
+    "with": Flag("overrides for all of them", "'WORDS'"),
+    "baseline": Flag("each trial of a named baseline with what it is now", "NAME"),
+    "control": Flag("also compare the first with itself"),
+    "fail-if": Flag("exit code 1 on these verdicts: slower,inconclusive,...", "VERDICTS"),
+    "junit": Flag("also write the outcome as JUnit XML", "FILE"),
+    "github": Flag("annotations for GitHub Actions (there by itself)"),
+}
+
+
+def run(invocation: Invocation) -> int:
+    given = without_output(invocation.words)
+    flags = invocation.flags
+    failing = _verdicts(flags.get("fail-if", ""))
+    file = destination(flags["junit"], "--junit") if "junit" in flags else None
+    assembly = Assembly()
+    progress = Progress(invocation.stderr, quiet=not invocation.for_people)
+    both: list[tuple[Contender, Contender]] = []
+    with Contenders(assembly, flags.get("with", "")) as make:
+        if "baseline" in flags:
+            both = make.since(flags["baseline"], parse_filters(given))
+            groups = [list(pair) for pair in both if not unchanged(*pair)]
+        else:
+            if len(given) < 2:
+                raise UsageError(
+                    "compare needs at least two: sets of overrides, recipes or trials",
+                    hint="For instance: kernloom compare 'toolchain=gcc' 'toolchain=clang'",
+                )
+            groups = [make.of(given)]
+        contenders = [contender for group in groups for contender in group]
+        names = [[contender.name for contender in group] for group in groups]
+        ignored = make.beyond_measuring if any(c.fixed for c in contenders) else []
+    found = compare(assembly, contenders, names, progress, control="control" in flags)
+    if ignored:
+        found.notes.append(f"recipes and stored trials do not take {' '.join(ignored)} of --with")
+    same = [pair for pair in both if unchanged(*pair)]
+    if same:
+        which = f"{len(same)} of {len(both)}"
+        found.notes.append(f"{which} would run just what they ran then: nothing to measure")
+    for before, now in same:
+        found.comparisons.append(Comparison(before.name, now.name, 1, 1, 1, "equivalent", 0))
+    if file:
+        write_atomically(file, report.junit(found, failing))
+    if "github" in flags or os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in report.github_lines(found, failing):
+            print(line, file=invocation.stderr)
+    if invocation.for_people:
+        report.print_comparisons(found, invocation.stdout)
+    elif invocation.output == "jsonl":
+        for comparison in found.comparisons:
+            print(to_json(vars(comparison)), file=invocation.stdout)
+    else:
+        print(to_json(report.comparisons_document(found)), file=invocation.stdout)
+    return exit_code(found, failing)
+
+
+def exit_code(found: Compared, failing: set[str]) -> int:
+    """1 if a contender failed or a verdict is one of the unwanted."""
+    if any(entry.status != "ok" for entry in found.entries):
+        unavailable = all(e.status in ("ok", "unavailable") for e in found.entries)
+        return 3 if unavailable else 1
+    return int(any(comparison.verdict in failing for comparison in found.comparisons))
+
+
+def _verdicts(text: str) -> set[str]:
+    names = {name.strip() for name in text.split(",") if name.strip()}
+    for name in names:
+        if name not in VERDICTS:
+            raise UsageError(f"--fail-if {name}: no such verdict", hint=nearest(name, VERDICTS))
+    return names

@@ -1,0 +1,230 @@
+"""Carries a comparison out: builds and verifies the contenders, then races them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.contenders import Contender, built
+from kernloom.cli.progress import Progress
+from kernloom.cli.trials import Trials, status_of
+from kernloom.config.schema import Experiment
+from kernloom.errors import ConfigError, KernloomError
+from kernloom.files import canonical_json
+from kernloom.measure import noise
+from kernloom.measure.comparison import Compared, Entry, Race, counted, judged, paired, race
+from kernloom.measure.sampler import Sampler
+from kernloom.measure.statistics import process_medians, timing
+from kernloom.plan.inspect import sizes_of, tensors_of
+
+CONTROL = " (control)"
+
+
+def compare(
+    assembly: Assembly,
+    contenders: Sequence[Contender],
+    groups: Sequence[Sequence[str]],
+    progress: Progress,
+    *,
+    control: bool = False,
+) -> Compared:
+    """Build, verify and race; a contender that fails leaves the others to it.
+
+    In each group all are compared with the first that is fit, in rounds of their own.
+    """
+    outcomes = built(
+        contenders,
+        assembly.builder(),
+        lambda done, total: progress.update("building", done, total),
+    )
+    trials = Trials(assembly, outcomes)
+    found = Compared([Entry(contender.name) for contender in contenders], [])
+    entries = {entry.name: entry for entry in found.entries}
+    again = groups[0][0] + CONTROL if control and groups else ""
+    with ExitStack() as stack:
+        samplers: dict[str, Sampler] = {}
+        for number, contender in enumerate(contenders):
+            progress.update("verifying", number, len(contenders))
+            entry = entries[contender.name]
+            try:
+                samplers[contender.name] = _sampler(contender, trials, stack)
+                if contender.name + CONTROL == again:
+                    samplers[again] = _sampler(contender, trials, stack)
+            except KernloomError as error:
+                entry.status, entry.message = status_of(error), str(error)
+            if contender.plan:
+                entry.artifacts = [
+                    {"name": artifact.name, "key": artifact.key}
+                    for artifact in contender.plan.artifacts
+                ]
+        fit = [[name for name in group if name in samplers] for group in groups]
+        ready = [group for group in fit if len(group) > 1]
+        if again in samplers and ready:
+            ready[0].append(again)
+        found.notes += _notes(contenders, groups, ready)
+        if ready:
+            _measure(found, samplers, ready, progress)
+    progress.clear()
+    return found
+
+
+def _sampler(contender: Contender, trials: Trials, stack: ExitStack) -> Sampler:
+    """A contender that has been verified, ready to be measured."""
+    if contender.problem:
+        raise contender.problem
+    plan = contender.plan
+    if plan is None:
+        raise ConfigError(f"{contender.name} has no plan")
+    bench = stack.enter_context(trials.bench(plan))
+    trials.verify(plan, bench)
+    return Sampler(bench, plan.steps, plan.experiment.measure)
+
+
+def _measure(
+    found: Compared,
+    samplers: dict[str, Sampler],
+    groups: Sequence[Sequence[str]],
+    progress: Progress,
+) -> None:
+    policy = samplers[groups[0][0]].policy
+    found.policy = policy.name
+    counts = {"instructions" in s.bench.device.capabilities for s in samplers.values()}
+    if len(counts) == 2:
+        raise ConfigError(
+            "some of them are timed and of others instructions are counted: these cannot be "
+            "compared",
+            key="target",
+        )
+    if counts == {True}:
+        _count(found, samplers, groups, policy.floor)
+        return
+    found.clock = "wall" if any(s.clock == "wall" for s in samplers.values()) else "cpu"
+    load = noise.load()
+    total = sum(len(group) - 1 for group in groups)
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for number, group in enumerate(groups, 1):
+        which = f" of {number}/{len(groups)}" if len(groups) > 1 else ""
+        pairs = [(group[0], other) for other in group[1:]]
+        done = race(
+            {name: samplers[name] for name in group},
+            pairs,
+            policy,
+            found.clock,
+            partial(_progress, progress, f"comparing, round{which}", policy.max_rounds),
+            comparisons=total,
+        )
+        ratios |= paired(done, pairs, found.clock)
+        _note_times(found, done, samplers, load)
+        if done.ended:
+            found.notes.append(f"{group[0]}: not as precise as asked: {done.ended}")
+    judgements = judged(ratios, policy.floor)
+    found.comparisons = [item for item in judgements if not item.b.endswith(CONTROL)]
+    found.control = next((item for item in judgements if item.b.endswith(CONTROL)), None)
+    if found.control and found.control.verdict in ("faster", "slower"):
+        found.notes.append(
+            f"the control differs from itself by {abs(1 - found.control.speedup):.1%}: this "
+            "machine is too unsteady now, so do not trust the verdicts"
+        )
+
+
+def _progress(progress: Progress, phase: str, most: int, round: int) -> None:
+    progress.update(phase, round, most)
+
+
+def _note_times(found: Compared, done: Race, samplers: Mapping[str, Sampler], load: float) -> None:
+    """What the contenders of a race measured, and why not to trust it."""
+    for entry in found.entries:
+        if problem := done.problems.get(entry.name):
+            entry.status, entry.message = status_of(problem), str(problem)
+        elif samples := done.samples.get(entry.name):
+            time = timing(samples, found.clock)
+            entry.median_ns, entry.ci_low_ns, entry.ci_high_ns = time.middle, time.low, time.high
+            entry.rounds_ns = process_medians(samples, found.clock)
+            threads = samplers[entry.name].threads
+            warnings = noise.warnings_of(samples, found.clock, threads, max(load, noise.load()))
+            found.notes += [f"{entry.name}: {text}" for text in warnings]
+
+
+def _count(
+    found: Compared,
+    samplers: dict[str, Sampler],
+    groups: Sequence[Sequence[str]],
+    floor: float,
+) -> None:
+    """Counts are exact: once is enough, and there is nothing to control."""
+    counts = {}
+    for entry in found.entries:
+        if entry.name not in samplers:
+            continue
+        try:
+            counts[entry.name] = entry.instructions = samplers[entry.name].count()
+        except KernloomError as error:
+            entry.status, entry.message = status_of(error), str(error)
+    found.comparisons = [
+        counted(group[0], other, counts, floor)
+        for group in groups
+        for other in group[1:]
+        if group[0] in counts and other in counts
+    ]
+    if any(name.endswith(CONTROL) for name in samplers):
+        found.notes.append("counts are exact: there is nothing to control")
+
+
+def _notes(
+    contenders: Sequence[Contender],
+    groups: Sequence[Sequence[str]],
+    ready: Sequence[Sequence[str]],
+) -> list[str]:
+    """What is compared with what, where that is not what was asked for."""
+    firsts = {group[0] for group in groups}
+    notes = [
+        f"compared with '{group[0]}', for the first one failed"
+        for group in ready
+        if group[0] not in firsts
+    ]
+    notes += [contender.note for contender in contenders if contender.note]
+    plans = {contender.name: contender.plan for contender in contenders}
+    works = [[plan.experiment for name in group if (plan := plans.get(name))] for group in ready]
+    if any(len({work.workload.name for work in group}) > 1 for group in works):
+        notes.append("these are different workloads: the ratios compare times of different work")
+    elif any(len({_work(work) for work in group}) > 1 for group in works):
+        notes.append(
+            "these are different sizes or types: the ratios compare times of different work"
+        )
+    if any(len({work.target.name for work in group}) > 1 for group in works):
+        notes.append(
+            "these are different targets: their clocks, or what an instruction does, differ"
+        )
+    artifacts = [[plan.artifacts for name in group if (plan := plans.get(name))] for group in ready]
+    keys = [[{a.key for a in found} for found in group] for group in artifacts]
+    if any(group.count(group[0]) == len(group) > 1 for group in keys):
+        notes.append("all of them run the same artifacts")
+    return notes
+
+
+def _work(experiment: Experiment) -> str:
+    """All that decides how much there is to do."""
+    workload = experiment.workload
+    tensors = {name: [tensor.shape, tensor.dtype] for name, tensor in tensors_of(workload).items()}
+    return canonical_json([workload.name, sizes_of(workload), tensors])
+
+
+def unchanged(before: Contender, now: Contender) -> bool:
+    """Whether both would do the very same: run the same artifacts on the same data."""
+    if not before.plan or not now.plan or before.stored:
+        return False
+    plans = (before.plan, now.plan)
+    keys = [{artifact.key for artifact in plan.artifacts} for plan in plans]
+    data = [
+        canonical_json(
+            [
+                {name: plan.point.data.get(name) for name in ("workload", "case", "seed")},
+                plan.placement,
+                plan.facts,
+            ]
+        )
+        for plan in plans
+    ]
+    return keys[0] == keys[1] and data[0] == data[1]

@@ -1,0 +1,249 @@
+"""What `compare` compares: sets of overrides, recipes and stored trials, each planned."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kernloom.build.artifact import Artifact
+from kernloom.build.builder import Builder, Outcome
+from kernloom.build.explain import Explanation
+from kernloom.build.manifest import read_manifest
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.planning import MEASURING, Planned, plan_each
+from kernloom.config.compose import Point
+from kernloom.config.groups import Groups
+from kernloom.errors import ConfigError, KernloomError, UnavailableError, UsageError
+from kernloom.files import sha256_file
+from kernloom.measure.trial import Trial
+from kernloom.recipe.recipe import LOCAL_KEYS, pinned, read_recipe
+from kernloom.store.keys import Filter
+from kernloom.store.store import open_store
+
+_ID = re.compile(r"[0-9a-f]{6,16}")
+DEFAULT_POLICY = "measure=rigorous"
+
+
+@dataclass
+class Contender:
+    """One of those compared."""
+
+    name: str
+    """As it was given; of several with the same words, with a number."""
+    plan: Planned | None = None
+    stored: Mapping[str, Path] = field(default_factory=dict)
+    """Key of a stand-in -> the file of a stored trial that is run in its place."""
+    problem: KernloomError | None = None
+    fixed: bool = False
+    """From a recipe or the store: common overrides do not change it."""
+    note: str = ""
+    """What to know about it."""
+
+
+class Contenders:
+    """Makes contenders from what was typed."""
+
+    def __init__(self, assembly: Assembly, common: str) -> None:
+        self._assembly = assembly
+        self._builder = assembly.builder()
+        self._common = [DEFAULT_POLICY, *_words(common)]
+        self._local = self._composed([]).data
+        chosen = self._local["store"].get("path")
+        self._store = open_store(Path(chosen) if chosen else assembly.places.store)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._store.close()
+
+    @property
+    def beyond_measuring(self) -> list[str]:
+        """Common words that stored trials and recipes, which are what they are, do not take."""
+        return [w for w in self._common if _root(w) not in (*LOCAL_KEYS, "measure")]
+
+    def of(self, given: Sequence[str]) -> list[Contender]:
+        made: list[Contender] = []
+        for text in given:
+            name, number = text.strip() or "(defaults)", 2
+            while any(name == other.name for other in made):
+                name, number = f"{text.strip() or '(defaults)'} ({number})", number + 1
+            made += self._made(name, text)
+        return made
+
+    def since(self, baseline: str, filters: Sequence[Filter]) -> list[tuple[Contender, Contender]]:
+        """Trials of a named baseline as they were, each with what the same words give now.
+
+        Trials that differ only in how they were measured are one.
+        """
+        pairs: dict[str, tuple[Contender, Contender]] = {}
+        for trial in self._store.baseline(baseline, filters):
+            label = _label(trial)
+            now = Contender(f"{label} now")
+            try:
+                self._plan(now, self._again(trial))
+            except ConfigError as error:
+                # What it was composed from is gone.
+                now.problem = error
+            key = now.plan.id if now.plan else trial.id
+            if key not in pairs:
+                pairs[key] = (self._stored(f"{label} in {baseline}", trial), now)
+        return list(pairs.values())
+
+    def _again(self, trial: Trial) -> Point:
+        """What composed a trial, composed from today's configs."""
+        kept = [word for word in trial.overrides if _root(word) not in (*LOCAL_KEYS, "measure")]
+        point = self._composed(kept)
+        now = (point.data["workload"]["name"], point.data["case"], point.data["target"]["name"])
+        if now == (trial.workload, trial.case, trial.target):
+            return point
+        # Stored without its words, by an older Kernloom or from a recipe.
+        return Point({}, self._configured(trial))
+
+    def _made(self, name: str, text: str) -> list[Contender]:
+        path = Path(text)
+        if text.endswith((".yaml", ".yml")) and "=" not in text:
+            return self._recipe(name, path)
+        if _ID.fullmatch(text):
+            return [self._stored(name, self._found(text))]
+        contender = Contender(name)
+        self._plan(contender, self._composed(_words(text)))
+        return [contender]
+
+    def _composed(self, words: Sequence[str]) -> Point:
+        points = self._assembly.composer.points([*self._common, *words], multirun=False)
+        return next(iter(points))
+
+    def _plan(self, contender: Contender, point: Point) -> None:
+        try:
+            [contender.plan] = plan_each(self._assembly, [point], alone=True, without=MEASURING)
+        except (ConfigError, UnavailableError) as error:
+            contender.problem = error
+
+    def _recipe(self, name: str, path: Path) -> list[Contender]:
+        groups = Groups(self._assembly.places.folders("configs"))
+        made = []
+        entries = read_recipe(path, groups, self._local)
+        for number, entry in enumerate(entries, 1):
+            contender = Contender(name if len(entries) == 1 else f"{name}#{number}", fixed=True)
+            data = {**entry.point.data, "measure": self._local["measure"]}
+            self._plan(contender, Point({}, data))
+            if contender.plan:
+                try:
+                    contender.stored = self._stand_in(name, entry.artifacts, contender.plan)
+                except UnavailableError as error:
+                    contender.note = f"{error.message}; it is compared as it is built now"
+            made.append(contender)
+        return made
+
+    def _found(self, prefix: str) -> Trial:
+        trials = {trial.id: trial for trial in self._store.starting_with(prefix)}
+        if len(trials) == 1:
+            return next(iter(trials.values()))
+        if not trials:
+            raise UsageError(
+                f"no stored trial's id begins with '{prefix}'",
+                hint="`kernloom results` lists them.",
+            )
+        raise UsageError(
+            f"{len(trials)} stored trials begin with '{prefix}': {', '.join(sorted(trials))}"
+        )
+
+    def _configured(self, trial: Trial) -> dict[str, Any]:
+        """The config of a stored trial, its parameters pinned, with what belongs to this run."""
+        local = {key: self._local[key] for key in (*LOCAL_KEYS, "measure") if key in self._local}
+        return {**pinned(trial.config, trial.params), **local}
+
+    def _stored(self, name: str, trial: Trial) -> Contender:
+        """A stored trial, with the artifacts it was measured with."""
+        contender = Contender(name, fixed=True)
+        self._plan(contender, Point({}, self._configured(trial)))
+        if contender.plan:
+            try:
+                keys = {str(item["name"]): str(item["key"]) for item in trial.artifacts}
+                contender.stored = self._stand_in(f"trial {trial.id}", keys, contender.plan)
+            except UnavailableError as error:
+                contender.plan, contender.problem = None, error
+        return contender
+
+    def _stand_in(self, who: str, keys: Mapping[str, str], plan: Planned) -> dict[str, Path]:
+        """Put the artifacts of these names and keys in the place of those that the plan would build
+        now; the files they are in."""
+        files: dict[str, Path] = {}
+        others: dict[str, Artifact] = {}
+        for step in plan.steps:
+            now = step.artifact
+            key = keys.get(now.name)
+            if key == now.key:
+                continue
+            path = key and self._file(now, key)
+            if not key or not path:
+                why = self._builder.state(now).explanation.text
+                raise UnavailableError(
+                    f"{who}: its artifact {now.name} ({(key or 'none')[:12]}) is gone "
+                    f"and cannot be rebuilt, for what it was made from has changed ({why})",
+                    hint="Check out the sources it was made from, or compare with a newer trial.",
+                )
+            others[now.key] = replace(now, identity=replace(now.identity, digest=key))
+            files[others[now.key].key] = path
+        plan.exchange(others)
+        return files
+
+    def _file(self, artifact: Artifact, key: str) -> Path | None:
+        """The built file of a key, if it is there and as it was built."""
+        places = self._assembly.places
+        for folder in (places.build / "kernels" / key, kept_folder(self._store.path) / key):
+            manifest = read_manifest(folder)
+            path = folder / artifact.output
+            if manifest and path.is_file() and sha256_file(path) == manifest.get("output_sha256"):
+                return path
+        return None
+
+
+def kept_folder(store: Path) -> Path:
+    """Beside a store: copies of the artifacts that its baselines need."""
+    return store.with_suffix(".baselines")
+
+
+def built(contenders: Sequence[Contender], builder: Builder, progress: Any) -> dict[str, Outcome]:
+    """Build what the contenders need, but for what they bring along."""
+    wanted = {
+        artifact.key: artifact
+        for contender in contenders
+        if contender.plan
+        for artifact in contender.plan.artifacts
+    }
+    brought = {key: path for contender in contenders for key, path in contender.stored.items()}
+    outcomes = builder.build((a for key, a in wanted.items() if key not in brought), progress)
+    why = Explanation("kept", "run as it was stored")
+    for key, path in brought.items():
+        outcomes[key] = Outcome(wanted[key], path, True, 0.0, True, "", path, why)
+    return outcomes
+
+
+def _label(trial: Trial) -> str:
+    """A stored trial in a few words that no other has."""
+    others = [word for word in trial.overrides if _root(word) not in (*LOCAL_KEYS, "measure")]
+    words = [word for word in others if not word.startswith("workload=")]
+    return " ".join([trial.workload, *words, f"({trial.id[:8]})"])
+
+
+def _root(word: str) -> str:
+    return word.lstrip("+~").partition("=")[0].partition("@")[0].split(".")[0]
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"'{text}' has a quote that is not closed: {error}") from None

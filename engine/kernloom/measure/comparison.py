@@ -1,0 +1,255 @@
+"""Comparing: contenders measured in the same rounds, and what their ratios allow to be said."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kernloom.config.schema import Measure as Policy
+from kernloom.errors import KernloomError
+from kernloom.measure.baselines import Measurable
+from kernloom.measure.rounds import too_short
+from kernloom.measure.statistics import (
+    CONFIDENCE,
+    RankingClock,
+    log_ratios,
+    median_interval,
+    two_sided,
+)
+from kernloom.measure.trial import Samples
+from kernloom.measure.turns import Order
+
+Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
+VERDICTS: tuple[Verdict, ...] = ("faster", "slower", "equivalent", "inconclusive")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What rounds say of two contenders: `b` seen from `a`."""
+
+    a: str
+    b: str
+    speedup: float
+    """Time of a / time of b: above 1 where b is faster."""
+    ci_low: float
+    ci_high: float
+    verdict: Verdict
+    rounds: int
+
+
+@dataclass
+class Entry:
+    """How one contender fared."""
+
+    name: str
+    status: str = "ok"
+    message: str = ""
+    median_ns: float | None = None
+    ci_low_ns: float | None = None
+    ci_high_ns: float | None = None
+    instructions: int | None = None
+    artifacts: list[dict[str, Any]] = field(default_factory=list)
+    rounds_ns: list[float] = field(default_factory=list)
+    """The median of each round's process."""
+
+
+@dataclass
+class Compared:
+    """What a comparison found out."""
+
+    entries: list[Entry]
+    comparisons: list[Comparison]
+    control: Comparison | None = None
+    """The first contender against itself."""
+    clock: RankingClock = "cpu"
+    policy: str = ""
+    notes: list[str] = field(default_factory=list)
+    """What to know about it, and why not to trust it."""
+
+
+@dataclass
+class Race:
+    """Contenders and what each measured, round by round."""
+
+    contenders: dict[str, Measurable]
+    samples: dict[str, list[Samples]] = field(default_factory=dict)
+    problems: dict[str, KernloomError] = field(default_factory=dict)
+    """Contenders that failed on the way: they are out, the others go on."""
+    ended: str = ""
+    """Why it stopped before every pair was told apart as finely as the policy asks."""
+
+    @property
+    def rounds(self) -> int:
+        return min((len(self.samples.get(name, ())) for name in self.contenders), default=0)
+
+
+def race(
+    contenders: Mapping[str, Measurable],
+    pairs: Sequence[tuple[str, str]],
+    policy: Policy,
+    clock: RankingClock,
+    watch: Callable[[int], None] = lambda round: None,
+    *,
+    comparisons: int = 0,
+    seed: int | None = None,
+) -> Race:
+    """Rounds of all contenders in random order until the ratio of every pair is known to within
+    the policy's bound, or rounds or budget end; `comparisons` is how many there are in all.
+
+    It stops when the ratios are precise, never because they look significant: looking again and
+    again until they do would call noise a difference.
+    """
+    state = Race(dict(contenders), {name: [] for name in contenders})
+    order = Order(contenders, seed)
+    total = max(comparisons, len(pairs))
+    start = time.monotonic()
+    while state.contenders:
+        watch(state.rounds + 1)
+        for name in order.next():
+            try:
+                state.samples[name].append(state.contenders[name].sample())
+            except KernloomError as error:
+                state.problems[name] = error
+                del state.contenders[name]
+                order.drop(name)
+        left = [pair for pair in pairs if all(name in state.contenders for name in pair)]
+        spent = (time.monotonic() - start) / len(contenders)
+        if not left or (done := _done(state, left, policy, clock, spent, total)):
+            state.ended = done if left and done != PRECISE else ""
+            return state
+    return state
+
+
+PRECISE = "precise"
+CERTAINLY = 1 / 3
+"""The share of the floor that a difference must surely exceed to be called one."""
+
+
+def _done(
+    state: Race,
+    pairs: Sequence[tuple[str, str]],
+    policy: Policy,
+    clock: RankingClock,
+    spent: float,
+    comparisons: int,
+) -> str:
+    """'' while more rounds are needed; then why there are no more."""
+    rounds = state.rounds
+    least = min(max(policy.min_rounds, enough(comparisons)), policy.max_rounds)
+    if rounds >= least:
+        # Finer than the floor: chance then gives a difference of the floor's size in fewer than
+        # one of a hundred comparisons.
+        bound = min(policy.bound or policy.floor, 0.6 * policy.floor)
+        widest = max(
+            half_width(log_ratios(state.samples[a], state.samples[b], clock), comparisons)
+            for a, b in pairs
+        )
+        if rounds < enough(comparisons):
+            return (
+                f"{_count(rounds, 'round')} (measure.max_rounds) cannot prove a difference: "
+                f"{_count(comparisons, 'comparison')} take at least {enough(comparisons)}"
+            )
+        if widest <= bound:
+            return PRECISE
+        if rounds >= policy.max_rounds:
+            return f"±{widest:.1%} after {rounds} rounds (measure.max_rounds)"
+        if spent >= policy.budget_s:
+            return f"±{widest:.1%} after {policy.budget_s:g} s (measure.budget_s)"
+    elif spent >= policy.budget_s:
+        return too_short(policy, rounds, spent)
+    return ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def enough(comparisons: int) -> int:
+    """The rounds below which not even the clearest of so many differences can be called one."""
+    return 1 + math.ceil(math.log2(comparisons / (1 - CONFIDENCE)))
+
+
+def half_width(logs: Sequence[float], comparisons: int) -> float:
+    """Half of the interval of a log ratio, which is nearly that of the ratio itself."""
+    found = median_interval(logs, confidence(comparisons))
+    return (found.high - found.low) / 2
+
+
+def confidence(comparisons: int) -> float:
+    """Of each interval, so that all of them hold together as often as one alone would."""
+    return 1 - (1 - CONFIDENCE) / max(1, comparisons)
+
+
+def paired(
+    race: Race, pairs: Sequence[tuple[str, str]], clock: RankingClock
+) -> dict[tuple[str, str], list[float]]:
+    """The log ratios of each pair that came through."""
+    return {
+        (a, b): log_ratios(race.samples[a], race.samples[b], clock)
+        for a, b in pairs
+        if not {a, b} & race.problems.keys() and race.samples[a] and race.samples[b]
+    }
+
+
+def judged(ratios: Mapping[tuple[str, str], Sequence[float]], floor: float) -> list[Comparison]:
+    """What can be said of each pair, all of them together."""
+    whole, logs = list(ratios), list(ratios.values())
+    different = holm([probability(values, floor * CERTAINLY) for values in logs])
+    return [
+        _comparison(a, b, values, floor, significant, len(whole))
+        for (a, b), values, significant in zip(whole, logs, different, strict=True)
+    ]
+
+
+def probability(logs: Sequence[float], least: float = 0.0) -> float:
+    """That chance gives such a ratio where the true one differs by no more than `least`.
+
+    By the bootstrap, which a few rounds let claim too much, hence no less than the sign test could
+    give for as many.
+    """
+    shift = math.copysign(least, median_interval(logs).middle)
+    return max(two_sided([value - shift for value in logs]), 2.0 ** (1 - len(logs)))
+
+
+def holm(probabilities: Sequence[float], level: float = 1 - CONFIDENCE) -> list[bool]:
+    """Which of several differences are real, such that together no more than `level` are false."""
+    order = sorted(range(len(probabilities)), key=lambda index: probabilities[index])
+    real = [False] * len(probabilities)
+    for rank, index in enumerate(order):
+        if probabilities[index] > level / (len(order) - rank):
+            break
+        real[index] = True
+    return real
+
+
+def _comparison(
+    a: str, b: str, logs: Sequence[float], floor: float, significant: bool, comparisons: int
+) -> Comparison:
+    found = median_interval(logs, confidence(comparisons))
+    verdict = verdict_of(found.middle, found.low, found.high, floor, significant=significant)
+    if len(logs) == 1:
+        # One round has no spread to judge by.
+        verdict = "inconclusive"
+    low, high = math.exp(found.low), math.exp(found.high)
+    return Comparison(a, b, math.exp(found.middle), low, high, verdict, len(logs))
+
+
+def verdict_of(
+    middle: float, low: float, high: float, floor: float, *, significant: bool
+) -> Verdict:
+    """Of a log ratio: a difference counts if it is real and no smaller than the floor."""
+    least = math.log1p(floor)
+    if significant and abs(middle) >= least:
+        return "faster" if middle > 0 else "slower"
+    return "equivalent" if -least <= low and high <= least else "inconclusive"
+
+
+def counted(a: str, b: str, counts: Mapping[str, int], floor: float) -> Comparison:
+    """Of exact counts: any difference is real."""
+    ratio = counts[a] / counts[b]
+    log = math.log(ratio)
+    verdict = verdict_of(log, log, log, floor, significant=True)
+    return Comparison(a, b, ratio, ratio, ratio, verdict, 1)

@@ -1,0 +1,157 @@
+"""A comparison as a table for people, a document, JUnit XML and annotations for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TextIO
+from xml.sax.saxutils import escape, quoteattr
+
+from kernloom.machine import machine_class
+from kernloom.measure.comparison import Compared, Comparison, Entry
+from kernloom.report.documents import plain
+from kernloom.report.page import Heading, Page
+from kernloom.report.units import measured_time, printable
+
+_STYLES = {"faster": "green", "slower": "red", "equivalent": "", "inconclusive": "yellow"}
+
+
+def print_comparisons(found: Compared, file: TextIO) -> None:
+    """One row for each contender, with what is said of it against the first; then notes."""
+    page = Page(file)
+    judged = {comparison.b: comparison for comparison in found.comparisons}
+    headings = [
+        Heading("what", folds=True),
+        Heading("time", number=True),
+        Heading("instructions", number=True),
+        Heading("speedup", number=True),
+        Heading("interval"),
+        Heading("verdict"),
+        Heading("rounds", number=True, spare=1),
+    ]
+    rows = [_row(entry, judged.get(entry.name)) for entry in found.entries]
+    styles = [{"verdict": _STYLES.get(row[5], "red")} for row in rows]
+    shown = [n for n, heading in enumerate(headings) if n == 0 or any(row[n] for row in rows)]
+    page.table([headings[n] for n in shown], [[row[n] for n in shown] for row in rows], styles)
+    if found.control:
+        page.line(f"control: the first against itself is {_said(found.control)}")
+    for entry in found.entries:
+        if entry.status != "ok":
+            page.line(f": {entry.name}", mark=entry.status, style="red")
+            for line in entry.message.strip().splitlines()[:12]:
+                page.line(f"    {line}")
+    for note in found.notes:
+        page.line(f": {note}", mark="note", style="yellow")
+
+
+def _row(entry: Entry, comparison: Comparison | None) -> list[str]:
+    times = {
+        "median_ns": entry.median_ns,
+        "ci_low_ns": entry.ci_low_ns,
+        "ci_high_ns": entry.ci_high_ns,
+    }
+    row = [
+        entry.name,
+        measured_time(times) if entry.median_ns is not None else "",
+        "" if entry.instructions is None else f"{entry.instructions:,}",
+    ]
+    if comparison is None:
+        return [*row, "", "", "" if entry.status == "ok" else entry.status, ""]
+    interval = f"{comparison.ci_low:.3f} .. {comparison.ci_high:.3f}"
+    if comparison.ci_low == comparison.ci_high:
+        interval = "exact" if entry.instructions is not None else ""
+    return [
+        *row,
+        f"{comparison.speedup:.3f}×",
+        interval,
+        comparison.verdict,
+        str(comparison.rounds),
+    ]
+
+
+def _said(comparison: Comparison) -> str:
+    """`3.2% slower (interval 0.961 .. 0.975, 12 rounds)`."""
+    change = comparison.speedup - 1 if comparison.speedup >= 1 else 1 / comparison.speedup - 1
+    words = {
+        "faster": f"{change:.1%} faster",
+        "slower": f"{change:.1%} slower",
+        "equivalent": "equivalent",
+        "inconclusive": "inconclusive",
+    }[comparison.verdict]
+    return (
+        f"{words} (speedup {comparison.speedup:.3f}, interval {comparison.ci_low:.3f} .. "
+        f"{comparison.ci_high:.3f}, {comparison.rounds} rounds)"
+    )
+
+
+def comparisons_document(found: Compared) -> dict[str, Any]:
+    document = {
+        "comparisons": [vars(comparison) for comparison in found.comparisons],
+        "contenders": [vars(entry) for entry in found.entries],
+        "control": vars(found.control) if found.control else None,
+        "clock": found.clock,
+        "policy": found.policy,
+        "machine": machine_class(),
+        "notes": found.notes,
+    }
+    made: dict[str, Any] = plain(document)
+    return made
+
+
+def github_lines(found: Compared, failing: Collection[str]) -> list[str]:
+    """Workflow commands that GitHub shows beside a commit."""
+    lines = [
+        f"::error title=kernloom compare::{_command(f'{entry.name}: {entry.message}')}"
+        for entry in found.entries
+        if entry.status != "ok"
+    ]
+    for comparison in found.comparisons:
+        if comparison.verdict in failing:
+            level = "error"
+        elif comparison.verdict in ("slower", "inconclusive"):
+            level = "warning"
+        else:
+            level = "notice"
+        text = f"{comparison.b} against {comparison.a}: {_said(comparison)}"
+        lines.append(f"::{level} title=kernloom compare::{_command(text)}")
+    return lines
+
+
+def _command(text: str) -> str:
+    """Line ends and percent signs as workflow commands write them."""
+    return text.strip().replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def junit(found: Compared, failing: Collection[str]) -> str:
+    """Each comparison a test case, failed if its verdict is one of `failing`; each contender that
+    could not be compared an error."""
+    cases = []
+    for comparison in found.comparisons:
+        name = quoteattr(printable(f"{comparison.b} against {comparison.a}"))
+        opening = f'  <testcase classname="kernloom.compare" name={name}'
+        if comparison.verdict in failing:
+            message = quoteattr(_said(comparison))
+            cases.append(f"{opening}><failure message={message}/></testcase>")
+        else:
+            cases.append(
+                f"{opening}><system-out>{escape(_said(comparison))}</system-out></testcase>"
+            )
+    failures = len([1 for item in found.comparisons if item.verdict in failing])
+    broken = [entry for entry in found.entries if entry.status != "ok"]
+    for entry in broken:
+        name = quoteattr(printable(entry.name))
+        text = escape(printable(entry.message))
+        cases.append(
+            f'  <testcase classname="kernloom.compare" name={name}>'
+            f"<error message={quoteattr(entry.status)}>{text}</error></testcase>"
+        )
+    total = len(found.comparisons) + len(broken)
+    return "\n".join(
+        [
+            '<?xml version="1.0" encoding="UTF-8"?>',
+            f'<testsuite name="kernloom compare" tests="{total}" failures="{failures}" '
+            f'errors="{len(broken)}">',
+            *cases,
+            "</testsuite>",
+            "",
+        ]
+    )
