@@ -14,12 +14,20 @@ def test_a_run_is_its_trials_and_its_build(make_trial):
     (trial,) = document["trials"]
     assert set(trial) == {
         *("id", "workload", "case", "target", "point", "params", "provider", "status", "verified"),
-        *("metrics", "placement", "artifacts", "stage", "message", "reused"),
+        *("metrics", "placement", "artifacts", "stage", "message", "warnings", "conditions"),
+        "reused",
     }
     assert trial["verified"] is True
     assert trial["point"] == {}
     assert trial["artifacts"] == [{"name": "matmul.multiply", "key": "k1", "cached": True}]
     assert trial["metrics"]["deterministic"] == []
+
+
+def test_a_trial_says_why_not_to_trust_it_and_how_it_was_measured(make_trial):
+    trial = make_trial(warnings=("noisy",), conditions={"clock": "cpu", "load": float("nan")})
+    document = json.loads(to_json(run_document([trial], {})))["trials"][0]
+    assert document["warnings"] == ["noisy"]
+    assert document["conditions"] == {"clock": "cpu", "load": None}
 
 
 def test_numbers_that_json_does_not_have_become_null(make_trial):

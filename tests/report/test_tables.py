@@ -11,27 +11,11 @@ import pytest
 
 from kernloom.report.columns import params_text, value_text
 from kernloom.report.csv import write_csv
+from kernloom.report.page import Heading, Page
 from kernloom.report.tables import closing_line, print_results, print_rows, print_run
 from kernloom.report.units import measured_time, three_digits, time_text
 
 BUILD = {"built": 2, "cached": 4, "seconds": 1.3}
-
-
-class Terminal(io.StringIO):
-    """A file that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.fixture
-def narrow_terminal(monkeypatch):
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "70")
-    monkeypatch.setenv("LINES", "40")
-    return Terminal()
 
 
 def shown(trials, build=BUILD) -> str:
@@ -139,12 +123,21 @@ def test_no_line_ends_in_blanks_outside_a_terminal(make_trial):
     assert all(line == line.rstrip() for line in shown([make_trial(), failed]).splitlines())
 
 
-def test_a_narrow_terminal_says_what_it_does_not_show(make_trial, narrow_terminal):
-    print_run([make_trial()], BUILD, narrow_terminal)
-    text = narrow_terminal.getvalue()
+def test_a_narrow_terminal_says_what_it_does_not_show(make_trial, terminal):
+    page = terminal(70)
+    print_run([make_trial()], BUILD, page)
+    text = page.text()
     assert "not shown, for lack of width: case, provider" in text
     assert "\x1b[32mok" in text
     assert all("12.3 µs ±0.8%" in line for line in text.splitlines() if "matmul" in line)
+
+
+def test_a_wide_column_that_is_left_out_makes_room_for_narrow_ones(terminal):
+    page = terminal(30)
+    headings = [Heading("name"), Heading("wide", spare=1), Heading("narrow", spare=2)]
+    Page(page).table(headings, [["n", "w" * 27, "x"]])
+    assert "narrow" in page.text()
+    assert "(not shown, for lack of width: wide)" in page.text().replace("\n", " ")
 
 
 def test_failures_are_told_below_with_stage_and_message(make_trial):
@@ -174,9 +167,9 @@ def test_failures_of_one_kind_are_told_once(make_trial):
     assert "differ" not in text
 
 
-def failures(make_trial, *messages):
+def failures(make_trial, *messages, status="wrong"):
     return [
-        make_trial(status="wrong", verified=False, stage="correct", message=message, metrics={})
+        make_trial(status=status, verified=False, stage="correct", message=message, metrics={})
         for message in messages
     ]
 
@@ -187,11 +180,20 @@ def test_messages_that_differ_in_numbers_or_paths_alone_are_told_once(make_trial
             make_trial,
             "/a/b1c/kernel.c does not compile:\n  12 | x = 5;\n     | ^~~",
             "/a/d2e/kernel.c does not compile:\n 9 | x = -1.5e-3;\n   | ^~~~~~~",
+            status="build_failed",
         )
     )
     assert "/a/b1c/kernel.c" in text
     assert "/a/d2e/kernel.c" not in text
     assert "(this is the first; the others differ only in numbers or paths)" in text
+
+
+def test_where_a_few_kernels_went_wrong_is_told_of_each(make_trial):
+    few = [f"y[{index}] is 1, golden 2" for index in range(3)]
+    text = shown(failures(make_trial, *few))
+    assert all(message in text for message in few)
+    many = [f"y[{index}] is 1, golden 2" for index in range(30)]
+    assert "(this is the first" in shown(failures(make_trial, *many))
 
 
 def test_messages_that_really_differ_are_all_told(make_trial):

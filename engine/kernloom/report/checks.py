@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from kernloom.measure.trial import Trial
 from kernloom.report.columns import value_text
 from kernloom.report.tables import closing_line, print_failures, print_rows
+from kernloom.report.units import printable
 
 
 def print_checks(trials: Sequence[Trial], build: Mapping[str, Any], file: TextIO) -> None:
@@ -54,11 +55,6 @@ def junit(trials: Sequence[Trial]) -> str:
             f"{trial.status}: {trial.message.splitlines()[0]}" if trial.message else trial.status
         )
         lines.append(f"{opening}>")
-        lines.append(f"    <{kind} message={message}>{escape(_printable(trial.message))}</{kind}>")
+        lines.append(f"    <{kind} message={message}>{escape(printable(trial.message))}</{kind}>")
         lines.append("  </testcase>")
     return "\n".join([*lines, "</testsuite>", ""])
-
-
-def _printable(text: str) -> str:
-    """XML allows no control characters."""
-    return "".join(c for c in text if c.isprintable() or c in "\n\t")

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from kernloom.measure.trial import Trial
+from kernloom.measure.trial import Samples, Trial
+from kernloom.report.best import Standing
 from kernloom.report.page import Heading
-from kernloom.report.units import measured_time, three_digits, time_text
+from kernloom.report.sparkline import samples_line
+from kernloom.report.units import measured_time, ratio_text, three_digits, time_text, unsettled
 from kernloom.store.keys import MISSING, lookup
 from kernloom.store.rows import name_in
 
 SHORT_ID = 12
 FIXED = "select.fixed."
 """Swept keys that begin so choose parameters."""
+SamplesOf = Callable[[Trial], Sequence[Samples]]
+"""Where a trial's samples are, those of a stored one for instance."""
+
+_STYLES = {"ok": "green", "unconverged": "yellow", "unavailable": "yellow", "refused": "yellow"}
+
+
+def status_style(trial: Trial) -> str:
+    return _STYLES.get(trial.status, "red")
+
+
+def _unstyled(trial: Trial) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,8 @@ class Column:
     """Left out of a terminal that is too narrow, the largest first; 0: never."""
     shows: str = ""
     """The key of the config that it shows, where that is not its header."""
+    style: Callable[[Trial], str] = _unstyled
+    """How a cell looks on a terminal."""
 
     @property
     def heading(self) -> Heading:
@@ -45,9 +62,18 @@ SUBJECT = (
 )
 
 
-def run_columns(trials: Sequence[Trial]) -> list[Column]:
-    """What a run or sweep shows; columns without a single value are left out."""
-    return _with_something(trials, [*SUBJECT, *_swept(trials, SUBJECT), *_outcome(trials)])
+def run_columns(
+    trials: Sequence[Trial],
+    standing: Mapping[str, Standing],
+    samples_of: SamplesOf | None = None,
+) -> list[Column]:
+    """What a run or sweep shows; columns without a single value are left out.
+
+    Samples are drawn if it is said where they are.
+    """
+    compared = [*([_samples(samples_of)] if samples_of else []), _ratio(standing)]
+    outcome = _outcome(trials, compared)
+    return _with_something(trials, [*SUBJECT, *_swept(trials, SUBJECT), *outcome])
 
 
 def results_columns(trials: Sequence[Trial]) -> list[Column]:
@@ -66,8 +92,40 @@ def results_columns(trials: Sequence[Trial]) -> list[Column]:
     )
     message = Column("message", message_line, always=False, folds=True, spare=1)
     made.append(flags)
+    made += [column for column in (_policy(trials), *_sizes(trials)) if column]
     columns = [*made, *_swept(trials, made), *_outcome(trials), message]
     return _with_something(trials, columns)
+
+
+def _policy(trials: Sequence[Trial]) -> Column | None:
+    """The measuring policy, where trials differ by it."""
+    policies = {name_in(trial.config, "measure") for trial in trials}
+    if len(policies) < 2:
+        return None
+    return Column("policy", lambda t: name_in(t.config, "measure"), spare=5, shows="measure")
+
+
+def _sizes(trials: Sequence[Trial]) -> list[Column]:
+    """The sizes by which trials of one workload differ."""
+    seen: dict[tuple[str, str], set[str]] = {}
+    for trial in trials:
+        for name, value in _sizes_of(trial).items():
+            seen.setdefault((trial.workload, name), set()).add(value_text(value))
+    names = dict.fromkeys(name for (_, name), values in seen.items() if len(values) > 1)
+    return [
+        Column(name, partial(_size, name), spare=4, shows=f"workload.sizes.{name}")
+        for name in names
+    ]
+
+
+def _sizes_of(trial: Trial) -> Mapping[str, Any]:
+    sizes = lookup(trial.config, ("workload", "sizes"))
+    return sizes if isinstance(sizes, Mapping) else {}
+
+
+def _size(name: str, trial: Trial) -> str:
+    value = _sizes_of(trial).get(name)
+    return "" if value is None else value_text(value)
 
 
 def variant_of(trial: Trial) -> str:
@@ -93,7 +151,8 @@ def _with_something(trials: Sequence[Trial], columns: list[Column]) -> list[Colu
     return [column for column in columns if column.always or any(column.cell(t) for t in trials)]
 
 
-def _outcome(trials: Sequence[Trial]) -> list[Column]:
+def _outcome(trials: Sequence[Trial], compared: Sequence[Column] = ()) -> list[Column]:
+    """How each trial ended; `compared` follow what was measured."""
     fixed = [key for key in _keys(trials) if key.startswith(FIXED)]
     return [
         Column(
@@ -103,12 +162,14 @@ def _outcome(trials: Sequence[Trial]) -> list[Column]:
             folds=True,
             spare=3,
         ),
-        Column("status", status_text),
+        Column("status", status_text, style=status_style),
         Column("time", lambda trial: measured_time(trial.metrics), number=True, always=False),
         _metric("virtual", "virtual_ns", time_text),
         _metric("instructions", "instructions", lambda value: f"{value:,.0f}"),
-        _metric("GFLOP/s", "gflops", three_digits),
+        *compared,
+        _metric("GFLOP/s", "gflops", three_digits, spare=2),
         _metric("GB/s", "gbytes_per_s", three_digits, spare=4),
+        _metric("roof", "roof_fraction", lambda value: f"{value:.0%}", spare=4),
         *(_baseline(name) for name in _baselines(trials)),
         Column("provider", lambda trial: trial.provider, always=False, spare=9),
     ]
@@ -133,11 +194,46 @@ def _baselines(trials: Sequence[Trial]) -> list[str]:
 
 
 def _baseline(name: str) -> Column:
-    def cell(trial: Trial) -> str:
-        ratio = dict(leaves(trial.metrics)).get(f"baselines.{name}.ratio")
-        return "" if ratio is None else f"{ratio:.2f}×"
+    def found(trial: Trial) -> tuple[float, float, float] | None:
+        numbers = dict(leaves(trial.metrics))
+        ratio = numbers.get(f"baselines.{name}.ratio")
+        if ratio is None:
+            return None
+        low, high = (numbers.get(f"baselines.{name}.{end}", ratio) for end in ("ci_low", "ci_high"))
+        return ratio, low, high
 
-    return Column(f"vs {name}", cell, number=True, always=False, spare=2)
+    def cell(trial: Trial) -> str:
+        ratio = found(trial)
+        return ratio_text(*ratio) if ratio else ""
+
+    def style(trial: Trial) -> str:
+        ratio = found(trial)
+        return "dim" if ratio and unsettled(*ratio[1:]) else ""
+
+    return Column(f"vs {name}", cell, number=True, always=False, spare=1, style=style)
+
+
+def _ratio(standing: Mapping[str, Standing]) -> Column:
+    """How many times as long as the best of those that did the same work."""
+
+    def cell(trial: Trial) -> str:
+        found = standing.get(trial.id)
+        if found is None or found.best:
+            return "best" if found else ""
+        return ("" if found.certain else "~") + ratio_text(found.ratio, found.ratio, found.ratio)
+
+    def style(trial: Trial) -> str:
+        found = standing.get(trial.id)
+        return "dim" if found and not found.best and not found.certain else ""
+
+    return Column("ratio", cell, number=True, always=False, style=style)
+
+
+def _samples(samples_of: SamplesOf) -> Column:
+    def cell(trial: Trial) -> str:
+        return samples_line(trial, samples_of(trial))
+
+    return Column("samples", cell, always=False, spare=8)
 
 
 def _keys(trials: Sequence[Trial]) -> list[str]:

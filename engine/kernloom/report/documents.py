@@ -33,6 +33,8 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         ],
         "stage": trial.stage,
         "message": trial.message,
+        "warnings": list(trial.warnings),
+        "conditions": plain(trial.conditions),
         "reused": trial.reused,
     }
 

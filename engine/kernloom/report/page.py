@@ -13,6 +13,8 @@ GAP = 2
 """Spaces between columns."""
 FOLDED = 24
 """What a column that folds gets at least, if it wants that much."""
+WHOLE_ROW = ""
+"""Among the styles of a row, the one of all its cells."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,22 @@ class Page:
         self._file = file
         self._console = _console(file) if file.isatty() else None
 
-    def line(self, text: str, *, mark: str = "", style: str = "") -> None:
+    @property
+    def draws(self) -> bool:
+        """Whether it shows more than letters: a terminal that takes any character."""
+        return self._console is not None and self._console.encoding.startswith("utf")
+
+    def line(self, text: str, *, mark: str = "", style: str = "", indent: int = 0) -> None:
         """A line, opened by a `mark` in a style of its own."""
         if self._console is None:
-            print(mark + text, file=self._file)
+            print(" " * indent + mark + text, file=self._file)
             return
+        from rich.padding import Padding
         from rich.text import Text
 
-        self._console.print(Text.assemble((mark, style), text))
+        line = Text.assemble((mark, style), text)
+        indented = Padding(line, (0, 0, 0, indent), expand=False)
+        self._console.print(indented if indent else line)
 
     def table(
         self,
@@ -49,7 +59,7 @@ class Page:
         rows: Sequence[Sequence[str]],
         styles: Sequence[Mapping[str, str]] = (),
     ) -> None:
-        """Rows of cells below their headings; `styles` are, for each row, by heading."""
+        """Rows of cells below their headings; each row has styles, by heading or for WHOLE_ROW."""
         if not rows:
             return
         cells = [[" ".join(cell.splitlines()) for cell in row] for row in rows]
@@ -101,7 +111,8 @@ def _rich_table(
             min_width=_least(heading, widths[number]) if fits else None,
         )
     for row, styled in zip(rows, styles, strict=True):
-        table.add_row(*(Text(row[n], styled.get(headings[n].text, "")) for n in shown))
+        cells = (Text(row[n], styled.get(headings[n].text, "")) for n in shown)
+        table.add_row(*cells, style=styled.get(WHOLE_ROW))
     console.print(table)
     left_out = [heading.text for n, heading in enumerate(headings) if n not in shown]
     if left_out:
@@ -109,12 +120,20 @@ def _rich_table(
 
 
 def _fitting(headings: Sequence[Heading], widths: Sequence[int], room: int) -> list[int]:
-    """The columns that a terminal has room for, those that can be spared leaving first."""
+    """The columns that a terminal has room for, those that can be spared leaving first.
+
+    Of those that can be spared alike, the last. A wide one that leaves may make room for others.
+    """
     shown = list(range(len(headings)))
-    for number in sorted(shown, key=lambda number: -headings[number].spare):
+    left: list[int] = []
+    for number in sorted(shown, key=lambda number: (-headings[number].spare, -number)):
         if headings[number].spare and _needed(headings, widths, shown) > room:
             shown.remove(number)
-    return shown
+            left.append(number)
+    for number in reversed(left):
+        if _needed(headings, widths, [*shown, number]) <= room:
+            shown.append(number)
+    return sorted(shown)
 
 
 def _needed(headings: Sequence[Heading], widths: Sequence[int], shown: Sequence[int]) -> int:

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TextIO
 
 from kernloom.measure.trial import Trial
 from kernloom.report.alike import alike
-from kernloom.report.columns import Column, results_columns, run_columns, subjects_text
-from kernloom.report.page import Heading, Page
+from kernloom.report.best import standings
+from kernloom.report.columns import (
+    Column,
+    SamplesOf,
+    results_columns,
+    run_columns,
+    status_style,
+    subjects_text,
+)
+from kernloom.report.page import WHOLE_ROW, Heading, Page
 from kernloom.report.units import count, time_text
 
 MESSAGE_LINES = 12
+NUMBERED = ("wrong", "out_of_bounds", "crashed")
+"""Statuses whose messages say where."""
 SUBJECTS = 5
-"""How many trials are named that failed in the same way."""
-
-_STYLES = {"ok": "green", "unconverged": "yellow", "unavailable": "yellow", "refused": "yellow"}
+"""How many trials are named that have the same to tell."""
 
 
-def print_run(trials: Sequence[Trial], build: Mapping[str, Any], file: TextIO) -> None:
-    """The table of a run or sweep, what failed and why, and one closing line."""
+def print_run(
+    trials: Sequence[Trial],
+    build: Mapping[str, Any],
+    file: TextIO,
+    samples_of: SamplesOf = attrgetter("samples"),
+) -> None:
+    """The table of a run or sweep, what failed and why, what to distrust, and one closing line.
+
+    `samples_of` is asked only where samples are drawn, which takes a terminal.
+    """
     page = Page(file)
-    _table(page, trials, run_columns(trials))
+    standing = standings(trials)
+    best = {id for id, found in standing.items() if found.best}
+    columns = run_columns(trials, standing, samples_of if page.draws else None)
+    _table(page, trials, columns, lambda trial: "bold" if trial.id in best else "")
     _failures(page, [trial for trial in trials if not trial.good])
+    _warnings(page, trials)
     page.line(closing_line(trials, build))
 
 
@@ -60,28 +82,63 @@ def closing_line(trials: Sequence[Trial], build: Mapping[str, Any]) -> str:
     return f"{', '.join(words)}; {built}{runs}"
 
 
-def _table(page: Page, trials: Sequence[Trial], columns: Sequence[Column]) -> None:
+def _table(
+    page: Page,
+    trials: Sequence[Trial],
+    columns: Sequence[Column],
+    row_style: Callable[[Trial], str] = lambda trial: "",
+) -> None:
     rows = [[column.cell(trial) for column in columns] for trial in trials]
-    styles = [{"status": _style(trial)} for trial in trials]
+    styles = [
+        {column.header: column.style(trial) for column in columns} | {WHOLE_ROW: row_style(trial)}
+        for trial in trials
+    ]
     page.table([column.heading for column in columns], rows, styles)
-
-
-def _style(trial: Trial) -> str:
-    return _STYLES.get(trial.status, "red")
 
 
 def _failures(page: Page, failed: Sequence[Trial]) -> None:
     """What failed, with those that failed in the same way told once."""
-    for trials in alike(failed, lambda trial: (trial.status, trial.stage), _said):
+    for trials in alike(failed, _failed_alike(failed), _said):
         first = trials[0]
-        names = subjects_text(trials[:SUBJECTS])
-        more = f"; and {len(trials) - SUBJECTS} more" if len(trials) > SUBJECTS else ""
         where = f" in stage {first.stage}" if first.stage else ""
-        page.line(f"{where}: {names}{more}", mark=first.status, style=_style(first))
-        for line in _first_lines(_said(first)):
-            page.line(f"    {line}")
-        if any(_said(trial) != _said(first) for trial in trials):
-            page.line("    (this is the first; the others differ only in numbers or paths)")
+        page.line(f"{where}: {_names(trials)}", mark=first.status, style=status_style(first))
+        _tell(page, [_said(trial) for trial in trials])
+
+
+def _warnings(page: Page, trials: Sequence[Trial]) -> None:
+    """Why not to trust numbers, each reason once."""
+    given = [(trial, text) for trial in trials for text in trial.warnings]
+    for warnings in alike(given, lambda warning: None, lambda warning: warning[1]):
+        warned = [trial for trial, _ in warnings]
+        everyone = len(trials) > 1 and len(warned) == len(trials)
+        names = f"all {len(trials)} trials" if everyone else _names(warned)
+        page.line(f": {names}", mark="warning", style="yellow")
+        _tell(page, [text for _, text in warnings])
+
+
+def _names(trials: Sequence[Trial]) -> str:
+    more = f"; and {len(trials) - SUBJECTS} more" if len(trials) > SUBJECTS else ""
+    return subjects_text(trials[:SUBJECTS]) + more
+
+
+def _tell(page: Page, messages: Sequence[str]) -> None:
+    """The first of messages that say the same."""
+    for line in _first_lines(messages[0]):
+        page.line(line, indent=4)
+    if any(message != messages[0] for message in messages):
+        page.line("(this is the first; the others differ only in numbers or paths)", indent=4)
+
+
+def _failed_alike(failed: Sequence[Trial]) -> Callable[[Trial], Hashable]:
+    """A few failures are told one by one, for their numbers matter; of many, those alike once."""
+    counts = Counter((trial.status, trial.stage) for trial in failed)
+
+    def key(trial: Trial) -> Hashable:
+        kind = (trial.status, trial.stage)
+        few = trial.status in NUMBERED and counts[kind] <= SUBJECTS
+        return (*kind, _said(trial)) if few else kind
+
+    return key
 
 
 def _said(trial: Trial) -> str:

@@ -38,5 +38,28 @@ def measured_time(metrics: Mapping[str, Any]) -> str:
     return f"{time_text(median)} ±{(high - low) / 2 / median * 100:.1f}%"
 
 
+def ratio_text(ratio: float, low: float, high: float) -> str:
+    """`1.13× (1.11..1.15)`; `~1.01× (0.98..1.02)` if it may be 1; exact ones have no interval.
+
+    Bounds, since they are often lopsided: half their distance could seem to reach 1, or not to.
+    """
+    decimals = 0 if ratio >= 99.95 else 1 if ratio >= 9.995 else 2 if ratio >= 0.0995 else 4
+    text = f"{ratio:,.{decimals}f}×"
+    if low == high:
+        return text
+    bounds = f"({low:,.{decimals}f}..{high:,.{decimals}f})"
+    return f"{'~' if unsettled(low, high) else ''}{text} {bounds}"
+
+
+def unsettled(low: float, high: float) -> bool:
+    """Whether a ratio with this interval may be above 1 as well as below."""
+    return low <= 1 <= high and low != high
+
+
 def count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def printable(text: str) -> str:
+    """XML allows no control characters."""
+    return "".join(c for c in text if c.isprintable() or c in "\n\t")

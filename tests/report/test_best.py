@@ -1,0 +1,89 @@
+"""Only what did the same work is compared, and noise is not called a difference."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernloom.report.best import Standing, standings
+
+
+@pytest.fixture
+def timed(make_trial):
+    def make(id, median, half=0.0, *, sizes=None, metrics=None, **changes):
+        times = {"median_ns": median, "ci_low_ns": median - half, "ci_high_ns": median + half}
+        config = {"workload": {"sizes": sizes or {"M": 64}}, "measure": {"floor": 0.01}}
+        return make_trial(id=id, metrics=metrics or times, **({"config": config} | changes))
+
+    return make
+
+
+def ratios(*trials):
+    return {id: found.ratio for id, found in standings(trials).items()}
+
+
+def test_each_trial_is_so_many_times_as_long_as_the_best(timed):
+    found = standings([timed("a", 150), timed("b", 100), timed("c", 125)])
+    assert found == {
+        "a": Standing(1.5, best=False, certain=True),
+        "b": Standing(1.0, best=True, certain=False),
+        "c": Standing(1.25, best=False, certain=True),
+    }
+
+
+def test_intervals_that_overlap_leave_it_open(timed):
+    found = standings([timed("a", 100, 3), timed("b", 104, 3), timed("c", 107, 3)])
+    assert [found[id].certain for id in "bc"] == [False, True]
+
+
+def test_less_than_the_floor_is_no_difference(timed):
+    found = standings([timed("a", 1000, 1), timed("b", 1008, 1), timed("c", 1012, 1)])
+    assert [found[id].certain for id in "bc"] == [False, True]
+
+
+def test_single_samples_leave_it_open(timed):
+    metrics = [{"median_ns": m, "ci_low_ns": m, "ci_high_ns": m, "samples": 1} for m in (1, 9)]
+    found = standings([timed(str(m["median_ns"]), 0, metrics=m) for m in metrics])
+    assert not found["9"].certain
+
+
+def test_a_sweep_over_sizes_has_no_best(timed):
+    assert ratios(timed("a", 100), timed("b", 200, sizes={"M": 128})) == {}
+
+
+def test_sizes_each_have_their_own_best(timed):
+    large = {"M": 128}
+    trials = [
+        *(timed("a", 100), timed("b", 200)),
+        *(timed("c", 300, sizes=large), timed("d", 600, sizes=large)),
+    ]
+    assert ratios(*trials) == {"a": 1, "b": 2, "c": 1, "d": 2}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"workload": "mlp"},
+        {"case": "large"},
+        {"target": "opencl"},
+        {"config": {"workload": {"sizes": {"M": 64}, "dtype": "float64"}}},
+        {"metrics": {"instructions": 50}},
+    ],
+)
+def test_other_work_elsewhere_or_otherwise_counted_is_not_compared(timed, other):
+    assert ratios(timed("a", 100), timed("b", 50, **other)) == {}
+
+
+def test_what_is_counted_is_compared_by_its_count_and_exact(timed):
+    counts = [{"instructions": 1000}, {"instructions": 1001}]
+    found = standings([timed(str(n), 0, metrics=metrics) for n, metrics in enumerate(counts)])
+    assert found["1"] == Standing(1.001, best=False, certain=True)
+
+
+def test_what_failed_is_never_the_best(timed):
+    wrong = timed("w", 1, status="wrong", verified=False)
+    assert ratios(wrong, timed("a", 100), timed("b", 200, status="unconverged")) == {"a": 1, "b": 2}
+    assert ratios(wrong, timed("a", 100)) == {}
+
+
+def test_one_trial_at_two_points_is_not_compared_with_itself(timed):
+    assert ratios(timed("a", 100), timed("a", 100)) == {}
