@@ -152,4 +152,4 @@ def test_rounds_go_on_until_the_clearest_of_many_differences_can_be_called_one(c
 def test_too_few_rounds_for_so_many_comparisons_are_said():
     found, done = compared(200, 5e-4, 1, min_rounds=2, max_rounds=3)
     assert found.verdict == "inconclusive"
-    assert "3 rounds (measure.max_rounds) cannot prove a difference: 1 comparison take at least 6" in done.ended
+    assert "3 rounds (measure.max_rounds) cannot prove a difference" in done.ended

@@ -150,7 +150,7 @@ def _done(
         if rounds < enough(comparisons):
             return (
                 f"{_count(rounds, 'round')} (measure.max_rounds) cannot prove a difference: "
-                f"{_count(comparisons, 'comparison')} take at least {enough(comparisons)}"
+                f"{_count(comparisons, 'comparison')} need at least {enough(comparisons)}"
             )
         if widest <= bound:
             return PRECISE
