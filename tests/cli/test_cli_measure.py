@@ -50,8 +50,8 @@ def test_what_a_sweep_has_finished_is_stored_even_if_it_is_one_of_many(project: 
     assert all(trial["reused"] for trial in again.trials)
 
 
-def test_baselines_are_ratios_with_intervals_and_never_rows(shared_project: Project) -> None:
-    done = shared_project.json(
+def test_baselines_are_ratios_with_intervals_and_never_rows(project: Project) -> None:
+    done = project.json(
         "run", "workload=axpy", *STEADY, "measure.baselines=[numpy,openblas,plain_c]"
     )
     assert done.code == 0
@@ -64,8 +64,8 @@ def test_baselines_are_ratios_with_intervals_and_never_rows(shared_project: Proj
     assert {"plain_c/axpy.add", "openblas/axpy.add"} <= set(names)
 
 
-def test_the_variants_of_a_sweep_share_their_baseline(shared_project: Project) -> None:
-    done = shared_project.json(
+def test_the_variants_of_a_sweep_share_their_baseline(project: Project) -> None:
+    done = project.json(
         "run",
         "-m",
         "workload=axpy",
@@ -90,9 +90,10 @@ def test_the_variants_of_a_sweep_share_their_baseline(shared_project: Project) -
     ],
 )
 def test_what_a_policy_cannot_ask_for_is_named(
-    shared_project: Project, words: list[str], said: str
+    project: Project, words: list[str], said: str
 ) -> None:
-    done = shared_project.run("run", *words)
+    project.add("good")
+    done = project.run("run", *words)
     assert done.code == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -120,15 +121,15 @@ sources:
 
 
 def test_a_budget_too_short_for_the_rounds_is_unconverged_and_says_why(
-    shared_project: Project,
+    project: Project,
 ) -> None:
-    done = shared_project.json("run", "workload=axpy", "measure=standard", "measure.budget_s=0")
+    done = project.json("run", "workload=axpy", "measure=standard", "measure.budget_s=0")
     assert done.trial["status"] == "unconverged"
     assert "the budget of 0 s ended after 1 of at least 5 rounds" in done.trial["message"]
 
 
-def test_the_conditions_say_what_was_really_had(shared_project: Project) -> None:
-    done = shared_project.json(
+def test_the_conditions_say_what_was_really_had(project: Project) -> None:
+    done = project.json(
         "run",
         "workload=axpy",
         "measure.cache=cold",
@@ -140,7 +141,7 @@ def test_the_conditions_say_what_was_really_had(shared_project: Project) -> None
     assert conditions["cache"] == "cold"
     assert conditions["scheduling"] in ("fifo", "normal")
     assert done.trial["metrics"]["inner"] == 1
-    threads = shared_project.json("run", "workload=axpy", "select.fixed.parallelize.threads=2")
+    threads = project.json("run", "workload=axpy", "select.fixed.parallelize.threads=2")
     if threads.code == 0:
         assert threads.trial["conditions"]["clock"] == "wall"
 
@@ -155,15 +156,15 @@ def test_a_wrong_baseline_gives_no_ratio_even_where_it_works_in_place(project: P
     assert "no ratio to plain_c" in " ".join(done.trial["warnings"])
 
 
-def test_what_did_not_converge_is_repeated_with_the_failed(shared_project: Project) -> None:
+def test_what_did_not_converge_is_repeated_with_the_failed(project: Project) -> None:
     words = ("workload=axpy", "measure=standard", "measure.budget_s=0", "seed=7")
-    assert shared_project.json("run", *words).trial["reused"] is False
-    assert shared_project.json("run", *words).trial["reused"] is True
-    assert shared_project.json("run", *words, "rerun=failed").trial["reused"] is False
+    assert project.json("run", *words).trial["reused"] is False
+    assert project.json("run", *words).trial["reused"] is True
+    assert project.json("run", *words, "rerun=failed").trial["reused"] is False
 
 
-def test_one_session_at_a_time_is_enough_for_baselines(shared_project: Project) -> None:
-    done = shared_project.json(
+def test_one_session_at_a_time_is_enough_for_baselines(project: Project) -> None:
+    done = project.json(
         "run", "workload=axpy", *STEADY, "target.sessions=1", "measure.baselines=[plain_c]"
     )
     assert set(done.trial["metrics"]["baselines"]) == {"plain_c"}
