@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,20 @@ from kernloom.config.compose import Composer, Point
 from kernloom.places import share_folder
 
 Compose = Callable[..., dict[str, Any]]
+
+# Hydra as anybody would use it, in a process of its own: it holds global state.
+_STOCK = """
+import json, sys
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+with initialize_config_dir(config_dir=sys.argv[1], version_base="1.3"):
+    for line in sys.stdin:
+        try:
+            config = compose("kernloom", overrides=json.loads(line))
+            print(json.dumps(OmegaConf.to_container(config, resolve=True)), flush=True)
+        except Exception as error:
+            print(json.dumps({"refused": str(error)}), flush=True)
+"""
 
 
 def arch_as_it_is(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,3 +74,24 @@ def project(tmp_path: Path) -> Callable[[Mapping[str, str]], Composer]:
         return Composer(folders, tmp_path / "cache", arch_as_it_is)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def stock() -> Iterator[Compose]:
+    with subprocess.Popen(
+        [sys.executable, "-c", _STOCK, str(share_folder() / "configs")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin and process.stdout
+
+        def composed(*words: str) -> dict[str, Any]:
+            assert process.stdin and process.stdout
+            process.stdin.write(json.dumps(words) + "\n")
+            process.stdin.flush()
+            data: dict[str, Any] = json.loads(process.stdout.readline())
+            return data
+
+        yield composed
+        process.stdin.close()

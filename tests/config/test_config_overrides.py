@@ -32,8 +32,9 @@ OVERRIDES = {
     "measure": ("measure=rigorous", "measure.name", "rigorous"),
     "store": ("store.path=/x/y.db", "store.path", "/x/y.db"),
     "fleet": ("fleet=local", "fleet.name", "local"),
-    "sweep": ("+sweep.samples=3", "sweep.samples", 3),
+    "sweep": ("sweep=none", "sweep", {}),
     "build": ("build.keep=true", "build.keep", True),
+    "screen": ("screen.keep=3", "screen.keep", 3),
     "case": ("case=ragged", "workload.sizes.M", 61),
     "seed": ("seed=7", "seed", 7),
     "output": ("output=json", "output", "json"),
@@ -41,6 +42,7 @@ OVERRIDES = {
     "recipe": ("recipe=r.yaml", "recipe", "r.yaml"),
     "trace": ("trace=t.json", "trace", "t.json"),
     "timeout": ("timeout=2.5", "timeout", 2.5),
+    "memory_limit": ("memory_limit=4GiB", "memory_limit", "4GiB"),
     "show": ("show=source", "show", "source"),
 }
 

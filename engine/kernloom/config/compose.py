@@ -7,7 +7,6 @@ config file changes, so that most starts do without importing it.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import stat
@@ -18,8 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernloom.code_stamp import code_stamp
+from kernloom.config.constraints import config_value, raw_value
 from kernloom.config.groups import Groups
 from kernloom.config.overrides import Override, parse_overrides
+from kernloom.config.schema import Sweep
+from kernloom.config.spaces import Axis, Row, rows_of
+from kernloom.config.sweeps import NOT_SWEPT, POINT, Reader, describes_points, read_sweep
 from kernloom.config.values import apply, merged, resolve
 from kernloom.errors import ConfigError, UsageError, nearest
 from kernloom.files import sha256_json, write_atomically
@@ -27,11 +30,11 @@ from kernloom.files import sha256_json, write_atomically
 if TYPE_CHECKING:
     from kernloom.config.hydra_compose import HydraComposer
 
-NOT_SWEPT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep", "build")
-"""Root keys that say something about the run, not about a point."""
 MAX_POINTS = 200_000
 CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """What a case of a workload may change."""
+_NO_SWEEP: dict[str, Any] = {}
+"""What every point has under `sweep`: it is one point."""
 ResolveArch = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Composed data -> its arch section with `native` made concrete."""
 
@@ -49,11 +52,19 @@ class Point:
 class Composer:
     """Composes configs from the shipped and the project's configs/ folders."""
 
-    def __init__(self, folders: Sequence[Path], cache: Path, resolve_arch: ResolveArch) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        cache: Path,
+        resolve_arch: ResolveArch,
+        say: Callable[[str], None] = lambda note: None,
+    ) -> None:
         self._folders = list(folders)
         self._groups = Groups(folders)
         self._cache = cache
         self._resolve_arch = resolve_arch
+        self._say = say
+        """Told what a person should know about a sweep, though nothing is wrong with it."""
         self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def options(self, group: str) -> list[str]:
@@ -65,14 +76,81 @@ class Composer:
         for override in overrides:
             self._check_options(override)
         _check_axes(overrides)
-        axes = [override.values or (None,) for override in overrides]
-        for values in itertools.product(*axes):
-            chosen = list(zip(overrides, values, strict=True))
-            swept = {override.key: value for override, value in chosen if override.swept}
+        sweep = self._sweep(overrides)
+        if describes_points(sweep) and not multirun:
+            raise UsageError(
+                "a sweep is described, but this is a single run",
+                hint="Add -m to carry it out, or say sweep=none.",
+            )
+        plain = [override for override in overrides if not _is_sweep(override)]
+        yield from self._points(sweep, plain)
+
+    def _points(self, sweep: Sweep, plain: Sequence[Override]) -> Iterator[Point]:
+        """The points of a sweep and of the axes among the command line's overrides."""
+        typed = {override.key for override in plain if override.swept}
+        known: dict[Any, Any] = {}
+
+        def look_up(row: Row, name: str) -> Any:
             try:
-                yield Point(swept, self._data(chosen), tuple(o.word(v) for o, v in chosen))
+                return self._value(chosen(row), name, known)
             except ConfigError as error:
-                raise at_point(error, swept) from None
+                raise at_point(error, row) from None
+
+        def chosen(row: Row) -> list[tuple[Override, Any]]:
+            said = [(o, row[o.key] if o.swept else _first(o)) for o in plain]
+            more = [(key, value) for key, value in row.items() if key not in typed]
+            return said + [(reader.overrides[key], v) for key, v in more if key != POINT]
+
+        reader = Reader(
+            groups=self._groups,
+            check=self._check_options,
+            fixed={o.key: _first(o) for o in plain if not o.swept and o.kind != "delete"},
+            look_up=look_up,
+            say=self._say,
+        )
+        axes = [Axis((o.key,), (o.values,)) for o in plain if o.swept]
+        space = reader.space(sweep, axes)
+        if space.size > MAX_POINTS:
+            raise UsageError(
+                f"this sweep has {space.size:,} points; more than {MAX_POINTS:,} are not planned",
+                hint="Sweep over fewer values, or take some points: sweep.sample.count=1000.",
+            )
+        for row in rows_of(space):
+            pairs = chosen(row)
+            try:
+                yield Point(row, self._data(pairs), tuple(o.word(v) for o, v in pairs))
+            except ConfigError as error:
+                raise at_point(error, row) from None
+
+    def _sweep(self, overrides: Sequence[Override]) -> Sweep:
+        """What the sweep's file and the overrides of it say beyond the command line's axes."""
+        first = [(override, _first(override)) for override in overrides]
+        composed = self._compose(_groups(first))
+        mine = [(o, value) for o, value in first if _is_sweep(o)]
+        for override, value in mine:
+            if override.group and value != "none":
+                without = self._compose(_groups([pair for pair in first if pair not in mine]))
+                if {**composed, "sweep": None} != {**without, "sweep": None}:
+                    raise ConfigError(
+                        f"configs/sweep/{value}.yaml changes more than the sweep",
+                        key="sweep",
+                        hint="Say the rest on the command line, or in a config of its own group.",
+                    )
+        section = {"sweep": composed.get("sweep") or {}}
+        section = _applied(section, [(o, value) for o, value in mine if not o.group])
+        return read_sweep(section.get("sweep") or {})
+
+    def _value(self, chosen: list[tuple[Override, Any]], name: str, known: dict[Any, Any]) -> Any:
+        """The value at a key of a point's config, looked up once where no swept value matters."""
+        told = [(o, value) for o, value in chosen if o.swept]
+        deciding = [v for o, v in told if o.group or o.key.startswith(("case", "workload.cases"))]
+        key = (name, *deciding) if all(_is_scalar(value) for _, value in told) else None
+        if key and key in known:
+            return known[key]
+        value = config_value(self._data(chosen), name)
+        if key and _is_number(raw_value(self._unresolved(chosen), name)):
+            known[key] = value
+        return value
 
     def choices(self, words: Sequence[str], key: str) -> list[Any]:
         """The values that the words give to a key; none if they do not name it."""
@@ -85,15 +163,24 @@ class Composer:
             return
         options = self.options(override.key)
         for value in override.values:
+            if isinstance(value, list):
+                several = ",".join(map(str, value))
+                raise ConfigError(
+                    f"a list is no option of {override.key}",
+                    hint=f"For a sweep over several: -m {override.key}={several}.",
+                )
             if value not in options:
                 raise ConfigError(
                     f"unknown {override.key} '{value}'", hint=nearest(str(value), options)
                 )
 
     def _data(self, chosen: list[tuple[Override, Any]]) -> dict[str, Any]:
-        groups = tuple(o.hydra_text(value) for o, value in chosen if o.group)
+        data = self._unresolved(chosen)
+        return resolve({**data, "arch": self._resolve_arch(data), "sweep": _NO_SWEEP})
+
+    def _unresolved(self, chosen: list[tuple[Override, Any]]) -> dict[str, Any]:
         values = [(override, value) for override, value in chosen if not override.group]
-        composed = self._compose(groups)
+        composed = self._compose(_groups(chosen))
         data = _applied(composed, values)
         for section in ("workload", "arch", "toolchain"):
             if not isinstance(data.get(section), dict):
@@ -102,7 +189,7 @@ class Composer:
             # A case changes the workload's defaults; what the command line says still wins.
             workload = _with_case(data["workload"], composed["workload"], data["case"])
             data = _applied({**composed, "workload": workload}, values)
-        return resolve({**data, "arch": self._resolve_arch(data)})
+        return data
 
     def _compose(self, groups: tuple[str, ...]) -> dict[str, Any]:
         if groups not in self._composed:
@@ -178,20 +265,41 @@ def at_point(error: ConfigError, swept: Mapping[str, Any]) -> ConfigError:
 
 
 def _check_axes(overrides: Sequence[Override]) -> None:
-    """Some keys are no axes, and no sweep is so large by intention."""
-    count = 1
+    """Some keys are no axes, and no key can be two."""
     for override in overrides:
-        count *= max(1, len(override.values))
-        if override.swept and override.key.split(".")[0] in NOT_SWEPT:
+        if not override.swept:
+            continue
+        if override.key.split(".")[0] in NOT_SWEPT:
             raise UsageError(
                 f"'{override.key}' belongs to the whole run, so it cannot be swept",
                 hint="Give it one value.",
             )
-    if count > MAX_POINTS:
-        raise UsageError(
-            f"this sweep has {count:,} points; more than {MAX_POINTS:,} are not planned",
-            hint="Sweep over fewer values, or in parts.",
-        )
+        same = [o for o in overrides if (o.key, o.package) == (override.key, override.package)]
+        if len(same) > 1:
+            raise UsageError(
+                f"'{override.key}' is swept and stands on the command line twice",
+                hint=f"Give all its values at once: {override.key}=a,b,c.",
+            )
+
+
+def _is_sweep(override: Override) -> bool:
+    return override.key.split(".")[0] == "sweep"
+
+
+def _first(override: Override) -> Any:
+    return override.values[0] if override.values else None
+
+
+def _groups(chosen: Sequence[tuple[Override, Any]]) -> tuple[str, ...]:
+    return tuple(override.hydra_text(value) for override, value in chosen if override.group)
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
 
 
 def _applied(data: dict[str, Any], values: list[tuple[Override, Any]]) -> dict[str, Any]:

@@ -48,18 +48,25 @@ def fields_at(cls: Any, names: Sequence[str]) -> frozenset[str]:
     """The keys that the schema knows below a path of keys; none where any key may stand."""
     wanted = cls
     for name in names:
+        wanted = _dataclass_in(wanted)
         origin = get_origin(wanted)
-        if origin in (Union, types.UnionType):
-            wanted = next((o for o in get_args(wanted) if is_dataclass(o)), Any)
         if is_dataclass(wanted) and isinstance(wanted, type):
             wanted = _fields_of(wanted)[name][0] if name in _fields_of(wanted) else Any
         elif origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
             wanted = get_args(wanted)[1]
         else:
             wanted = Any
+    wanted = _dataclass_in(wanted)
     if isinstance(wanted, type) and is_dataclass(wanted):
         return frozenset(_fields_of(wanted))
     return frozenset()
+
+
+def _dataclass_in(wanted: Any) -> Any:
+    """The dataclass that may stand there, where something else may, too."""
+    if get_origin(wanted) in (Union, types.UnionType):
+        return next((option for option in get_args(wanted) if is_dataclass(option)), Any)
+    return wanted
 
 
 def _value(wanted: Any, value: Any, key: str) -> Any:
@@ -77,20 +84,24 @@ def _value(wanted: Any, value: Any, key: str) -> Any:
         return value
     if origin in (Union, types.UnionType):
         return _one_of(get_args(wanted), value, key)
-    if origin is tuple:
+    if origin is tuple or (origin is not None and issubclass(origin, Mapping)):
+        # What the points of a sweep share is converted once.
+        return _converted.get(lambda _, data: _collection(wanted, data, key), wanted, value)
+    if is_dataclass(wanted):
+        return _converted.get(lambda cls, data: convert(cls, data, key), wanted, value)
+    return _scalar(wanted, value, key)
+
+
+def _collection(wanted: Any, value: Any, key: str) -> Any:
+    if get_origin(wanted) is tuple:
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"expected a list, not {_shown(value)}", key=key)
         element = get_args(wanted)[0]
         return tuple(_value(element, item, f"{key}[{i}]") for i, item in enumerate(value))
-    if origin is not None and issubclass(origin, Mapping):
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"expected keys and values, not {_shown(value)}", key=key)
-        element = get_args(wanted)[1]
-        return {str(name): _value(element, item, f"{key}.{name}") for name, item in value.items()}
-    if is_dataclass(wanted):
-        # What the points of a sweep share is converted once.
-        return _converted.get(lambda cls, data: convert(cls, data, key), wanted, value)
-    return _scalar(wanted, value, key)
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"expected keys and values, not {_shown(value)}", key=key)
+    element = get_args(wanted)[1]
+    return {str(name): _value(element, item, f"{key}.{name}") for name, item in value.items()}
 
 
 def _one_of(options: tuple[Any, ...], value: Any, key: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +19,16 @@ PATH_KEYS = re.compile(
     r"(recipe|trace|select\.file|store\.path|store\.url|workload\.tensors\.\w+\.fill\.path)"
 )
 """Keys whose value is a path or URL: taken as it is, whatever characters it holds."""
+EXPRESSION_KEYS = re.compile(r"sweep\.where")
+"""Keys whose value is an expression: taken as it is, unless it is a list."""
 
-OPEN_KEYS = ("select.fixed.", "pipeline.stages.", "workload.cases.")
+OPEN_KEYS = (
+    "select.fixed.",
+    "pipeline.stages.",
+    "workload.cases.",
+    "sweep.axes.",
+    "sweep.points.",
+)
 """Maps that take new names without Hydra's leading `+`."""
 
 _PLAIN = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)=([\w.,-]+)", re.ASCII)
@@ -28,6 +36,11 @@ _INTEGER = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
 _FLOAT = re.compile(r"-?(?:0|[1-9]\d*)\.\d+", re.ASCII)
 _WORD = re.compile(r"[A-Za-z][A-Za-z_0-9]*")
 _CONSTANTS = {"true": True, "false": False, "null": None}
+_QUOTES = re.compile(r"(\\*)('|$)")
+MAX_VALUES = 10**12
+"""More values than anybody could give one key by intention."""
+_MAX_LISTED = 1_000_000
+"""More than is written out in memory; a range of whole numbers need not be."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +50,7 @@ class Override:
     text: str
     kind: Kind
     key: str
-    values: tuple[Any, ...]
+    values: Sequence[Any]
     """One value; several in a sweep; none for `~key`, one for `~key=value`."""
     group: bool
     """Chooses an option of a config group."""
@@ -46,7 +59,7 @@ class Override:
 
     def word(self, value: Any) -> str:
         """As it stands on the command line, or would if this were its only value."""
-        return f"{self.key}={spelled(value)}" if self.swept else self.text
+        return f"{self.text.partition('=')[0]}={spelled(value)}" if self.swept else self.text
 
     def hydra_text(self, value: Any) -> str:
         """The group choice in Hydra's spelling."""
@@ -65,9 +78,13 @@ def spelled(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ",".join(f"{key}:{spelled(inner)}" for key, inner in value.items()) + "}"
     text = str(value)
-    if not isinstance(value, str) or _WORD.fullmatch(text):
+    if not isinstance(value, str) or (
+        _WORD.fullmatch(text) and text.lower() not in (*_CONSTANTS, "inf", "nan")
+    ):
         return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    # In front of a quote, and nowhere else, a backslash stands for the character after it.
+    inside = _QUOTES.sub(lambda m: m[1] * 2 + ("\\'" if m[2] else ""), text)
+    return f"'{inside}'"
 
 
 def parse_overrides(
@@ -82,10 +99,11 @@ def parse_overrides(
 
 
 def _path(word: str) -> Override | None:
-    """A path or URL, which may hold whatever Hydra's grammar gives a meaning to."""
+    """A path, URL or expression, which may hold whatever Hydra's grammar gives a meaning to."""
     key, equals, text = word.partition("=")
     name = key.lstrip("+")
-    if not equals or not PATH_KEYS.fullmatch(name):
+    expression = EXPRESSION_KEYS.fullmatch(name) and not text.startswith("[")
+    if not equals or not (expression or PATH_KEYS.fullmatch(name)):
         return None
     kinds: dict[str, Kind] = {"": "change", "+": "add", "++": "force"}
     if key.removesuffix(name) not in kinds:
@@ -150,7 +168,7 @@ def _parse(word: str, groups: Groups, *, multirun: bool) -> Override:
         text=word,
         kind=kind,
         key=parsed.key_or_group,
-        values=tuple(_values(parsed, word, groups, multirun=multirun)),
+        values=_values(parsed, word, groups, multirun=multirun),
         group=groups.exists(parsed.key_or_group),
         swept=parsed.is_sweep_override(),
         package=parsed.package,
@@ -168,17 +186,11 @@ def _is_open(key: str) -> bool:
     return key.startswith(OPEN_KEYS)
 
 
-def _values(parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool) -> Iterator[Any]:
-    from hydra.core.override_parser.types import Glob
-    from hydra.core.override_parser.types import Override as HydraOverride
-
+def _values(parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool) -> Sequence[Any]:
     if parsed.is_delete():
-        if parsed.value() is not None:
-            yield parsed.value()
-        return
+        return () if parsed.value() is None else (parsed.value(),)
     if not parsed.is_sweep_override():
-        yield parsed.value()
-        return
+        return (parsed.value(),)
     if not multirun:
         raise UsageError(
             f"'{word}' names several values, but this is a single run",
@@ -189,10 +201,37 @@ def _values(parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool)
             f"'{word}' is a continuous interval, which cannot be enumerated",
             hint="Use choice(...) or range(start,stop,step).",
         )
-    if isinstance(parsed._value, Glob):
-        values: list[Any] = parsed._value.filter(groups.options(parsed.key_or_group))
-    else:
-        values = [HydraOverride._convert_value(value) for value in parsed.sweep_iterator()]
+    if getattr(parsed._value, "tags", None):
+        raise UsageError(
+            f"'{word}': tags mean nothing to a grid",
+            hint="Leave tag() away; sweep.points gives points names.",
+        )
+    values = _enumerated(parsed, word, groups)
     if not values:
         raise UsageError(f"'{word}' matches nothing, so there is nothing to sweep over")
-    yield from values
+    return values
+
+
+def _enumerated(parsed: HydraOverride, word: str, groups: Groups) -> Sequence[Any]:
+    """The values of a sweep; a long range of whole numbers stays one."""
+    from hydra.core.override_parser.types import Glob, RangeSweep
+    from hydra.core.override_parser.types import Override as HydraOverride
+
+    key, sweep = parsed.key_or_group, parsed._value
+    if isinstance(sweep, Glob):
+        if not groups.exists(key):
+            raise UsageError(
+                f"'{word}': glob() chooses among the options of a config group, "
+                f"and '{key}' is none",
+                hint="Use choice(...) or range(start,stop,step).",
+            )
+        return tuple(sweep.filter(groups.options(key)))
+    if isinstance(sweep, RangeSweep):
+        start, stop, step = sweep.start or 0, sweep.stop or 0, sweep.step
+        whole = all(isinstance(number, int) for number in (start, stop, step))
+        if not step or (stop - start) / step > (MAX_VALUES if whole else _MAX_LISTED):
+            problem = "has more values than can be swept" if step else "never ends: its step is 0"
+            raise UsageError(f"'{word}' {problem}", hint="Write range(start,stop,step).")
+        if whole and not sweep.shuffle:
+            return range(int(start), int(stop), int(step))
+    return tuple(HydraOverride._convert_value(value) for value in parsed.sweep_iterator())

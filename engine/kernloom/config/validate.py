@@ -18,12 +18,14 @@ from kernloom.config.schema import (
     Workload,
 )
 from kernloom.errors import ConfigError, nearest
-from kernloom.expressions import names_in
+from kernloom.expressions import names_in, parse_size
 from kernloom.remember import ById
 
 _checked: ById[None] = ById()
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
+LEAST_MEMORY = 4096
+"""A page: less than that cannot be had."""
 ARCH_NAMES = (
     "registers",
     "vector_bytes",
@@ -46,7 +48,16 @@ def experiment(data: Mapping[str, Any]) -> Experiment:
     result = convert(Experiment, data, "")
     _checked.get(_check_workload, result.workload)
     _check_target(result)
+    _check_memory_limit(result)
     return result
+
+
+def _check_memory_limit(experiment: Experiment) -> None:
+    limit = experiment.memory_limit
+    if limit is not None and parse_size(limit, key="memory_limit") < LEAST_MEMORY:
+        raise ConfigError(
+            f"{limit} is too small", key="memory_limit", hint="Allowed: 4KiB or more, or null."
+        )
 
 
 def _check_target(experiment: Experiment) -> None:

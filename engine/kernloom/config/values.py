@@ -95,7 +95,7 @@ def _index(node: list[Any], name: str, where: str) -> int:
 
 def resolve(data: dict[str, Any]) -> dict[str, Any]:
     """`data` with every `${...}` replaced; OmegaConf does the rare kinds that we do not."""
-    places = {name: _places.get(_interpolated, section) for name, section in data.items()}
+    places = {name: _places.get(_interpolated_below, section) for name, section in data.items()}
     texts = [_at(data[name], path) for name, paths in places.items() for path in paths]
     if any("${" in _NODE.sub("", text) or "\\" in text for text in texts):
         return _resolved_by_omegaconf(data)

@@ -1,7 +1,8 @@
 """What would be built and run, what is cached, and why the rest is not. Does nothing.
 
 kernloom plan workload=mlp
-kernloom plan -m workload.sizes.N=64,128
+kernloom plan -m workload.sizes.N=64,128      # points, artifacts and the time it would take
+kernloom plan -m sweep=tiles
 kernloom plan show=choice.params        # an output of a stage
 kernloom plan show=source               # the rendered source
 """
@@ -16,6 +17,7 @@ from kernloom.build.builder import State
 from kernloom.build.stage import StepArtifact
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.commands.run import store_of
+from kernloom.cli.estimating import estimate
 from kernloom.cli.invocation import Invocation
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.errors import UsageError, nearest
@@ -39,7 +41,20 @@ def run(invocation: Invocation) -> int:
     states = {key: builder.state(artifact) for key, artifact in artifacts.items()}
     with store_of(assembly, plans[0].experiment) as store:
         stored = set(store.latest([plan.id for plan in plans if plan.experiment.rerun != "all"]))
+        missing = [artifacts[key] for key, state in states.items() if not state.cached]
+        waiting = {p.id: p for p in plans if p.id not in stored and not p.refusal}
+        estimated = estimate(missing, list(waiting.values()), builder, store)
     document = {
+        "summary": {
+            "points": len(plans),
+            "artifacts": len(artifacts),
+            "cached": len(artifacts) - len(missing),
+            "to_build": len(missing),
+            "stored": sum(plan.id in stored for plan in plans),
+            "to_run": len(waiting),
+            "refused": sum(plan.refusal is not None for plan in plans),
+        },
+        "estimate": estimated,
         "artifacts": [_artifact(artifacts[key], states[key]) for key in artifacts],
         "trials": [_trial(plan, stored) for plan in plans],
     }

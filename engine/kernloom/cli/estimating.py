@@ -1,0 +1,129 @@
+"""How long a plan would take, from what like builds and like trials took, or else a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from kernloom.build.artifact import Artifact
+from kernloom.build.builder import Builder
+from kernloom.build.explain import Index
+from kernloom.build.manifest import read_manifest
+from kernloom.cli.planning import Planned
+from kernloom.config.schema import Measure
+from kernloom.store.store import Store
+
+SCONS_S = 0.4
+"""To start SCons and read the plan."""
+GUESSED_BUILDS = {"kernel": 0.15, "runner": 1.5, "plugin": 0.5}
+"""Seconds to build an artifact of each kind, where none like it was built here."""
+GUESSED_START_S = 0.02
+"""To start a runner, fill tensors and verify."""
+LIKE_IT = 20
+"""How many of the newest stored trials say how long one takes."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one part of the work would take."""
+
+    seconds: float = 0.0
+    known: int = 0
+    """How many durations are those of something like it."""
+    guessed: int = 0
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "seconds": round(self.seconds, 3),
+            "from_earlier": self.known,
+            "guessed": self.guessed,
+        }
+
+
+def estimate(
+    missing: Sequence[Artifact], waiting: Sequence[Planned], builder: Builder, store: Store
+) -> dict[str, Any]:
+    """Seconds for building the missing artifacts and for carrying out the waiting trials."""
+    build, run = _building(missing, builder), _running(waiting, store)
+    return {
+        "seconds": round(build.seconds + run.seconds, 3),
+        "jobs": builder.jobs,
+        "build": build.to_plain(),
+        "run": run.to_plain(),
+    }
+
+
+def _building(missing: Sequence[Artifact], builder: Builder) -> Part:
+    if not missing:
+        return Part()
+    index = Index(builder.build_folder)
+    known: dict[tuple[str, ...], float | None] = {}
+    for artifact in missing:
+        key = _kind(artifact)
+        if key not in known:
+            known[key] = _built_before(artifact, index, builder)
+    durations = [known[_kind(artifact)] for artifact in missing]
+    seconds = _with_guesses(durations, (GUESSED_BUILDS[artifact.kind] for artifact in missing))
+    together = max(sum(seconds) / builder.jobs, *seconds, 0.0)
+    return _part(SCONS_S + together, durations)
+
+
+def _kind(artifact: Artifact) -> tuple[str, ...]:
+    return (artifact.name, artifact.kind, artifact.identity.toolchain, artifact.variant)
+
+
+def _built_before(artifact: Artifact, index: Index, builder: Builder) -> float | None:
+    """What the build under its name that is most like it took."""
+    for entry in index.predecessors(artifact):
+        if entry.slot.facts.get("toolchain") != artifact.identity.toolchain:
+            continue
+        manifest = read_manifest(artifact.folder(builder.build_folder).parent / entry.key)
+        if manifest and isinstance(manifest.get("seconds"), (int, float)):
+            return float(manifest["seconds"])
+    return None
+
+
+def _running(waiting: Sequence[Planned], store: Store) -> Part:
+    known: dict[tuple[str, ...], float | None] = {}
+    for plan in waiting:
+        key = _work(plan)
+        if key not in known:
+            known[key] = _ran_before(plan, store)
+    durations = [known[_work(plan)] for plan in waiting]
+    guesses = (_guess(plan.experiment.measure) for plan in waiting)
+    return _part(sum(_with_guesses(durations, guesses)), durations)
+
+
+def _work(plan: Planned) -> tuple[str, ...]:
+    experiment = plan.experiment
+    return (experiment.workload.name, experiment.target.name, experiment.measure.name)
+
+
+def _ran_before(plan: Planned, store: Store) -> float | None:
+    """What the newest stored trials of its workload, target and policy took on average."""
+    workload, target, policy = _work(plan)
+    trials = store.query({"workload": workload, "target": target}, limit=LIKE_IT)
+    seconds = [t.seconds for t in trials if t.seconds and _policy(t.config) == policy]
+    return fmean(seconds) if seconds else None
+
+
+def _policy(config: Mapping[str, Any]) -> Any:
+    measure = config.get("measure")
+    return measure.get("name") if isinstance(measure, Mapping) else None
+
+
+def _guess(policy: Measure) -> float:
+    """Samples of the least length, in as many rounds as there are at least."""
+    samples = (policy.samples + policy.warmup) * policy.min_sample_us * 1e-6
+    return policy.min_rounds * (GUESSED_START_S + 2 * samples)
+
+
+def _with_guesses(durations: Iterable[float | None], guesses: Iterable[float]) -> list[float]:
+    return [g if d is None else d for d, g in zip(durations, guesses, strict=True)]
+
+
+def _part(seconds: float, durations: Sequence[float | None]) -> Part:
+    guessed = sum(duration is None for duration in durations)
+    return Part(seconds, len(durations) - guessed, guessed)

@@ -1,0 +1,227 @@
+"""What a sweep asks of its points: `where` expressions and `exclude` maps, over swept keys.
+
+A key may be called by its whole name or by any end of it that is its own: `workload.sizes.N`,
+`sizes.N` or `N`. A name that is not swept stands for what the point's config has there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernloom.config.spaces import Row
+from kernloom.errors import ConfigError, ExpressionError, nearest
+from kernloom.expressions import Expression, evaluate, names_in, parse
+
+LookUp = Callable[[Row, str], Any]
+"""The value at a key of a point's config; raises KeyError where there is none."""
+_DOTTED = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_0-9]\w*)+""", re.ASCII)
+_SIZES = "workload.sizes."
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the names in a constraint may stand for."""
+
+    swept: Collection[str]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Keys that the command line gives one value."""
+    outside: Collection[str] = ()
+    """Keys that are swept, but by whatever this sweep is nested in."""
+
+    def key(self, name: str, where: str) -> str | None:
+        """The swept or fixed key of a name, or None."""
+        found = _called(name, (*self.swept, *self.fixed))
+        if len(found) > 1:
+            raise ConfigError(
+                f"'{name}' may be any of {', '.join(found)}", key=where, hint="Write more of it."
+            )
+        if not found and _called(name, self.outside):
+            raise ConfigError(
+                f"'{name}' is swept outside of this nested sweep",
+                key=where,
+                hint="Move the constraint to the sweep that it is nested in.",
+            )
+        return found[0] if found else None
+
+
+def _called(name: str, keys: Collection[str]) -> list[str]:
+    if name in keys:
+        return [name]
+    return sorted({key for key in keys if key.endswith(f".{name}")})
+
+
+@dataclass(frozen=True)
+class Where:
+    """An expression that must be true."""
+
+    text: str
+    place: str
+    """Where it stands in the config."""
+    expression: Expression
+    keys: Mapping[str, str]
+    """Name in the expression -> swept or fixed key."""
+    others: Mapping[str, str]
+    """Name in the expression -> name in the point's config."""
+    names: Names
+    look_up: LookUp
+
+    @property
+    def needs(self) -> frozenset[str] | None:
+        if self.others:
+            return None
+        return frozenset(self.keys.values()) - frozenset(self.names.fixed)
+
+    def holds(self, row: Row) -> bool:
+        variables = {name: self._value(row, key) for name, key in self.keys.items()}
+        for name, full in self.others.items():
+            variables[name] = self._config(row, full)
+        try:
+            result = self.expression(variables)
+        except ExpressionError as error:
+            raise ConfigError(f"'{self.text}': {error.message}", key=self.place) from None
+        if not isinstance(result, bool):
+            raise ConfigError(
+                f"'{self.text}' gives {result!r}, which is neither true nor false",
+                key=self.place,
+                hint="Compare: N % 8 == 0, toolchain == 'gcc', mr * nr <= 64.",
+            )
+        return result
+
+    def _value(self, row: Row, key: str) -> Any:
+        if key in row:
+            value = row[key]
+        elif key in self.names.fixed:
+            value = self.names.fixed[key]
+        else:
+            return self._config(row, key)
+        expression = isinstance(value, str) and (key.startswith(_SIZES) or "${" in value)
+        return self._config(row, key) if expression else value
+
+    def _config(self, row: Row, name: str) -> Any:
+        try:
+            return self.look_up(row, name)
+        except KeyError as error:
+            known = {key.rpartition(".")[2] for key in self.names.swept} | set(self.names.swept)
+            raise ConfigError(
+                f"unknown name '{name}' in '{self.text}'",
+                key=self.place,
+                hint=nearest(name, known.union(*error.args[1:])),
+            ) from None
+
+
+def read_where(text: str, place: str, names: Names, look_up: LookUp) -> Where:
+    """A constraint, with every name in it found out."""
+    full: dict[str, str] = {}
+
+    def stand_in(match: re.Match[str]) -> str:
+        found = match.group()
+        if found[0] in "'\"":
+            return found
+        name = "_" + found.replace("_", "__").replace(".", "_")
+        full[name] = found
+        return name
+
+    try:
+        expression = parse(_DOTTED.sub(stand_in, text))
+    except ExpressionError as error:
+        raise ConfigError(f"'{text}': {error.message}", key=place, hint=error.hint) from None
+    if not expression.names:
+        raise ConfigError(f"'{text}' names no key", key=place)
+    keys, others = {}, {}
+    for name in sorted(expression.names):
+        key = names.key(full.get(name, name), place)
+        if key is None:
+            others[name] = full.get(name, name)
+        else:
+            keys[name] = key
+    return Where(text, place, expression, keys, others, names, look_up)
+
+
+@dataclass(frozen=True)
+class Exclude:
+    """Values that no point may have all together."""
+
+    text: str
+    values: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+
+    @property
+    def needs(self) -> frozenset[str] | None:
+        return frozenset(self.values) - frozenset(self.fixed)
+
+    def holds(self, row: Row) -> bool:
+        return not all(self._has(row, key, wanted) for key, wanted in self.values.items())
+
+    def _has(self, row: Row, key: str, wanted: Any) -> bool:
+        if key not in row and key not in self.fixed:
+            return False
+        value = row.get(key, self.fixed.get(key))
+        return any(
+            value == one and isinstance(value, bool) == isinstance(one, bool)
+            for one in (wanted, *(wanted if isinstance(wanted, list) else ()))
+        )
+
+
+def read_exclude(values: Mapping[str, Any], place: str, names: Names) -> Exclude:
+    """An exclusion, its keys by their whole names."""
+    if not values:
+        raise ConfigError("names no key", key=place)
+    found = {}
+    for name, value in values.items():
+        key = names.key(name, place)
+        if key is None:
+            swept = sorted(names.swept)
+            short = [key.rpartition(".")[2] for key in swept]
+            raise ConfigError(
+                f"'{name}' is not swept", key=place, hint=nearest(name, swept + short)
+            )
+        found[key] = value
+    text = " ".join(f"{key}={value}" for key, value in values.items())
+    return Exclude(text, found, names.fixed)
+
+
+def config_value(data: Mapping[str, Any], name: str) -> Any:
+    """What a point's config has at a whole key, or at one that leaves `workload.sizes` away."""
+    key = _whole(data, name)
+    sizes = data["workload"].get("sizes") or {}
+    if key.startswith(_SIZES) and key.removeprefix(_SIZES) in sizes:
+        return _size(sizes, key.removeprefix(_SIZES), 0)
+    node: Any = data
+    for part in key.split("."):
+        if isinstance(node, Mapping) and part in node:
+            node = node[part]
+        elif isinstance(node, list) and part.isdigit() and int(part) < len(node):
+            node = node[int(part)]
+        else:
+            raise KeyError(name, set(node) if isinstance(node, Mapping) else set())
+    # Of a group, its name.
+    return node["name"] if isinstance(node, Mapping) and "name" in node else node
+
+
+def raw_value(data: Mapping[str, Any], name: str) -> Any:
+    """What stands there, unresolved, if anything does."""
+    node: Any = data
+    for part in _whole(data, name).split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node
+
+
+def _whole(data: Mapping[str, Any], name: str) -> str:
+    root = name.split(".")[0]
+    if root in data:
+        return name
+    workload = data["workload"]
+    inside = [f"{part}." for part in ("sizes", "scalars") if root in (workload.get(part) or {})]
+    return f"workload.{name}" if root in workload else f"workload.{(inside or ['sizes.'])[0]}{name}"
+
+
+def _size(sizes: Mapping[str, Any], name: str, depth: int) -> Any:
+    """A size may be an expression over the others."""
+    value = sizes[name]
+    if not isinstance(value, str) or depth > len(sizes):
+        return value
+    others = {other: _size(sizes, other, depth + 1) for other in names_in([value]) & {*sizes}}
+    return evaluate(value, others, key=f"{_SIZES}{name}")

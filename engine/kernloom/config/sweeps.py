@@ -1,0 +1,302 @@
+"""The `sweep` section of a config as a space of points: axes, zips, nested sweeps, constraints,
+samples and named points, together with the axes of the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+from kernloom.config.constraints import LookUp, Names, read_exclude, read_where
+from kernloom.config.convert import convert
+from kernloom.config.groups import Groups
+from kernloom.config.overrides import MAX_VALUES, Override, parse_overrides
+from kernloom.config.schema import NOT_IDENTITY, Sweep
+from kernloom.config.spaces import (
+    Axis,
+    Chosen,
+    Found,
+    Product,
+    Row,
+    Rows,
+    Space,
+    Test,
+    Union,
+    filtered,
+    sampled,
+)
+from kernloom.errors import ConfigError, UsageError
+
+POINT = "sweep.point"
+"""The key under which a named point has its name."""
+NOT_SWEPT = NOT_IDENTITY
+"""Root keys that say something about the run, not about a point."""
+_STEPS, _POWERS = ("from", "to", "step"), "powers_of_two"
+_MAX_FLOATS = 1_000_000
+_MANY = ("axes", "zip", "nested", "points")
+
+
+def read_sweep(section: Any) -> Sweep:
+    """The section, its shape checked; one constraint, zip or exclusion need not be in a list."""
+    return convert(Sweep, _listed(section), "sweep")
+
+
+def _listed(section: Any) -> Any:
+    if not isinstance(section, Mapping):
+        return section
+    result = dict(section)
+    for name, one in (("where", str), ("zip", Mapping), ("exclude", Mapping), ("nested", Mapping)):
+        if isinstance(result.get(name), one):
+            result[name] = [result[name]]
+    if isinstance(result.get("nested"), list):
+        result["nested"] = [_listed(inner) for inner in result["nested"]]
+    return {name: value for name, value in result.items() if value is not None}
+
+
+def describes_points(sweep: Sweep) -> bool:
+    """Whether it says anything at all."""
+    return replace(sweep, about="") != Sweep()
+
+
+@dataclass
+class Reader:
+    """Turns a sweep into a space; what it meets on the way is kept for whoever composes."""
+
+    groups: Groups
+    check: Callable[[Override], None]
+    """Refuses options that a group does not have."""
+    fixed: Mapping[str, Any]
+    """Keys that the command line gives one value."""
+    look_up: LookUp
+    say: Callable[[str], None]
+    overrides: dict[str, Override] = field(default_factory=dict)
+    """Swept key -> how it is applied."""
+
+    def space(self, sweep: Sweep, typed: Sequence[Axis]) -> Space:
+        """All points of the command line's axes and the sweep."""
+        return self._space(sweep, "sweep", tuple(typed), frozenset())
+
+    def _space(
+        self, sweep: Sweep, place: str, typed: tuple[Axis, ...], outside: frozenset[str]
+    ) -> Space:
+        axes = [self._axis({key: spec}, f"{place}.axes") for key, spec in self._axes(sweep, place)]
+        zips = [
+            self._axis(_flat(one, steps=True), f"{place}.zip[{number}]")
+            for number, one in enumerate(sweep.zip)
+        ]
+        parts: list[Space] = [*typed, *axes, *zips]
+        here = _distinct(parts, place)
+        for number, one in enumerate(sweep.nested):
+            if not any(getattr(one, name) for name in _MANY):
+                raise ConfigError("has no points", key=f"{place}.nested[{number}]")
+        if sweep.nested:
+            inner = [
+                self._space(one, f"{place}.nested[{number}]", (), outside | here)
+                for number, one in enumerate(sweep.nested)
+            ]
+            parts.append(Union(tuple(inner)))
+            here = _distinct(parts, place)
+        names = Names(here, self.fixed, outside)
+        product = Product(tuple(parts) or (Rows([{}]),))
+        tests = self._tests(sweep, place, names)
+        named = self._named(sweep, place, typed)
+        if named and not (sweep.axes or sweep.zip or sweep.nested):
+            if tests or sweep.sample:
+                raise ConfigError(
+                    "where, exclude and sample choose among axes, and there are none",
+                    key=place,
+                    hint="Named points are always taken.",
+                )
+            return named
+        space = self._wanted(product, tests, sweep, place)
+        return Union((space, named)) if named else space
+
+    def _axes(self, sweep: Sweep, place: str) -> Iterable[tuple[str, Any]]:
+        """The axes, less those of which the command line has chosen a value."""
+        for key, spec in _flat(sweep.axes, steps=True).items():
+            if self._override(key, f"{place}.axes").key not in self.fixed:
+                yield key, spec
+
+    def _axis(self, specs: Mapping[str, Any], place: str) -> Axis:
+        columns: dict[str, Sequence[Any]] = {}
+        for text, spec in specs.items():
+            override = self._override(text, place)
+            if override.key in self.fixed:
+                raise ConfigError(
+                    f"'{override.key}' moves together with other keys here, "
+                    "and the command line gives it one value",
+                    key=place,
+                    hint="Say it in one place only.",
+                )
+            values = self._values(text, spec, f"{place}.{text}")
+            self.check(replace(override, values=values))
+            columns[override.key] = values
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) > 1:
+            shown = ", ".join(f"{key} has {len(values)}" for key, values in columns.items())
+            raise ConfigError(f"the keys do not have equally many values: {shown}", key=place)
+        if not columns:
+            raise ConfigError("names no key", key=place)
+        return Axis(tuple(columns), tuple(columns.values()))
+
+    def _override(self, text: str, place: str) -> Override:
+        """How a swept key is applied: as the same key on the command line would be."""
+        try:
+            [override] = parse_overrides([f"{text}=0"], self.groups, multirun=True)
+        except UsageError:
+            raise ConfigError(f"'{text}' is not a key", key=place) from None
+        if override.kind == "delete":
+            raise ConfigError(f"'{text}': a key that is deleted has no values", key=place)
+        if override.key.split(".")[0] in NOT_SWEPT:
+            raise ConfigError(
+                f"'{override.key}' belongs to the whole run, so it cannot be swept", key=place
+            )
+        override = replace(override, swept=True)
+        self.overrides[override.key] = override
+        return override
+
+    def _values(self, text: str, spec: Any, place: str) -> Sequence[Any]:
+        """The values of an axis, in the order in which they are written."""
+        if isinstance(spec, str):
+            try:
+                [override] = parse_overrides([f"{text}={spec}"], self.groups, multirun=True)
+            except UsageError as error:
+                raise ConfigError(error.message, key=place, hint=error.hint) from None
+            return override.values
+        if isinstance(spec, Mapping):
+            return _steps(spec, place)
+        values = list(spec) if isinstance(spec, (list, tuple)) else [spec]
+        if not values:
+            raise ConfigError("has no values", key=place)
+        return values
+
+    def _tests(self, sweep: Sweep, place: str, names: Names) -> list[tuple[str, Test]]:
+        tests: list[tuple[str, Test]] = []
+        for number, text in enumerate(sweep.where):
+            where = read_where(text, f"{place}.where[{number}]", names, self.look_up)
+            tests.append((f"where '{text}'", where))
+        for number, values in enumerate(sweep.exclude):
+            exclude = read_exclude(_flat(values), f"{place}.exclude[{number}]", names)
+            tests.append((f"exclude {exclude.text}", exclude))
+        return tests
+
+    def _wanted(
+        self, product: Product, tests: Sequence[tuple[str, Test]], sweep: Sweep, place: str
+    ) -> Space:
+        """What constraints and sample leave of a product."""
+        asked = [test for _, test in tests]
+        if sweep.sample and sweep.sample.count < product.size:
+            found = sampled(product, asked, sweep.sample)
+        elif asked:
+            found = filtered(product, asked)
+            for (text, _), removed in zip(tests, found.removed, strict=True):
+                if not removed and text.startswith("exclude"):
+                    self.say(f"{place}: {text} matches no point")
+        else:
+            found = Found(range(product.size), (), 0)
+        if not found.indices:
+            removed_by = [
+                f"{text} removed {removed:,}"
+                for (text, _), removed in zip(tests, found.removed, strict=True)
+                if removed
+            ]
+            raise ConfigError(
+                f"no point is left of {found.looked_at:,}: {', '.join(removed_by)}",
+                key=place,
+                hint="Loosen a constraint, or widen an axis.",
+            )
+        if sweep.sample and len(found.indices) < sweep.sample.count:
+            left = f"{len(found.indices):,} of the {sweep.sample.count:,}"
+            self.say(f"{place}.sample: {left} points asked for were found; all are taken")
+        return Chosen(product, found.indices)
+
+    def _named(self, sweep: Sweep, place: str, typed: tuple[Axis, ...]) -> Space | None:
+        """The named points, each with every combination of the command line's axes."""
+        if not sweep.points:
+            return None
+        rows = []
+        taken = {name for axis in typed for name in axis.names} | set(self.fixed)
+        for name, values in sweep.points.items():
+            row: Row = {POINT: name}
+            for text, value in _flat(values).items():
+                override = self._override(text, f"{place}.points.{name}")
+                if override.key in taken:
+                    raise ConfigError(
+                        f"'{override.key}' has a value on the command line, too",
+                        key=f"{place}.points.{name}",
+                        hint="Say it in one place only.",
+                    )
+                self.check(replace(override, values=(value,)))
+                row[override.key] = value
+            rows.append(row)
+        return Product((*typed, Rows(rows)))
+
+
+def _distinct(parts: Iterable[Space], place: str) -> frozenset[str]:
+    """All keys of the parts; none may be in two of them."""
+    seen: set[str] = set()
+    for part in parts:
+        for key in sorted(part.keys - {POINT}):
+            if key in seen:
+                raise ConfigError(
+                    f"'{key}' is swept twice",
+                    key=place,
+                    hint="Give its values in one place: on the command line, in axes, in zip or "
+                    f"in nested. sweep.axes.{key}=[...] replaces an axis.",
+                )
+            seen.add(key)
+    return frozenset(seen)
+
+
+def _flat(values: Mapping[str, Any], *, steps: bool = False, prefix: str = "") -> dict[str, Any]:
+    """Maps inside maps as dotted keys, which is how the command line reaches them."""
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and not (steps and _is_steps(value)):
+            result |= _flat(value, steps=steps, prefix=f"{key}.")
+        else:
+            result[key] = value
+    return result
+
+
+def _is_steps(value: Mapping[str, Any]) -> bool:
+    """Whether a map stands for numbers; a `step` alone is a key like any other."""
+    if _POWERS in value or isinstance(value.get("range"), list):
+        return True
+    return any(isinstance(value.get(n), (int, float)) for n in ("from", "to", "start", "stop"))
+
+
+def _steps(spec: Mapping[str, Any], place: str) -> Sequence[Any]:
+    """The numbers of `{from, to, step}` or `{powers_of_two: [low, high]}`, both ends included."""
+    hint = "Write {from: 64, to: 1024, step: 64} or {powers_of_two: [64, 4096]}."
+    for name in spec:
+        if name not in (*_STEPS, _POWERS):
+            raise ConfigError(f"unknown key '{name}'", key=place, hint=hint)
+    if _POWERS in spec:
+        ends = spec[_POWERS]
+        low, high = ends if isinstance(ends, list) and len(ends) == 2 else (0, 0)
+        if len(spec) > 1 or type(low) is not int or type(high) is not int or not 0 < low <= high:
+            raise ConfigError(f"{dict(spec)} is no range of powers", key=place, hint=hint)
+        powers = [2**n for n in range(low.bit_length() - 1, high.bit_length()) if 2**n >= low]
+        if not powers:
+            raise ConfigError(f"no power of two is between {low} and {high}", key=place)
+        return powers
+    if "from" not in spec or "to" not in spec:
+        raise ConfigError("needs both from and to", key=place, hint=hint)
+    first, last, step = spec["from"], spec["to"], spec.get("step", 1)
+    for number in (first, last, step):
+        if type(number) not in (int, float) or not abs(number) < 1e300:
+            raise ConfigError(f"{number!r} is not a number", key=place, hint=hint)
+    if not step or (last - first) / step < 0:
+        raise ConfigError(f"no step of {step} leads from {first} to {last}", key=place, hint=hint)
+    if (last - first) / step >= MAX_VALUES:
+        raise ConfigError(f"has more than {MAX_VALUES:,} values", key=place)
+    if all(type(number) is int for number in (first, last, step)):
+        return range(first, last + (1 if step > 0 else -1), step)
+    if (last - first) / step >= _MAX_FLOATS:
+        raise ConfigError(f"has more than {_MAX_FLOATS:,} values", key=place)
+    start, distance, by = (Decimal(str(n)) for n in (first, last, step))
+    return [float(start + by * n) for n in range(int((distance - start) / by) + 1)]
