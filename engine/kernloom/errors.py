@@ -6,6 +6,7 @@ without a traceback; anything that is not a KernloomError is a bug of ours.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 
@@ -15,6 +16,7 @@ class KernloomError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        message, hint = without_password(message), without_password(hint)
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -78,6 +80,14 @@ class DeviceError(KernloomError):
         self.stderr = stderr
         self.code = code or status
         """What the device itself calls it, where that says more: `use_after_free`."""
+
+
+def without_password(text: str) -> str:
+    """The text with `***` for the password of any URL in it: it may be printed and stored."""
+    if "://" not in text:
+        return text
+    text = re.sub(r"(://[^:/@\s]*:)\S+(@)", r"\1***\2", text)
+    return re.sub(r"([?&]password=)[^&\s'\"]+", r"\1***", text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

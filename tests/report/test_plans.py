@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import io
 
-from kernloom.report.plans import print_builds, print_explanations
+import pytest
+
+from kernloom.report.plans import (
+    duration_text,
+    estimate_text,
+    print_builds,
+    print_explanations,
+)
 
 LOOP = "kernel.c:4: 'for (;;) a; b;' -> 'for (;;) a; c;'"
 
@@ -71,3 +78,30 @@ def test_one_message_of_the_compiler_is_told_once_with_the_first_source():
     assert text.count("error: no") == 1
     assert "runner (3 artifacts, of which this is the first): k.c:0: error: no" in text
     assert text.count("source: ") == 1 and "source: /s/0\n" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0123, "12.3 ms"), (12.34, "12.3 s"), (250, "4 min 10 s"), (12_000, "3 h 20 min")],
+)
+def test_durations_are_told_in_the_units_people_use(seconds, text):
+    assert duration_text(seconds) == text
+
+
+def estimated(build=(0.0, 0, 0), run=(0.0, 0, 0)):
+    names = ("seconds", "from_earlier", "guessed")
+    parts = [dict(zip(names, part, strict=True)) for part in (build, run)]
+    return estimate_text(
+        {"seconds": build[0] + run[0], "jobs": 1, "build": parts[0], "run": parts[1]}
+    )
+
+
+def test_an_estimate_says_what_it_goes_by():
+    assert estimated() == "estimated time: none, for nothing is left to do"
+    assert estimated(run=(9.0, 3, 0)) == (
+        "estimated time: 9.00 s (running 9.00 s); by what was built and run before"
+    )
+    assert estimated(build=(1.0, 0, 2)) == (
+        "estimated time: 1.00 s (building 1.00 s with 1 job); a guess: nothing like it is known"
+    )
+    assert estimated((1.0, 0, 2), (1.0, 5, 0)).endswith("run before, but for 2 guesses")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,24 @@ import pytest
 import kernloom
 from kernloom.measure.trial import Samples, Trial
 
+_NUMBERS = itertools.count()
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "project" / ".kernloom" / "store.db"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, path: Path) -> Path | str:
+    """Where a store can be: a file, or a schema of its own on a server."""
+    if request.param == "sqlite":
+        return path
+    server = request.getfixturevalue("server")
+    name = f"store{next(_NUMBERS)}"
+    server.execute(f"CREATE SCHEMA {name}")
+    url: str = server.url(query=f"?options=-csearch_path%3D{name}")
+    return url
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from kernloom.store.keys import MISSING, Filter, lookup, parse_key
 
 
 @pytest.fixture
-def store(path, make_trial):
-    with open_store(path) as store:
+def store(place, make_trial):
+    with open_store(place) as store:
         for number, (mr, nanoseconds) in enumerate([(6, 300.0), (8, 100.0), (6, 200.0)]):
             store.add(
                 make_trial(
@@ -89,8 +89,8 @@ def test_values_are_compared_in_columns_and_documents(store, key, comparison, va
     assert ids(store.query([Filter(parse_key(key), value, comparison)])) == expected
 
 
-def test_a_tunable_is_found_whichever_step_has_the_value(path, make_trial):
-    with open_store(path) as store:
+def test_a_tunable_is_found_whichever_step_has_the_value(place, make_trial):
+    with open_store(place) as store:
         store.add(make_trial("two", params={"tile": {"fc1": {"mr": 6}, "fc2": {"mr": 8}}}))
         store.add(make_trial("flags", config={"toolchain": {"extra_flags": ["-O1", "-g"]}}))
         assert ids(store.query({"mr": "8"})) == ["two"]
@@ -130,8 +130,8 @@ def test_a_mistyped_tunable_is_answered_with_short_names_only(store):
     assert "config." not in refused.value.hint
 
 
-def test_a_mistyped_column_is_noticed_in_an_empty_store_too(path):
-    with open_store(path) as store:
+def test_a_mistyped_column_is_noticed_in_an_empty_store_too(place):
+    with open_store(place) as store:
         with pytest.raises(UsageError, match="Did you mean 'status'"):
             store.query({"staus": "ok"})
         assert store.query({"gflops": "1", "params.tile.multiply.mr": "6"}) == []

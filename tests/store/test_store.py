@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import pytest
 from kernloom.errors import StoreError, UsageError
 from kernloom.measure.trial import Samples
 from kernloom.store import open_store
-from kernloom.store.schema import ADDED
 
 
 def test_reading_a_missing_store_finds_nothing_and_creates_nothing(path):
@@ -34,17 +32,17 @@ def test_sqlalchemy_is_not_imported_before_there_is_something_to_read_or_write(p
     subprocess.run([sys.executable, "-c", code, str(path)], check=True, env=environment)
 
 
-def test_a_trial_comes_back_as_it_was_added(path, make_trial, two_processes):
+def test_a_trial_comes_back_as_it_was_added(place, make_trial, two_processes):
     trial = make_trial(samples=two_processes, stderr="warning: no", message="line\nline")
-    with open_store(path) as store:
+    with open_store(place) as store:
         store.add(trial)
-    with open_store(path) as store:
+    with open_store(place) as store:
         assert store.latest([trial.id]) == {trial.id: replace(trial, samples=())}
         assert store.samples(trial.id) == two_processes
 
 
-def test_the_newest_attempt_wins_and_older_ones_are_kept(path, make_trial, two_processes):
-    with open_store(path) as store:
+def test_the_newest_attempt_wins_and_older_ones_are_kept(place, make_trial, two_processes):
+    with open_store(place) as store:
         store.add(make_trial(status="crashed", verified=False))
         store.add(make_trial(samples=two_processes))
         assert store.latest(["a1"])["a1"].status == "ok"
@@ -53,23 +51,23 @@ def test_the_newest_attempt_wins_and_older_ones_are_kept(path, make_trial, two_p
         assert [trial.status for trial in store.query(history=True)] == ["ok", "crashed"]
 
 
-def test_many_ids_are_looked_up_at_once_and_unknown_ones_are_left_out(path, make_trial):
-    with open_store(path) as store:
+def test_many_ids_are_looked_up_at_once_and_unknown_ones_are_left_out(place, make_trial):
+    with open_store(place) as store:
         for number in range(1200):
             store.add(make_trial(f"t{number}"))
         found = store.latest([f"t{number}" for number in range(0, 2400, 2)])
     assert sorted(found) == sorted(f"t{number}" for number in range(0, 1200, 2))
 
 
-def test_a_trial_without_a_date_gets_one(path, make_trial):
-    with open_store(path) as store:
+def test_a_trial_without_a_date_gets_one(place, make_trial):
+    with open_store(place) as store:
         store.add(make_trial(created=""))
         assert store.latest(["a1"])["a1"].created.endswith("+00:00")
 
 
-def test_output_that_is_no_unicode_is_stored_all_the_same(path, make_trial):
+def test_output_that_is_no_unicode_is_stored_all_the_same(place, make_trial):
     printed = b"\xff\xfe says the kernel".decode(errors="surrogateescape")
-    with open_store(path) as store:
+    with open_store(place) as store:
         store.add(make_trial(stderr=printed, message=printed, metrics={"x": float("nan")}))
         assert store.latest(["a1"])["a1"].stderr == "?? says the kernel"
 
@@ -93,8 +91,8 @@ def test_an_empty_file_becomes_a_store_with_the_first_trial(path, make_trial):
         assert len(store.query()) == 1
 
 
-def test_a_store_that_appears_later_is_found(path, make_trial):
-    with open_store(path) as reader, open_store(path) as writer:
+def test_a_store_that_appears_later_is_found(place, make_trial):
+    with open_store(place) as reader, open_store(place) as writer:
         assert reader.latest(["a1"]) == {}
         writer.add(make_trial())
         assert "a1" in reader.latest(["a1"])
@@ -137,7 +135,7 @@ def test_a_file_that_is_no_database_is_named_with_what_to_do(path, make_trial, o
     with open_store(path) as store, pytest.raises(StoreError) as caught:
         store.query() if operation == "read" else store.add(make_trial())
     assert str(path) in str(caught.value)
-    assert "Move it away" in str(caught.value)
+    assert "move it away" in str(caught.value)
 
 
 def test_a_torn_store_is_named_with_what_to_do(path, make_trial):
@@ -149,7 +147,7 @@ def test_a_torn_store_is_named_with_what_to_do(path, make_trial):
     with open_store(path) as store, pytest.raises(StoreError) as caught:
         store.query()
     assert str(path) in str(caught.value)
-    assert ".recover" in str(caught.value)
+    assert "results repair" in str(caught.value)
 
 
 def test_a_trial_that_is_no_json_is_damage(path, make_trial):
@@ -174,72 +172,33 @@ def test_a_folder_in_the_place_of_the_store_is_named(path, make_trial):
         store.add(make_trial())
 
 
-def _make_old(path: Path) -> None:
-    """As version 1 wrote it: fewer columns, and the placement among the metrics."""
-    with sqlite3.connect(path) as database:
-        database.execute(
-            """UPDATE trials SET metrics = '{"median_ns": 2.0, "placement": {"x": "copied"}}'"""
-        )
-        for table, columns in ADDED[2].items():
-            for column in columns:
-                database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        database.execute("DROP TABLE baselines")
-        database.execute("UPDATE meta SET value = '1' WHERE key = 'schema_version'")
-    database.close()
-
-
-@pytest.mark.parametrize("writable", [True, False])
-def test_an_older_store_is_read_and_where_possible_brought_up_to_date(
-    path, make_trial, two_processes, monkeypatch, writable
-):
-    with open_store(path) as store:
-        store.add(make_trial(samples=two_processes))
-    _make_old(path)
-    if not writable:
-        # Even for those whom no permissions hold back.
-        monkeypatch.setattr(os, "access", lambda *_: False)
-    with open_store(path) as store:
-        (trial,) = store.query({"status": "ok"})
-        assert trial.metrics == {"median_ns": 2.0}
-        assert trial.placement == {"x": "copied"}
-        assert store.samples("a1") == two_processes
-        assert store.query({"seed": "7"}) == [trial]
-        assert (trial.warnings, trial.conditions, trial.overrides) == ((), {}, ())
-        assert store.baselines() == []
-    if writable:
-        with open_store(path) as store:
-            placed = make_trial("b2", placement={"y": "in_place"}, metrics={})
-            store.add(placed)
-            assert store.latest(["a1", "b2"]) == {"a1": trial, "b2": placed}
-
-
-def test_the_time_of_transfers_comes_back_with_the_samples(path, make_trial):
+def test_the_time_of_transfers_comes_back_with_the_samples(place, make_trial):
     measured = (Samples(3, (5.0, 6.0), (), (0, 0), (1.0, 2.0)),)
-    with open_store(path) as store:
+    with open_store(place) as store:
         store.add(make_trial(samples=measured))
         assert store.samples("a1") == measured
 
 
-def test_warnings_conditions_and_overrides_come_back(path, make_trial):
+def test_warnings_conditions_and_overrides_come_back(place, make_trial):
     trial = make_trial(
         warnings=("too short",), conditions={"clock": "cpu"}, overrides=("workload=axpy",)
     )
-    with open_store(path) as store:
+    with open_store(place) as store:
         store.add(trial)
         assert store.latest(["a1"]) == {"a1": trial}
         assert store.query({"conditions.clock": "cpu"}) == [trial]
 
 
-def test_trials_are_found_by_how_their_ids_begin(path, make_trial):
-    with open_store(path) as store:
+def test_trials_are_found_by_how_their_ids_begin(place, make_trial):
+    with open_store(place) as store:
         for id in ("ab12", "ab34", "cd56"):
             store.add(make_trial(id))
         assert {trial.id for trial in store.starting_with("ab")} == {"ab12", "ab34"}
         assert store.starting_with("%") == []
 
 
-def test_a_baseline_is_the_trials_that_were_last_saved_under_its_name(path, make_trial):
-    with open_store(path) as store:
+def test_a_baseline_is_the_trials_that_were_last_saved_under_its_name(place, make_trial):
+    with open_store(place) as store:
         for id in ("a1", "b2", "c3"):
             store.add(make_trial(id))
         store.save_baseline("main", ["a1", "b2"])
@@ -255,8 +214,19 @@ def test_a_baseline_is_the_trials_that_were_last_saved_under_its_name(path, make
         assert "main" in error.value.hint
 
 
-def test_a_store_that_was_never_written_has_no_baselines(path):
-    with open_store(path) as store:
+def test_a_store_that_was_never_written_has_no_baselines(place):
+    with open_store(place) as store:
         assert store.baselines() == []
         with pytest.raises(UsageError, match="no baseline 'main'"):
             store.baseline("main")
+
+
+def test_how_often_trials_were_reused_is_counted(path, make_trial):
+    with open_store(path) as store:
+        assert store.reuses(["a1"]) == {}
+        for id in ("a1", "b2"):
+            store.add(make_trial(id))
+        store.count_reuses(["a1", "b2"])
+        store.count_reuses(["a1"])
+        store.count_reuses([])
+        assert store.reuses(["a1", "b2", "c3"]) == {"a1": 2, "b2": 1}

@@ -74,7 +74,7 @@ def _save(
         )
     before = {known for known, _, _ in store.baselines()}
     store.save_baseline(name, [trial.id for trial in trials])
-    lost = _keep(trials, places)
+    lost = _keep(trials, places, kept_folder(store, places))
     _clear(store, places)
     instead = ", in place of what was saved as it" if name in before else ""
     print(f"saved {count(len(trials), 'trial')} as {name}{instead}", file=invocation.stderr)
@@ -86,12 +86,12 @@ def _save(
         )
 
 
-def _keep(trials: Iterable[Trial], places: Places) -> int:
+def _keep(trials: Iterable[Trial], places: Places, copies: Path) -> int:
     """Copy the trials' kernels beside the store; how many are not there."""
     keys = {str(item["key"]) for trial in trials for item in trial.artifacts}
     lost = 0
     for key in keys:
-        folder, kept = places.build / "kernels" / key, kept_folder(places.store) / key
+        folder, kept = places.build / "kernels" / key, copies / key
         manifest = read_manifest(folder)
         if manifest is None:
             # Runners are made anew; only kernels matter.
@@ -115,7 +115,7 @@ def _copy(folder: Path, kept: Path, names: Sequence[str]) -> None:
 
 def _clear(store: Store, places: Places) -> None:
     """Remove copies that no baseline needs any more."""
-    folder = kept_folder(places.store)
+    folder = kept_folder(store, places)
     if not folder.is_dir():
         return
     needed = {

@@ -7,8 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder, Outcome
@@ -21,9 +20,10 @@ from kernloom.config.groups import Groups
 from kernloom.errors import ConfigError, KernloomError, UnavailableError, UsageError
 from kernloom.files import sha256_file
 from kernloom.measure.trial import Trial
+from kernloom.places import Places
 from kernloom.recipe.recipe import LOCAL_KEYS, pinned, read_recipe
 from kernloom.store.keys import Filter
-from kernloom.store.store import open_store
+from kernloom.store.store import Store
 
 _ID = re.compile(r"[0-9a-f]{6,16}")
 DEFAULT_POLICY = "measure=rigorous"
@@ -48,24 +48,12 @@ class Contender:
 class Contenders:
     """Makes contenders from what was typed."""
 
-    def __init__(self, assembly: Assembly, common: str) -> None:
+    def __init__(self, assembly: Assembly, store: Store, common: str) -> None:
         self._assembly = assembly
+        self._store = store
         self._builder = assembly.builder()
         self._common = [DEFAULT_POLICY, *_words(common)]
         self._local = self._composed([]).data
-        chosen = self._local["store"].get("path")
-        self._store = open_store(Path(chosen) if chosen else assembly.places.store)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._store.close()
 
     @property
     def beyond_measuring(self) -> list[str]:
@@ -202,7 +190,7 @@ class Contenders:
     def _file(self, artifact: Artifact, key: str) -> Path | None:
         """The built file of a key, if it is there and as it was built."""
         places = self._assembly.places
-        for folder in (places.build / "kernels" / key, kept_folder(self._store.path) / key):
+        for folder in (places.build / "kernels" / key, kept_folder(self._store, places) / key):
             manifest = read_manifest(folder)
             path = folder / artifact.output
             if manifest and path.is_file() and sha256_file(path) == manifest.get("output_sha256"):
@@ -210,9 +198,14 @@ class Contenders:
         return None
 
 
-def kept_folder(store: Path) -> Path:
-    """Beside a store: copies of the artifacts that its baselines need."""
-    return store.with_suffix(".baselines")
+def kept_folder(store: Store, places: Places) -> Path:
+    """Copies of the artifacts that the baselines of a store need: beside it, if it is a file."""
+    return (store.file or places.store).with_suffix(".baselines")
+
+
+def store_words(common: str) -> list[str]:
+    """Those of the common words that choose a store."""
+    return [word for word in _words(common) if _root(word) == "store"]
 
 
 def built(contenders: Sequence[Contender], builder: Builder, progress: Any) -> dict[str, Outcome]:

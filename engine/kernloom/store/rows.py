@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import kernloom
-from kernloom.files import canonical_json
+from kernloom.errors import without_password
 from kernloom.measure.trial import Samples, Trial
+from kernloom.store.shared import Writer
 
 DOCUMENTS = (
     "point",
@@ -24,8 +25,10 @@ DOCUMENTS = (
     "machine",
 )
 """Columns that hold JSON; a dotted key looks into them."""
-
-
+SHARED = ("config", "machine")
+"""Those of which large sections are kept once for all trials that have them."""
+OWN = tuple(name for name in DOCUMENTS if name not in SHARED)
+_numbers = json.JSONEncoder(separators=(",", ":")).encode
 LISTS = ("artifacts", "warnings", "overrides")
 
 
@@ -41,11 +44,15 @@ def name_in(config: Mapping[str, Any], group: str, key: str = "name") -> str:
 
 def _text(text: str) -> str:
     """What a program printed may be no valid Unicode; a database takes nothing else."""
-    return text.encode("utf-8", "replace").decode()
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 
-def row_of(trial: Trial) -> dict[str, Any]:
-    return {
+def row_of(trial: Trial, writer: Writer) -> tuple[dict[str, Any], dict[str, str]]:
+    """The row of a trial, and by hash the sections that it shares with others."""
+    config, machine = writer.document(_unsecret(trial.config)), writer.document(trial.machine)
+    row: dict[str, Any] = {
         "id": trial.id,
         "created": trial.created or now(),
         "workload": trial.workload,
@@ -61,13 +68,32 @@ def row_of(trial: Trial) -> dict[str, Any]:
         "provider": trial.provider,
         "seconds": trial.seconds,
         "version": kernloom.__version__,
-        **{name: _text(json.dumps(getattr(trial, name))) for name in DOCUMENTS},
+        **{name: _dumped(getattr(trial, name)) for name in OWN},
+        "config": config.text,
+        "machine": machine.text,
         "stderr": _text(trial.stderr),
     }
+    if "://" in row["overrides"]:
+        row["overrides"] = json.dumps([without_password(word) for word in trial.overrides])
+    return row, dict(config.sections + machine.sections)
 
 
-def trial_of(row: Mapping[Any, Any]) -> Trial:
-    documents = {name: json.loads(row[name]) for name in DOCUMENTS}
+def _dumped(value: Any) -> str:
+    return json.dumps(value) if value else "[]" if isinstance(value, (tuple, list)) else "{}"
+
+
+def _unsecret(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config, less the password of the store that it is going to."""
+    store = config.get("store")
+    if not isinstance(store, Mapping) or not store.get("url"):
+        return config
+    return {**config, "store": {**store, "url": without_password(str(store["url"]))}}
+
+
+def trial_of(row: Mapping[Any, Any], decode: Callable[[str], Any] = json.loads) -> Trial:
+    """The trial of a row; `decode` knows the sections that are kept apart."""
+    documents = {name: json.loads(row[name]) for name in OWN}
+    documents |= {name: decode(row[name]) for name in SHARED}
     # Up to version 1 of the tables it was among the metrics.
     documents["placement"] |= documents["metrics"].pop("placement", {})
     return Trial(
@@ -92,10 +118,10 @@ def sample_row(trial: str, process: int, samples: Samples) -> dict[str, Any]:
         "trial": trial,
         "process": process,
         "inner_count": samples.inner,
-        "wall_ns": canonical_json(samples.wall_ns),
-        "cpu_ns": canonical_json(samples.cpu_ns),
-        "involuntary": canonical_json(samples.involuntary),
-        "transfer_ns": canonical_json(samples.transfer_ns),
+        "wall_ns": _numbers(samples.wall_ns),
+        "cpu_ns": _numbers(samples.cpu_ns),
+        "involuntary": _numbers(samples.involuntary),
+        "transfer_ns": _numbers(samples.transfer_ns),
     }
 
 

@@ -12,36 +12,42 @@ ADDED = {
         "samples": {"transfer_ns": "[]"},
     }
 }
-"""Version -> table -> columns that came with it, all text, and what older rows have there."""
+"""Version -> table -> columns that came with it, all text, and what older rows have there.
+
+With version 2 came the tables `documents` and `baselines`, too; `config` and `machine` of older
+rows are whole, and stay so.
+"""
 
 metadata = MetaData()
+# Whatever the language of a server, its order is that of SQLite.
+NAME = String().with_variant(String(collation="C"), "postgresql")
 
 meta = Table(
     "meta",
     metadata,
-    Column("key", String, primary_key=True),
+    Column("key", NAME, primary_key=True),
     Column("value", Text, nullable=False),
 )
 
 trials = Table(
     "trials",
     metadata,
-    Column("id", String, primary_key=True),
+    Column("id", NAME, primary_key=True),
     Column("attempt", Integer, primary_key=True),
-    Column("created", String, nullable=False),
-    Column("workload", String, nullable=False),
-    Column("case_name", String, nullable=False),
-    Column("target", String, nullable=False),
-    Column("arch", String, nullable=False),
-    Column("toolchain", String, nullable=False),
-    Column("variant", String, nullable=False),
-    Column("status", String, nullable=False),
+    Column("created", NAME, nullable=False),
+    Column("workload", NAME, nullable=False),
+    Column("case_name", NAME, nullable=False),
+    Column("target", NAME, nullable=False),
+    Column("arch", NAME, nullable=False),
+    Column("toolchain", NAME, nullable=False),
+    Column("variant", NAME, nullable=False),
+    Column("status", NAME, nullable=False),
     Column("verified", Boolean, nullable=False),
-    Column("stage", String, nullable=False),
+    Column("stage", NAME, nullable=False),
     Column("message", Text, nullable=False),
-    Column("provider", String, nullable=False),
+    Column("provider", NAME, nullable=False),
     Column("seconds", Float, nullable=False),
-    Column("version", String, nullable=False),
+    Column("version", NAME, nullable=False),
     Column("point", Text, nullable=False),
     Column("params", Text, nullable=False),
     Column("metrics", Text, nullable=False),
@@ -59,7 +65,7 @@ trials = Table(
 samples = Table(
     "samples",
     metadata,
-    Column("trial", String, primary_key=True),
+    Column("trial", NAME, primary_key=True),
     Column("attempt", Integer, primary_key=True),
     Column("process", Integer, primary_key=True),
     Column("inner_count", Integer, nullable=False),
@@ -70,10 +76,26 @@ samples = Table(
     sqlite_with_rowid=False,
 )
 
+documents = Table(
+    "documents",
+    metadata,
+    Column("hash", NAME, primary_key=True),
+    Column("text", Text, nullable=False),
+)
+"""Sections that the configs and machines of many trials share, by the hash of their text."""
+
 baselines = Table(
     "baselines",
     metadata,
-    Column("name", String, primary_key=True),
-    Column("trial", String, primary_key=True),
-    Column("created", String, nullable=False),
+    Column("name", NAME, primary_key=True),
+    Column("trial", NAME, primary_key=True),
+    Column("created", NAME, nullable=False),
 )
+
+reuses = Table(
+    "reuses",
+    metadata,
+    Column("trial", NAME, primary_key=True),
+    Column("times", Integer, nullable=False),
+)
+"""How often a trial was taken from the store instead of being carried out again."""

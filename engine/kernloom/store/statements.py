@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -12,7 +11,7 @@ from sqlalchemy import (
     Connection,
     Float,
     Integer,
-    bindparam,
+    RowMapping,
     delete,
     func,
     insert,
@@ -23,28 +22,14 @@ from sqlalchemy import (
 from kernloom.errors import UsageError
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store.keys import COMPARISONS, Filter, Key, check_known, number, spellings
-from kernloom.store.rows import row_of, sample_row, samples_of, trial_of
-from kernloom.store.schema import baselines, samples, trials
+from kernloom.store.rows import SHARED, samples_of, trial_of
+from kernloom.store.schema import baselines, documents, reuses, samples, trials
+from kernloom.store.shared import Reader
 
 CHUNK = 500
 """Trials asked for by name in one statement."""
 SEEN = 1000
 """How many of the newest trials are looked through for the keys there are."""
-
-_attempts = select(func.coalesce(func.max(trials.c.attempt), 0)).where(
-    trials.c.id == bindparam("this_trial")
-)
-# Counted inside the insert, which holds the write lock: no number is given twice.
-_insert_trial = insert(trials).values(attempt=_attempts.scalar_subquery() + 1)
-_insert_samples = insert(samples).values(attempt=_attempts.scalar_subquery())
-
-
-def add(connection: Connection, trial: Trial) -> None:
-    this = {"this_trial": trial.id}
-    connection.execute(_insert_trial, row_of(trial) | this)
-    if trial.samples:
-        rows = [sample_row(trial.id, process, s) for process, s in enumerate(trial.samples)]
-        connection.execute(_insert_samples, [row | this for row in rows])
 
 
 def _newest() -> ColumnElement[bool]:
@@ -53,12 +38,41 @@ def _newest() -> ColumnElement[bool]:
     return trials.c.attempt == newest.scalar_subquery()
 
 
-def latest(connection: Connection, ids: Sequence[str]) -> dict[str, Trial]:
-    found = {}
+class Sections:
+    """Reads trials, with the sections that they share fetched and decoded once."""
+
+    def __init__(self, reader: Reader, connection: Connection) -> None:
+        self._reader = reader
+        self._connection = connection
+
+    def trials(self, rows: Iterable[RowMapping]) -> list[Trial]:
+        found = list(rows)
+        self.need(found)
+        return [trial_of(row, self._reader.document) for row in found]
+
+    def need(self, rows: Iterable[Mapping[Any, Any]]) -> None:
+        """Have ready what the documents of these rows refer to."""
+        texts = (row[name] for row in rows for name in SHARED if name in row)
+        self._reader.need(texts, self._fetch)
+
+    def document(self, text: str) -> Any:
+        return self._reader.document(text)
+
+    def _fetch(self, hashes: Sequence[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for start in range(0, len(hashes), CHUNK):
+            some = documents.c.hash.in_(hashes[start : start + CHUNK])
+            for row in self._connection.execute(select(documents).where(some)):
+                found[row.hash] = row.text
+        return found
+
+
+def latest(connection: Connection, sections: Sections, ids: Sequence[str]) -> dict[str, Trial]:
+    found: dict[str, Trial] = {}
     for start in range(0, len(ids), CHUNK):
         some = trials.c.id.in_(ids[start : start + CHUNK])
-        for row in connection.execute(select(trials).where(some, _newest())).mappings():
-            found[row["id"]] = trial_of(row)
+        rows = connection.execute(select(trials).where(some, _newest())).mappings()
+        found |= {trial.id: trial for trial in sections.trials(rows)}
     return found
 
 
@@ -72,10 +86,30 @@ def samples_of_trial(connection: Connection, id: str) -> tuple[Samples, ...]:
     return tuple(samples_of(row) for row in rows.mappings())
 
 
-def starting_with(connection: Connection, prefix: str) -> list[Trial]:
+def starting_with(connection: Connection, sections: Sections, prefix: str) -> list[Trial]:
     some = trials.c.id.startswith(prefix, autoescape=True)
-    rows = connection.execute(select(trials).where(some, _newest()))
-    return [trial_of(row) for row in rows.mappings()]
+    return sections.trials(connection.execute(select(trials).where(some, _newest())).mappings())
+
+
+def count_reuses(connection: Connection, ids: Sequence[str]) -> None:
+    """Note that each of these trials was taken instead of being carried out."""
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    first = dialect.insert(reuses).values(times=1)
+    again = first.on_conflict_do_update(
+        index_elements=[reuses.c.trial], set_={"times": reuses.c.times + 1}
+    )
+    # In one order: writers that wait for each other's would wait for ever.
+    connection.execute(again, [{"trial": id} for id in sorted(set(ids))])
+
+
+def reuses_of(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for start in range(0, len(ids), CHUNK):
+        some = reuses.c.trial.in_(ids[start : start + CHUNK])
+        found |= {row.trial: row.times for row in connection.execute(select(reuses).where(some))}
+    return found
 
 
 def save_baseline(connection: Connection, name: str, ids: Sequence[str], created: str) -> None:
@@ -109,13 +143,14 @@ def named_baselines(connection: Connection) -> list[tuple[str, str, int]]:
 class _Decoded(Mapping[str, Any]):
     """The documents of a row, each decoded when it is first looked into."""
 
-    def __init__(self, row: Mapping[Any, Any]) -> None:
+    def __init__(self, row: Mapping[Any, Any], decode: Callable[[str], Any]) -> None:
         self._row = row
+        self._decode = decode
         self._decoded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._decoded:
-            self._decoded[name] = json.loads(self._row[name])
+            self._decoded[name] = self._decode(self._row[name])
         return self._decoded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -127,6 +162,7 @@ class _Decoded(Mapping[str, Any]):
 
 def search(
     connection: Connection,
+    sections: Sections,
     filters: Sequence[Filter],
     limit: int | None,
     order: Key | None,
@@ -151,29 +187,33 @@ def search(
         rows = connection.execute(
             select(trials).where(*conditions).order_by(*ordering).limit(limit)
         )
-        return [trial_of(row) for row in rows.mappings()]
+        return sections.trials(rows.mappings())
 
     keys = [*(asked.key for asked in inside), *([by] if by else [])]
     documents = sorted({name for key in keys for name in key.documents})
     wanted = [trials.c[name] for name in ("id", "attempt", *documents)]
     candidates = []
     missed = set(keys)
-    for row in connection.execute(
-        select(*wanted).where(*conditions).order_by(*ordering)
-    ).mappings():
-        decoded = _Decoded(row)
+    rows = connection.execute(select(*wanted).where(*conditions).order_by(*ordering))
+    for row in _ready(rows.mappings().all(), sections):
+        decoded = _Decoded(row, sections.document)
         values = {key: key.values(decoded) for key in keys}
         missed -= {key for key, found in values.items() if found}
         if all(asked.holds(values[asked.key]) for asked in inside):
             value = values[by][0] if by and values[by] else None
             candidates.append(((row["id"], row["attempt"]), value))
     if missed:
-        seen = _seen(connection)
+        seen = _seen(connection, sections)
         for key in missed:
             check_known(key, seen)
     if by:
         candidates = _sorted(candidates, down)
-    return _fetch(connection, [name for name, _ in candidates[:limit]])
+    return _fetch(connection, sections, [name for name, _ in candidates[:limit]])
+
+
+def _ready(rows: Sequence[RowMapping], sections: Sections) -> Sequence[RowMapping]:
+    sections.need(rows)
+    return rows
 
 
 def distinct(connection: Connection, column: str) -> list[str]:
@@ -194,13 +234,16 @@ def _sorted(candidates: list[tuple[Any, Any]], down: bool) -> list[tuple[Any, An
     return sorted(present, key=rank, reverse=down) + absent
 
 
-def _fetch(connection: Connection, names: Sequence[tuple[str, int]]) -> list[Trial]:
+def _fetch(
+    connection: Connection, sections: Sections, names: Sequence[tuple[str, int]]
+) -> list[Trial]:
     """The trials with these ids and attempts, in this order."""
     found = {}
     for start in range(0, len(names), CHUNK):
         some = tuple_(trials.c.id, trials.c.attempt).in_(names[start : start + CHUNK])
-        for row in connection.execute(select(trials).where(some)).mappings():
-            found[row["id"], row["attempt"]] = trial_of(row)
+        rows = connection.execute(select(trials).where(some)).mappings().all()
+        for row, trial in zip(rows, sections.trials(rows), strict=True):
+            found[row["id"], row["attempt"]] = trial
     return [found[name] for name in names]
 
 
@@ -223,11 +266,20 @@ def _condition(asked: Filter) -> ColumnElement[bool]:
     return condition
 
 
-def _seen(connection: Connection) -> set[str]:
+def check_keys(connection: Connection, sections: Sections, keys: Iterable[Key]) -> None:
+    """Refuse keys that no trial has."""
+    inside = [key for key in keys if not key.column]
+    seen = _seen(connection, sections) if inside else set()
+    for key in inside:
+        check_known(key, seen)
+
+
+def _seen(connection: Connection, sections: Sections) -> set[str]:
     """The dotted paths that the newest trials have."""
     names = ("metrics", "placement", "conditions", "point", "params", "config", "machine")
     rows = connection.execute(
         select(*(trials.c[name] for name in names)).order_by(trials.c.created.desc()).limit(SEEN)
     )
-    texts = {(name, row[name]) for row in rows.mappings() for name in names}
-    return {path for name, text in texts for path in spellings(name, json.loads(text))}
+    ready = _ready(rows.mappings().all(), sections)
+    texts = {(name, row[name]) for row in ready for name in names}
+    return {path for name, text in texts for path in spellings(name, sections.document(text))}

@@ -17,15 +17,17 @@ import os
 
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.comparing import compare, unchanged
-from kernloom.cli.contenders import Contender, Contenders
+from kernloom.cli.contenders import Contender, Contenders, store_words
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.progress import Progress
+from kernloom.cli.stores import split_store
 from kernloom.errors import UsageError, nearest
 from kernloom.files import write_atomically
 from kernloom.measure.comparison import VERDICTS, Compared, Comparison
 from kernloom.report import comparisons as report
 from kernloom.report.documents import to_json
 from kernloom.report.results import parse_filters
+from kernloom.store.store import open_store
 
 USAGE = "A B [C ...] | --baseline NAME [filter ...]"
 OUTPUTS = ("table", "json", "jsonl")
@@ -40,14 +42,18 @@ FLAGS = {
 
 
 def run(invocation: Invocation) -> int:
-    given = without_output(invocation.words)
+    assembly = Assembly()
+    place, given = split_store(
+        [*store_words(invocation.flags.get("with", "")), *without_output(invocation.words)],
+        assembly.places,
+    )
     flags = invocation.flags
     failing = _verdicts(flags.get("fail-if", ""))
     file = destination(flags["junit"], "--junit") if "junit" in flags else None
-    assembly = Assembly()
     progress = Progress(invocation.stderr, quiet=not invocation.for_people)
     both: list[tuple[Contender, Contender]] = []
-    with Contenders(assembly, flags.get("with", "")) as make:
+    with open_store(place) as store:
+        make = Contenders(assembly, store, flags.get("with", ""))
         if "baseline" in flags:
             both = make.since(flags["baseline"], parse_filters(given))
             groups = [list(pair) for pair in both if not unchanged(*pair)]

@@ -1,75 +1,260 @@
 """Query the store. Filters are key=value on columns, params, metrics or config keys.
 
-Other comparisons (!= < <= > >=) need quotes, or the shell takes them for its own.
+Other comparisons (!= < <= > >=) need quotes, or the shell takes them for its own. The store is the
+project's, or what store.path=FILE, or store=postgres store.url=URL, say.
 
 kernloom results
 kernloom results workload=matmul status=ok --sort metrics.median_ns --limit 10
-kernloom results mr=6 'median_ns<50000' 'status!=ok'
+kernloom results mr=6 'median_ns<50000' 'status!=ok' --columns id,mr,median_ns,message
+kernloom results --group workload,toolchain           # how many, best and median of the time
+kernloom results workload=softmax --pivot N toolchain gflops
 kernloom results output=csv > trials.csv
+kernloom results output=parquet --to trials.parquet   # output=t4: for other autotuners
 kernloom results baseline save main workload=matmul   # for kernloom compare --baseline main
 kernloom results baseline list                        # also: show NAME, remove NAME
+kernloom results repair                               # saves what can be read of a damaged store
 """
 
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kernloom.cli.invocation import Flag, Invocation, without_output
+from kernloom.cli.invocation import Flag, Invocation, destination, without_output
+from kernloom.cli.stores import split_store
 from kernloom.errors import UsageError
+from kernloom.files import write_atomically
+from kernloom.measure.trial import Trial
 from kernloom.places import find_places
+from kernloom.report import questions
 from kernloom.report.documents import results_document, stored_document, to_json
 from kernloom.report.results import parse_filters, results, why_nothing
-from kernloom.store.store import open_store
+from kernloom.store.keys import Filter
+from kernloom.store.store import Store, open_store
 
-USAGE = "[baseline save|list|show|remove] [key=value ...] [--sort KEY] [--limit N] [--history]"
-OUTPUTS = ("table", "json", "jsonl", "csv")
+USAGE = (
+    "[baseline save|list|show|remove | repair] [key=value ...] [--sort KEY] [--limit N] "
+    "[--columns KEYS | --group KEYS | --pivot ROWS COLUMNS [METRIC]] [--history] [--to FILE]"
+)
+OUTPUTS = ("table", "json", "jsonl", "csv", "parquet", "t4")
 FLAGS = {
     "sort": Flag("sort by a key; -KEY for the largest first", "KEY"),
-    "limit": Flag("at most this many trials", "N"),
+    "limit": Flag("at most this many trials, or rows", "N"),
+    "columns": Flag("show these keys, separated by commas", "KEYS"),
+    "group": Flag("trials with the same values together: count, best, median", "KEYS"),
+    "pivot": Flag("a table of a metric: --pivot ROWS COLUMNS [METRIC]", "ROWS"),
+    "metric": Flag("what --group, --pivot and output=t4 are about; else what is ranked by", "KEY"),
     "history": Flag("every attempt of a trial, not only the newest"),
+    "to": Flag("write to a file", "FILE"),
     "csv": Flag("the same as output=csv"),
 }
+SHAPES = ("columns", "group", "pivot")
 
 
 def run(invocation: Invocation) -> int:
-    limit = invocation.flags.get("limit", "")
-    if "limit" in invocation.flags and not (limit.isascii() and limit.isdigit()):
+    flags = invocation.flags
+    limit = flags.get("limit", "")
+    if "limit" in flags and not (limit.isascii() and limit.isdigit()):
         raise UsageError(f"--limit {limit} is not allowed", hint="Allowed: 0, 1, 2, ...")
-    words = without_output(invocation.words)
-    chosen = [word.partition("=")[2] for word in words if word.startswith("store.path=")]
-    words = tuple(word for word in words if not word.startswith("store.path="))
+    if "csv" in flags:
+        invocation = replace(invocation, output="csv")
     places = find_places()
-    if chosen:
-        places = replace(places, store=Path(chosen[-1]))
+    place, words = split_store(without_output(invocation.words), places)
+    if words and words[0] == "repair":
+        return _repair(place, words[1:], invocation)
     if words and words[0] == "baseline":
         from kernloom.cli import baseline_names
 
-        with open_store(places.store) as store:
+        with open_store(place) as store:
             return baseline_names.run(words[1:], places, store, invocation)
+    file = destination(flags["to"], "--to") if "to" in flags else None
+    shape = _shape(invocation, file)
+    axes: list[str] = []
+    if shape == "pivot":
+        axes = [part for part in flags["pivot"].split(",") if part]
+        axes += [word for word in words if not any(sign in word for sign in "=<>")]
+        words = tuple(word for word in words if word not in axes)
     filters = parse_filters(words)
-    with open_store(places.store) as store:
+    with open_store(place) as store:
+        if shape in ("group", "pivot"):
+            _answer(store, filters, axes, invocation, file)
+            return 0
+        keys = questions.parse_keys(flags["columns"], "columns") if shape else []
         trials = results(
             store,
             filters,
-            sort=invocation.flags.get("sort", ""),
+            sort=flags.get("sort", ""),
             limit=int(limit) if limit else None,
-            history="history" in invocation.flags,
+            history="history" in flags,
         )
-        if invocation.for_people and filters and not trials and limit != "0":
-            for note in why_nothing(store, filters):
-                print(f"note: {note}", file=invocation.stderr)
-    if invocation.output == "csv" or "csv" in invocation.flags:
+        times = store.reuses(trial.id for trial in trials)
+        trials = [replace(trial, reuses=times.get(trial.id, 0)) for trial in trials]
+        store.check_keys(keys)
+        if not trials and limit != "0":
+            _say_why(store, filters, invocation)
+        if keys:
+            _show(questions.columns(trials, keys), invocation, file)
+        else:
+            _show_trials(trials, store, invocation, file)
+    return 0
+
+
+def _shape(invocation: Invocation, file: Path | None) -> str:
+    """Which of the flags that shape the answer was given, if any."""
+    given = [name for name in SHAPES if name in invocation.flags]
+    if len(given) > 1:
+        raise UsageError(f"--{given[0]} and --{given[1]} do not go together")
+    if given and invocation.output in ("parquet", "t4"):
+        raise UsageError(
+            f"output={invocation.output} has trials, not --{given[0]}",
+            hint="Allowed: output=table, json, jsonl or csv.",
+        )
+    if invocation.output == "parquet" and file is None:
+        raise UsageError(
+            "output=parquet goes to a file", hint="Name it: output=parquet --to trials.parquet"
+        )
+    return given[0] if given else ""
+
+
+def _say_why(store: Store, filters: Sequence[Filter], invocation: Invocation) -> None:
+    if invocation.for_people and filters:
+        for note in why_nothing(store, filters):
+            print(f"note: {note}", file=invocation.stderr)
+
+
+def _answer(
+    store: Store,
+    filters: Sequence[Filter],
+    axes: Sequence[str],
+    invocation: Invocation,
+    file: Path | None,
+) -> None:
+    """Groups or a pivot table of all trials that the filters leave."""
+    flags = invocation.flags
+    if "pivot" in flags:
+        if len(axes) not in (2, 3):
+            raise UsageError(
+                "--pivot needs a key for the rows and one for the columns",
+                hint="For instance: --pivot workload.sizes.N toolchain gflops",
+            )
+        keys = questions.parse_keys(",".join(axes[:2]), "pivot")
+        asked = axes[2] if len(axes) == 3 else flags.get("metric", "")
+    else:
+        keys = questions.parse_keys(flags["group"], "group")
+        asked = flags.get("metric", "")
+    trials = results(store, filters, history="history" in flags)
+    metric = questions.chosen_metric(trials, asked)
+    store.check_keys([*keys, *([metric] if asked else [])])
+    if not trials:
+        _say_why(store, filters, invocation)
+    if "pivot" in flags:
+        answer = questions.pivot(trials, keys[0], keys[1], metric)
+    else:
+        answer = questions.groups(trials, keys, metric)
+    answer = questions.ordered(answer, flags.get("sort", ""))
+    limit = flags.get("limit")
+    _show(replace(answer, rows=answer.rows[: int(limit)]) if limit else answer, invocation, file)
+
+
+def _show(answer: questions.Answer, invocation: Invocation, file: Path | None) -> None:
+    """Rows of chosen keys, in the form that was asked for."""
+    out = io.StringIO() if file else invocation.stdout
+    if invocation.output == "csv":
+        from kernloom.report.csv import write_answer
+
+        write_answer(answer, out)
+    elif invocation.output == "json":
+        print(to_json({"rows": answer.documents()}), file=out)
+    elif invocation.output == "jsonl":
+        for row in answer.documents():
+            print(to_json(row), file=out)
+    else:
+        from kernloom.report.tables import print_answer
+
+        print_answer(answer, out)
+    _finish(out, file, invocation, len(answer.rows), "row")
+
+
+def _show_trials(
+    trials: Sequence[Trial], store: Store, invocation: Invocation, file: Path | None
+) -> None:
+    out = io.StringIO() if file else invocation.stdout
+    if invocation.output == "parquet" and file:
+        from kernloom.report.exports import write_parquet
+
+        write_parquet(trials, file)
+        out = invocation.stdout
+    elif invocation.output == "t4":
+        from kernloom.report.exports import t4_document
+
+        objective = questions.chosen_metric(trials, invocation.flags.get("metric", ""))
+        store.check_keys([objective] if trials else [])
+        print(
+            to_json(t4_document(trials, objective.text, lambda trial: store.samples(trial.id))),
+            file=out,
+        )
+    elif invocation.output == "csv":
         from kernloom.report.csv import write_csv
 
-        write_csv(trials, invocation.stdout)
+        write_csv(trials, out)
     elif invocation.output == "json":
-        print(to_json(results_document(trials)), file=invocation.stdout)
+        print(to_json(results_document(trials)), file=out)
     elif invocation.output == "jsonl":
         for trial in trials:
-            print(to_json(stored_document(trial)), file=invocation.stdout)
+            print(to_json(stored_document(trial)), file=out)
     else:
         from kernloom.report.tables import print_results
 
-        print_results(trials, invocation.stdout)
+        print_results(trials, out)
+    _finish(out, file, invocation, len(trials), "trial")
+
+
+def _finish(out: object, file: Path | None, invocation: Invocation, number: int, what: str) -> None:
+    if file is None:
+        return
+    if isinstance(out, io.StringIO):
+        write_atomically(file, out.getvalue())
+    from kernloom.report.units import count
+
+    print(f"{count(number, what)} written: {file}", file=invocation.stderr)
+
+
+def _repair(place: Path | str, words: Sequence[str], invocation: Invocation) -> int:
+    from kernloom.report.units import count
+
+    if words:
+        raise UsageError(f"results repair takes no '{words[0]}'", hint="Only store.path=FILE.")
+    if not isinstance(place, Path):
+        raise UsageError(
+            "only a SQLite file can be repaired here",
+            hint="PostgreSQL has its own means: restore a backup, or see pg_amcheck.",
+        )
+    from kernloom.store.salvage import salvage
+
+    done = salvage(place)
+    if not invocation.for_people:
+        document = {
+            "saved": done.saved,
+            "lost": done.lost,
+            "incomplete": done.incomplete,
+            "damaged": str(done.kept) if done.kept else None,
+        }
+        print(to_json(document), file=invocation.stdout)
+        return 0
+    if done.kept is None:
+        print(
+            f"nothing to repair: {count(done.saved, 'trial')}, all readable", file=invocation.stdout
+        )
+        return 0
+    lost = f"at least {count(done.lost, 'trial')} lost" if done.lost else "none known to be lost"
+    print(f"{count(done.saved, 'trial')} saved, {lost}", file=invocation.stdout)
+    if done.incomplete:
+        print(
+            f"{count(done.incomplete, 'saved trial')} without a part of the config or machine",
+            file=invocation.stdout,
+        )
+    print(f"the damaged file is kept: {done.kept}", file=invocation.stdout)
+    print("what is lost is measured again by the command that measured it", file=invocation.stderr)
     return 0

@@ -1,0 +1,55 @@
+"""Which store a command works with: that of the project, or what `store`, `store.path` and
+`store.url` say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernloom.config.groups import Groups
+from kernloom.config.schema import Store as Chosen
+from kernloom.errors import ConfigError, UsageError, nearest
+from kernloom.places import Places
+from kernloom.store.database import EXAMPLE, check_url
+
+KEYS = ("path", "url")
+
+
+def place_of(chosen: Chosen, places: Places) -> Path | str:
+    """The file or the URL of a store."""
+    if chosen.url and chosen.path:
+        raise ConfigError("a store has a path or a url, not both", key="store")
+    if chosen.url:
+        return check_url(chosen.url)
+    if chosen.name == "postgres":
+        raise ConfigError("store=postgres needs a URL", key="store.url", hint=EXAMPLE)
+    return Path(chosen.path) if chosen.path else places.store
+
+
+def split_store(words: Sequence[str], places: Places) -> tuple[Path | str, tuple[str, ...]]:
+    """The store that the words choose, and the other words; nothing is composed for it."""
+    groups = Groups(places.folders("configs"))
+    option, values, others = "", {}, []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key == "store" and equals:
+            option = value
+        elif key.startswith("store.") and equals:
+            values[key.removeprefix("store.")] = _unquoted(value)
+        else:
+            others.append(word)
+    for name in values:
+        if name not in KEYS:
+            raise UsageError(f"unknown key 'store.{name}'", hint=nearest(name, KEYS))
+    if not option:
+        option = groups.defaults(groups.read("", "kernloom")).get("store", "sqlite")
+    data: Mapping[str, Any] = groups.read("store", option)
+    chosen = {name: data.get(name) for name in KEYS} | values
+    given = {name: str(value) if value else None for name, value in chosen.items()}
+    return place_of(Chosen(str(data.get("name")), **given), places), tuple(others)
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if quoted else value

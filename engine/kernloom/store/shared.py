@@ -1,0 +1,140 @@
+"""Documents that many trials share, kept once: a config is stored as what is its own.
+
+The points of a sweep differ in a value or two, while a config has thousands of characters. So a
+large section of a document is kept under the hash of its text, and the documents that have it say
+`{"$": hash}` in its place. A document without any such place is whole, as all were in version 1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
+from typing import Any
+
+from kernloom.files import sha256_text
+from kernloom.remember import ById
+
+LARGE = 320
+"""Sections with a longer text are kept apart."""
+OUTER = 1200
+"""The same for outermost sections with parts that are kept apart: most often, what a point changes
+is in one of those, and then nobody shares it."""
+HASH = 32
+_PLACE = re.compile(r'\{"\$": "([0-9a-f]{32})"\}')
+_CONSTANTS = {None: "null", True: "true", False: "false"}
+_PLAIN_TYPES = frozenset([str, int, bool, float, list, tuple, type(None)])
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The text of a document, and the sections that are kept apart from it."""
+
+    text: str
+    sections: tuple[tuple[str, str], ...] = ()
+    """Hash and text of each."""
+
+
+class Writer:
+    """Turns documents into texts; what it did for a section it remembers by the object."""
+
+    def __init__(self) -> None:
+        self._outer: ById[Shared] = ById()
+        self._inner: ById[Shared] = ById()
+
+    def document(self, value: Any) -> Shared:
+        """The outermost text is never kept apart: it is the trial's own."""
+        if not isinstance(value, Mapping):
+            return Shared(json.dumps(value))
+        return _joined(value, self._outer, self._outer_section)
+
+    def _outer_section(self, value: Mapping[str, Any]) -> Shared:
+        whole = _joined(value, self._inner, self._inner_section)
+        return _apart(whole, OUTER if whole.sections else LARGE)
+
+    def _inner_section(self, value: Mapping[str, Any]) -> Shared:
+        return _apart(_joined(value, self._inner, self._inner_section), LARGE)
+
+
+def _joined(
+    value: Mapping[str, Any],
+    known: ById[Shared],
+    section: Callable[[Mapping[str, Any]], Shared],
+) -> Shared:
+    """The text of a mapping, made of the texts of its sections."""
+    parts: list[str] = []
+    apart: list[tuple[str, str]] = []
+    escape = "$" if len(value) == 1 and str(next(iter(value))).startswith("$") else ""
+    for name, inner in value.items():
+        kind = type(inner)
+        if kind is dict or (kind not in _PLAIN_TYPES and isinstance(inner, Mapping)):
+            found = known.get(section, inner)
+            text = found.text
+            apart += found.sections
+        elif kind is str:
+            text = encode_basestring_ascii(inner)
+        elif kind is int:
+            text = str(inner)
+        else:
+            text = _CONSTANTS[inner] if inner is None or kind is bool else json.dumps(inner)
+        key = name if isinstance(name, str) else json.dumps(name)
+        parts.append(f"{encode_basestring_ascii(escape + key)}: {text}")
+    return Shared("{" + ", ".join(parts) + "}", tuple(apart))
+
+
+def _apart(whole: Shared, limit: int) -> Shared:
+    """The place of a section whose text is longer than the limit."""
+    if len(whole.text) <= limit:
+        return whole
+    name = hash_of(whole.text)
+    return Shared(f'{{"$": "{name}"}}', (*whole.sections, (name, whole.text)))
+
+
+def hash_of(text: str) -> str:
+    return sha256_text(text)[:HASH]
+
+
+def places_in(text: str) -> list[str]:
+    """The hashes of the sections that are kept apart from a text."""
+    return _PLACE.findall(text)
+
+
+def without(text: str, lost: Callable[[str], bool]) -> str:
+    """The text with nothing but a note where a section is lost."""
+
+    def instead(place: re.Match[str]) -> str:
+        return json.dumps({"lost": place[1]}) if lost(place[1]) else place[0]
+
+    return _PLACE.sub(instead, text)
+
+
+class Reader:
+    """Turns texts into documents, each section of them once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._sections: dict[str, Any] = {}
+
+    def need(self, texts: Iterable[str], fetch: Callable[[list[str]], Mapping[str, str]]) -> None:
+        """Have ready whatever sections these texts lead to; `fetch` gives texts by hash."""
+        while missing := {name for text in texts for name in places_in(text)} - self._texts.keys():
+            found = fetch(sorted(missing))
+            for name in missing - found.keys():
+                raise json.JSONDecodeError(f"section {name} is not there", name, 0)
+            self._texts |= found
+            texts = list(found.values())
+
+    def document(self, text: str) -> Any:
+        return json.loads(text, object_hook=self._placed) if '{"$' in text else json.loads(text)
+
+    def _placed(self, value: dict[str, Any]) -> Any:
+        if len(value) != 1:
+            return value
+        ((name, inner),) = value.items()
+        if name == "$" and isinstance(inner, str) and inner in self._texts:
+            if inner not in self._sections:
+                self._sections[inner] = self.document(self._texts[inner])
+            return self._sections[inner]
+        return {name[1:]: inner} if name.startswith("$$") else value

@@ -1,0 +1,179 @@
+"""`results`: groups, pivot tables and exports, of a file or a server; damaged stores."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from command_line import Project
+from postgres import PASSWORD, QUOTED, Server
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory, shared_project: Project) -> Project:
+    """A project with four trials of a sweep."""
+    project = Project(tmp_path_factory.mktemp("swept"))
+    project.take_runner_from(shared_project)
+    project.add("good")
+    done = project.run("run", "-m", "workload=good", "workload.sizes.n=100,200", "seed=1,2")
+    assert done.code == 0, done.stderr
+    return project
+
+
+def test_trials_are_grouped(swept: Project) -> None:
+    rows = swept.json("results", "--group", "n,toolchain").document["rows"]
+    assert [(row["n"], row["toolchain"], row["trials"]) for row in rows] == [
+        (100, "gcc", 2),
+        (200, "gcc", 2),
+    ]
+    assert all(0 < row["best"] <= row["median"] for row in rows)
+    shown = swept.run("results", "--group", "n", "--sort", "-best", "--limit", "1").stdout
+    assert len(shown.splitlines()) == 3
+
+
+@pytest.mark.parametrize("axes", [["n", "seed"], ["n,seed"], ["n", "seed", "min_ns"]])
+def test_a_metric_is_shown_by_two_keys(swept: Project, axes: list[str]) -> None:
+    done = swept.run("results", "status=ok", "--pivot", *axes, "output=csv")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["n"] for row in rows] == ["100", "200"]
+    assert all(float(row["seed=1"]) > 0 and float(row["seed=2"]) > 0 for row in rows)
+
+
+def test_only_the_asked_columns_are_shown(swept: Project) -> None:
+    done = swept.run(
+        "results", "--columns", "n,seed,status", "--sort", "n", "--limit", "1", "output=jsonl"
+    )
+    (row,) = done.lines
+    assert row["n"] == 100 and row["status"] == "ok" and list(row) == ["n", "seed", "status"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--group", "toolchian"], "Did you mean 'toolchain'?"),
+        (["--columns", "n,statsu"], "Did you mean 'status'?"),
+        (["--pivot", "n", "sede"], "Did you mean 'seed'?"),
+        (["--pivot", "n"], "--pivot needs a key for the rows and one for the columns"),
+        (["--group", "n", "--metric", "gflosp"], "Did you mean 'gflops'?"),
+        (["--group", "n", "--sort", "wurst"], "the answer has no such column"),
+        (["--group", "n", "--pivot", "n", "seed"], "do not go together"),
+        (["output=parquet"], "--to trials.parquet"),
+        (["output=t4", "--group", "n"], "has trials, not --group"),
+        (["--to", "no/such/folder/x.csv"], "there is no folder"),
+        (["store.url=postgres"], "is not the URL of a store"),
+        (["store=postgres"], "needs a URL"),
+        (["store=postgers"], "Did you mean 'postgres'?"),
+        (["store.pat=x"], "Did you mean 'path'?"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_was_meant(
+    swept: Project, words: list[str], said: str
+) -> None:
+    done = swept.run("results", *words)
+    assert done.code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_trials_are_exported_to_files(swept: Project, tmp_path: Path) -> None:
+    t4, table = tmp_path / "t4.json", tmp_path / "trials.csv"
+    assert swept.run("results", "output=t4", "--to", str(t4)).code == 0
+    results = json.loads(t4.read_text())["results"]
+    assert len(results) == 4
+    assert all(len(result["times"]["runtimes"]) >= 7 for result in results)
+    done = swept.run("results", "output=csv", "--to", str(table))
+    assert (done.stdout, done.stderr) == ("", f"4 trials written: {table}\n")
+    assert len(table.read_text().splitlines()) == 5
+
+
+def test_trials_are_exported_to_parquet(swept: Project, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "trials.parquet"
+    done = swept.run("results", "output=parquet", "--to", str(file))
+    assert done.code == 0, done.stderr
+    assert parquet.read_table(file).column("point.seed").to_pylist().count(2) == 2
+
+
+def test_a_missing_package_for_parquet_is_named(swept: Project, tmp_path: Path) -> None:
+    (tmp_path / "pyarrow.py").write_text("raise ImportError('No module named pyarrow')")
+    path = f"{tmp_path}:{Path(__file__).resolve().parents[2] / 'engine'}"
+    words = ("results", "output=parquet", "--to", str(tmp_path / "x.parquet"))
+    done = swept.run(*words, env={"PYTHONPATH": path})
+    assert done.code == 3
+    assert "-m pip install pyarrow" in done.stderr
+
+
+def test_a_damaged_store_is_said_and_repaired(project: Project) -> None:
+    project.add("good")
+    project.run("run", "-m", "workload=good", "seed=1,2,3")
+    store = project.folder / ".kernloom" / "store.db"
+    data = bytearray(store.read_bytes())
+    data[:100] = bytes(100)
+    store.write_bytes(data)
+    for words in (["results"], ["run", "workload=good"]):
+        done = project.run(*words)
+        assert done.code == 1
+        assert "kernloom results repair" in done.stderr
+    done = project.run("results", "repair")
+    assert done.code == 0, done.stderr
+    assert "3 trials saved, none known to be lost" in done.stdout
+    again = project.json("run", "-m", "workload=good", "seed=1,2,3")
+    assert [trial["reused"] for trial in again.trials] == [True] * 3
+    assert "nothing to repair: 3 trials" in project.run("results", "repair").stdout
+
+
+def test_a_team_works_with_one_server_and_nobody_sees_its_password(
+    project: Project, server: Server, tmp_path: Path
+) -> None:
+    server.execute("CREATE DATABASE team")
+    url = server.url(database="team")
+    chosen = ("store=postgres", f"store.url={url}")
+    project.add("good")
+    done = project.json("run", "-m", "workload=good", "seed=1,2", "recipe=r.yaml", *chosen)
+    assert done.code == 0, done.stderr
+    assert not (project.folder / ".kernloom" / "store.db").exists()
+    other = Project(tmp_path / "other")
+    other.take_runner_from(project)
+    other.add("good")
+    # A colleague keeps the URL in a file, and the password elsewhere.
+    without = server.url(database="team", password="")
+    other.write("configs/store/team.yaml", f"name: postgres\npath: null\nurl: {without}\n")
+    env = {"PGPASSWORD": PASSWORD}
+    reused = other.json("run", "workload=good", "seed=2", "store=team", env=env)
+    assert reused.trial["reused"]
+    assert len(other.json("results", "store=team", env=env).trials) == 2
+    shown = project.json("results", *chosen)
+    assert len(shown.trials) == 2
+    recipe = (project.folder / "r.yaml").read_text()
+    plan = project.json("plan", "workload=good", *chosen)
+    wrong = project.json("run", "workload=good", f"{chosen[1]}x", "store=postgres")
+    assert wrong.code == 2
+    bad = project.json("run", "workload=good", "store=postgres", f"store.url={url}", "nosuch=1")
+    said = [done, reused, shown, plan, wrong, bad]
+    everything = recipe + "".join(item.stdout + item.stderr for item in said)
+    assert PASSWORD not in everything and QUOTED not in everything
+    written = [file for file in project.folder.rglob("*") if file.is_file()]
+    assert not [file for file in written if QUOTED.encode() in file.read_bytes()]
+
+
+def test_a_server_that_is_down_is_said_before_anything_is_built(project: Project) -> None:
+    pytest.importorskip("psycopg")
+    project.add("good")
+    url = "postgresql+psycopg://me:hunter2@127.0.0.1:1/db"
+    done = project.json("run", "workload=good", "store=postgres", f"store.url={url}")
+    assert done.code == 3
+    assert "cannot be reached" in done.document["error"]["message"]
+    assert "hunter2" not in done.stdout + done.stderr
+    assert not (project.build / "kernels").exists()
+
+
+def test_results_show_how_often_a_trial_was_reused(project: Project) -> None:
+    project.add("good")
+    for _ in range(3):
+        assert project.run("run", "workload=good").code == 0
+    assert project.json("results").trials[0]["reuses"] == 2
+    assert "2×" in project.run("results").stdout

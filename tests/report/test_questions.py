@@ -1,0 +1,94 @@
+"""Trials by chosen keys: columns, groups, pivot tables."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from kernloom.errors import UsageError
+from kernloom.report import questions
+from kernloom.report.csv import write_answer
+from kernloom.report.tables import print_answer
+from kernloom.store.keys import parse_key
+
+
+@pytest.fixture
+def trials(make_trial):
+    def trial(compiler, n, ns, **changes):
+        return make_trial(
+            id=f"{compiler}{n}{ns}",
+            config={"toolchain": {"name": compiler}, "workload": {"sizes": {"N": n}}},
+            metrics={"median_ns": ns, "gflops": 1000 / ns},
+            **changes,
+        )
+
+    return [
+        trial("gcc", 64, 100.0),
+        trial("gcc", 64, 300.0),
+        trial("gcc", 128, 400.0),
+        trial("clang", 64, 200.0),
+        trial("clang", 128, 50.0, status="wrong", verified=False),
+    ]
+
+
+def keys(*names):
+    return [parse_key(name) for name in names]
+
+
+def test_a_group_has_its_count_its_best_and_its_median(trials):
+    answer = questions.groups(trials, keys("toolchain", "N"), parse_key("median_ns"))
+    assert answer.headings == ("toolchain", "N", "trials", "verified", "best", "median")
+    assert answer.rows == (
+        ("clang", 64, 1, 1, 200.0, 200.0),
+        ("clang", 128, 1, 0, None, None),
+        ("gcc", 64, 2, 2, 100.0, 200.0),
+        ("gcc", 128, 1, 1, 400.0, 400.0),
+    )
+
+
+def test_of_a_rate_the_largest_is_the_best(trials):
+    answer = questions.groups(trials, keys("N"), parse_key("metrics.gflops"))
+    assert [row[3] for row in answer.rows] == [10.0, 2.5]
+
+
+def test_the_metric_is_the_one_by_which_trials_are_ranked(trials, make_trial):
+    assert questions.chosen_metric(trials, "").text == "median_ns"
+    counted = make_trial(metrics={"instructions": 5, "median_ns": 2.0})
+    assert questions.chosen_metric([counted], "").text == "instructions"
+    assert questions.chosen_metric([counted], "gflops").text == "gflops"
+
+
+def test_a_pivot_table_has_the_best_of_each_pair_and_nothing_that_did_not_verify(trials):
+    answer = questions.pivot(trials, *keys("N", "toolchain", "median_ns"))
+    assert answer.headings == ("N", "toolchain=clang", "toolchain=gcc")
+    assert answer.rows == ((64, 200.0, 100.0), (128, None, 400.0))
+    out = io.StringIO()
+    print_answer(answer, out)
+    assert out.getvalue().splitlines()[:3] == [
+        "  N  toolchain=clang  toolchain=gcc",
+        " 64           200 ns         100 ns",
+        "128                          400 ns",
+    ]
+
+
+def test_columns_are_the_values_of_keys_and_several_steps_give_several(make_trial):
+    trial = make_trial(params={"tile": {"fc1": {"mr": 6, "nv": 2}, "fc2": {"mr": 8, "nv": 2}}})
+    answer = questions.columns([trial], keys("workload", "mr", "nv", "toolchain", "nothing"))
+    assert answer.rows == (("matmul", [6, 8], 2, "gcc", None),)
+    out = io.StringIO()
+    write_answer(answer, out)
+    assert out.getvalue() == "workload,mr,nv,toolchain,nothing\nmatmul,6x8,2,gcc,\n"
+
+
+def test_rows_are_sorted_by_any_column_and_what_is_missing_comes_last(trials):
+    answer = questions.groups(trials, keys("toolchain", "N"), parse_key("median_ns"))
+    assert [row[4] for row in questions.ordered(answer, "best").rows] == [100, 200, 400, None]
+    assert [row[4] for row in questions.ordered(answer, "-best").rows] == [400, 200, 100, None]
+    with pytest.raises(UsageError, match="Did you mean 'best'"):
+        questions.ordered(answer, "bets")
+
+
+def test_what_only_the_store_knows_cannot_be_shown():
+    with pytest.raises(UsageError, match="not shown"):
+        questions.parse_keys("id,attempt", "columns")

@@ -1,0 +1,152 @@
+"""A server that cannot be used is named with what to do, and its password with nothing at all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernloom.errors import (
+    ConfigError,
+    KernloomError,
+    StoreError,
+    UnavailableError,
+    without_password,
+)
+from kernloom.store import open_store
+from postgres import PASSWORD, QUOTED
+
+SECRETS = (PASSWORD, QUOTED, "s3cret", "hunter2")
+
+
+def trouble(url: str) -> KernloomError:
+    with open_store(url) as store, pytest.raises(KernloomError) as caught:
+        store.query()
+    assert not any(secret in str(caught.value) for secret in SECRETS)
+    return caught.value
+
+
+def test_a_server_that_is_down_is_not_available(server):
+    error = trouble("postgresql+psycopg://loom:hunter2@127.0.0.1:1/trials")
+    assert isinstance(error, UnavailableError)
+    assert "loom:***@127.0.0.1:1/trials cannot be reached" in str(error)
+
+
+def test_a_wrong_password_is_a_wrong_url(server):
+    error = trouble(server.url(password="hunter2"))
+    assert isinstance(error, ConfigError)
+    assert "store.url" in str(error) and ".pgpass" in str(error)
+
+
+def test_a_database_that_is_not_there_is_named_with_how_to_make_it(server):
+    error = trouble(server.url(database="elsewhere"))
+    assert isinstance(error, ConfigError)
+    assert "createdb elsewhere" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://u:hunter2@h/db", "not the URL of a store"),
+        ("postgresql://u:hunter2@h", "names no database"),
+        ("postgresql://u:hunter2@h:port/db", "is not a URL"),
+        ("sqlite:///file.db", "store.path=FILE"),
+        ("hunter2", "not the URL of a store"),
+    ],
+)
+def test_what_is_no_url_of_a_server_is_refused(url, said):
+    assert said in str(trouble(url))
+
+
+def test_a_reader_reads_and_is_told_that_it_cannot_write(server, make_trial):
+    server.execute("CREATE SCHEMA guarded")
+    place = server.url(query="?options=-csearch_path%3Dguarded")
+    with open_store(place) as store:
+        store.add(make_trial())
+    server.execute("CREATE ROLE reader LOGIN PASSWORD 'hunter2'")
+    server.execute("GRANT USAGE ON SCHEMA guarded TO reader")
+    server.execute("GRANT SELECT ON ALL TABLES IN SCHEMA guarded TO reader")
+    with open_store(place.replace(f"loom:{QUOTED}", "reader:hunter2")) as store:
+        assert len(store.query()) == 1
+        with pytest.raises(StoreError, match="cannot be changed") as caught:
+            store.add(make_trial("b2"))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_tables_of_something_else_are_not_touched(server, make_trial):
+    server.execute("CREATE SCHEMA theirs")
+    server.execute("CREATE TABLE theirs.trials (court text)")
+    place = server.url(query="?options=-csearch_path%3Dtheirs")
+    with open_store(place) as store, pytest.raises(StoreError, match="other people's tables"):
+        store.add(make_trial())
+
+
+def test_a_newer_store_is_refused(server, make_trial):
+    server.execute("CREATE SCHEMA newer")
+    place = server.url(query="?options=-csearch_path%3Dnewer")
+    with open_store(place) as store:
+        store.add(make_trial())
+    server.execute("UPDATE newer.meta SET value = '99' WHERE key = 'schema_version'")
+    with open_store(place) as store, pytest.raises(StoreError, match="newer than"):
+        store.query()
+
+
+def test_a_server_that_is_restarted_in_between_loses_nothing(server, make_trial):
+    server.execute("CREATE SCHEMA restarted")
+    place = server.url(query="?options=-csearch_path%3Drestarted")
+    with open_store(place) as store:
+        store.add(make_trial("before"))
+        server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
+        store.add(make_trial("after"))
+    with open_store(place) as store:
+        assert {trial.id for trial in store.query()} == {"before", "after"}
+
+
+def test_the_password_is_not_stored(server, make_trial):
+    server.execute("CREATE SCHEMA quiet")
+    place = server.url(query="?options=-csearch_path%3Dquiet")
+    words = ("workload=axpy", f"store.url={place}")
+    with open_store(place) as store:
+        store.add(make_trial(config={"store": {"name": "postgres", "url": place}}, overrides=words))
+        (trial,) = store.query()
+        rows = server.execute("SELECT t::text FROM quiet.trials t")
+    assert trial.config["store"]["url"] == place.replace(QUOTED, "***")
+    assert not any(secret in str(rows) for secret in SECRETS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://u:hunter2@host/db",
+        "see postgresql+psycopg://u:hunter2/@:x@host:5/db?x=1 there",
+        "postgresql://host/db?user=u&password=hunter2&x=1",
+    ],
+)
+def test_a_password_never_gets_into_an_error(text):
+    for error in (StoreError(text), StoreError("", hint=text), ConfigError(text, key="store.url")):
+        assert "hunter2" not in str(error)
+        assert "***" in str(error)
+    assert "host" in without_password(text)
+
+
+def test_a_missing_driver_is_named_with_how_to_install_it(environment, tmp_path: Path):
+    (tmp_path / "psycopg.py").write_text("raise ModuleNotFoundError('No module named psycopg')")
+    code = (
+        "from kernloom.store import open_store; from kernloom.errors import UnavailableError\n"
+        "try: open_store('postgresql://u:hunter2@h/db').query()\n"
+        "except UnavailableError as error: print(error)"
+    )
+    path = f"{tmp_path}:{environment['PYTHONPATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert "pip install 'psycopg[binary]'" in done.stdout, done.stderr
+    assert "hunter2" not in json.dumps([done.stdout, done.stderr])
