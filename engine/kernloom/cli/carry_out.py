@@ -1,19 +1,24 @@
-"""Carries out planned trials: reuses what is stored, builds the union once, runs, stores each."""
+"""Carries out planned trials: reuses what is stored, builds the union once, stores each that ends.
+
+Where they are carried out is the fleet's matter.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from kernloom.build.builder import Builder, Outcome
 from kernloom.cli.assembly import Assembly
+from kernloom.cli.fleets import Fleet
+from kernloom.cli.fleets.local import Local
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
-from kernloom.cli.trials import Trials
+from kernloom.cli.screening import Screening
+from kernloom.cli.trials import ENGINE_FULL
+from kernloom.config.schema import Fleet as FleetSettings
 from kernloom.measure.trial import Trial
-from kernloom.measure.turns import blocks
 from kernloom.store.store import Store
 
 REUSABLE = ("ok", "wrong", "crashed", "timeout", "out_of_bounds", "unconverged")
@@ -41,74 +46,113 @@ class Results:
     trials: list[Trial] = field(default_factory=list)
     build: BuildSummary = field(default_factory=BuildSummary)
     interrupted: bool = False
+    notes: list[str] = field(default_factory=list)
+    """What else to say when all is over."""
+    screening: Screening | None = None
+    """What decided which points these are the trials of."""
 
 
 class Workshop:
-    """Builds planned trials and carries them out, those of a sweep in turns."""
+    """Has planned trials carried out by a fleet, by default this machine, and keeps them."""
 
-    def __init__(self, assembly: Assembly, store: Store | None, progress: Progress) -> None:
+    def __init__(
+        self,
+        assembly: Assembly,
+        store: Store | None,
+        progress: Progress,
+        fleet: Fleet | None = None,
+        ended: Callable[[Trial], None] = lambda trial: None,
+    ) -> None:
+        """`ended` is told of each trial of a run as soon as it is one, stored ones first."""
         self._assembly = assembly
         self._store = store
         self._progress = progress
+        self._fleet = fleet or Local(assembly, progress, FleetSettings("local"))
+        self._ended = ended
         self._made: Builder | None = None
 
     def carry_out(self, plans: Sequence[Planned]) -> Results:
         """All trials. Ctrl-C ends it early; what is finished is kept and returned."""
         results = Results()
         known: dict[str, Trial] = {}
+        reused: list[Planned] = []
+        again: list[Trial] = []
+        waiting: list[Planned] = []
+        outcomes: dict[str, Outcome] = {}
+
+        def build(waiting: Sequence[Planned]) -> Mapping[str, Outcome]:
+            outcomes.update(self._build(waiting, outcomes, results))
+            return dict(outcomes)
+
+        def keep(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
+            if self._store and not stored:
+                self._store.add(trial)
+            known[plan.id] = trial
+            self._progress.ended(trial)
+            self._ended(trial)
+
         try:
-            known |= self._stored(plans)
-            reused = [plan for plan in plans if plan.id in known]
-            waiting = list({plan.id: plan for plan in plans if plan.id not in known}.values())
-            outcomes = self._build(waiting, results)
-            self._count_spared(reused, outcomes, results)
-            self._measure(waiting, outcomes, known)
+            with self._fleet.at_work(plans):
+                known |= self._stored(plans)
+                reused += [plan for plan in plans if plan.id in known]
+                for plan in reused:
+                    again.append(self._reused(known[plan.id], plan))
+                    self._ended(again[-1])
+                if self._store:
+                    self._store.count_reuses(trial.id for trial in again)
+                waiting += {plan.id: plan for plan in plans if plan.id not in known}.values()
+                self._fleet.carry_out(waiting, build, keep)
         except KeyboardInterrupt:
             results.interrupted = True
         finally:
             self._progress.clear()
-        fresh = {plan.id for plan in plans} - {plan.id for plan in reused}
-        for plan in plans:
-            if plan.id in fresh and plan.id in known:
-                results.trials.append(known[plan.id])
-                fresh.remove(plan.id)
-            elif plan.id in known:
-                results.trials.append(self._reused(known[plan.id], plan))
+        results.notes = self._fleet.notes
+        self._count_spared(reused, outcomes, results)
+        if not outcomes:
+            self._count_elsewhere([known[p.id] for p in waiting if p.id in known], results)
+        carried_out = {plan.id for plan in waiting}
+        stored = dict(zip(map(id, reused), again, strict=False))
+        results.trials = self._in_order(plans, known, stored, carried_out)
         return results
 
-    def _measure(
-        self, plans: Sequence[Planned], outcomes: Mapping[str, Outcome], known: dict[str, Trial]
-    ) -> None:
-        """Carry trials out in turns, as many together as the policy says, and store each."""
-        if not plans:
-            return
-        trials = Trials(self._assembly, outcomes)
-        before = len(known)
-        for block in _blocks(plans):
-            in_rounds = block[0].experiment.measure.max_rounds > 1
-
-            def turn(round: int, in_rounds: bool = in_rounds) -> None:
-                phase = f"measuring, round {round}:" if in_rounds else "measuring"
-                self._progress.update(phase, len(known) - before, len(plans))
-
-            for plan, trial in trials.in_turns(block, turn):
-                if self._store:
-                    self._store.add(trial)
-                known[plan.id] = trial
+    def _in_order(
+        self,
+        plans: Sequence[Planned],
+        known: Mapping[str, Trial],
+        reused: Mapping[int, Trial],
+        fresh: set[str],
+    ) -> list[Trial]:
+        """The trials in the order of their points; `reused` by the identity of the plan."""
+        trials: list[Trial] = []
+        for plan in plans:
+            if id(plan) in reused:
+                trials.append(reused[id(plan)])
+            elif plan.id in known and plan.id in fresh:
+                trials.append(known[plan.id])
+                fresh.remove(plan.id)
+            elif plan.id in known:
+                # The same trial at another point.
+                trials.append(self._reused(known[plan.id], plan))
+                self._ended(trials[-1])
+        return trials
 
     def _stored(self, plans: Sequence[Planned]) -> dict[str, Trial]:
         """Trials that need not be carried out again."""
         if not self._store or not plans:
             return {}
-        wanted = [
-            plan.id for plan in plans if plan.experiment.rerun != "all" and plan.refusal is None
-        ]
-        found = self._store.latest(wanted)
-        rerun = {plan.id: plan.experiment.rerun for plan in plans}
+        ids = self._fleet.trial_ids(plans)
+        wanted = {
+            plan.id: (ids[plan.id], plan.experiment.rerun)
+            for plan in plans
+            if plan.experiment.rerun != "all" and plan.refusal is None and plan.id in ids
+        }
+        found = self._store.latest([key for key, _ in wanted.values()])
         return {
-            key: trial
-            for key, trial in found.items()
-            if _lasting(trial) and (rerun[key] == "none" or trial.status == "ok")
+            plan: found[key]
+            for plan, (key, rerun) in wanted.items()
+            if key in found
+            and _lasting(found[key])
+            and (rerun == "none" or found[key].status == "ok")
         }
 
     def _reused(self, trial: Trial, plan: Planned) -> Trial:
@@ -147,14 +191,29 @@ class Workshop:
         )
         results.build = replace(results.build, cached=results.build.cached + there)
 
+    def _count_elsewhere(self, trials: Sequence[Trial], results: Results) -> None:
+        """Count what was built where the trials were carried out."""
+        cached: dict[str, bool] = {}
+        for item in (item for trial in trials for item in trial.artifacts):
+            cached[item["key"]] = item["cached"] and cached.get(item["key"], True)
+        there = sum(cached.values())
+        results.build = replace(
+            results.build,
+            built=results.build.built + len(cached) - there,
+            cached=results.build.cached + there,
+        )
+
     def _builder(self, plan: Planned) -> Builder:
         if self._made is None:
             self._made = self._assembly.builder(plan.experiment)
         return self._made
 
-    def _build(self, plans: Sequence[Planned], results: Results) -> dict[str, Outcome]:
-        """Everything that any of the trials needs, in one go."""
-        artifacts = {item.key: item for plan in plans for _, item in plan.named_artifacts}
+    def _build(
+        self, plans: Sequence[Planned], done: Mapping[str, Outcome], results: Results
+    ) -> dict[str, Outcome]:
+        """Everything that any of the trials needs and that is not done yet, in one go."""
+        needed = {item.key: item for plan in plans for _, item in plan.named_artifacts}
+        artifacts = {key: item for key, item in needed.items() if key not in done}
         if not artifacts:
             return {}
         builder = self._builder(plans[0])
@@ -166,28 +225,23 @@ class Workshop:
         self._progress.clear()
         built = sum(not outcome.cached and outcome.ok for outcome in outcomes.values())
         failed = sum(not outcome.ok for outcome in outcomes.values())
+        before = results.build
         results.build = BuildSummary(
-            built=built,
-            cached=sum(outcome.cached for outcome in outcomes.values()),
-            failed=failed,
-            seconds=round(time.monotonic() - start, 3),
-            scons=int(built + failed > 0),
+            built=before.built + built,
+            cached=before.cached + sum(outcome.cached for outcome in outcomes.values()),
+            failed=before.failed + failed,
+            seconds=round(before.seconds + time.monotonic() - start, 3),
+            scons=before.scons + int(built + failed > 0),
         )
         return outcomes
-
-
-def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
-    """Trials that share their rounds: of one policy, and no more than it says."""
-    by_policy: dict[Any, list[Planned]] = {}
-    for plan in plans:
-        by_policy.setdefault(plan.experiment.measure, []).append(plan)
-    for policy, same in by_policy.items():
-        yield from blocks(same, policy.together)
 
 
 def _lasting(trial: Trial) -> bool:
     """Whether a stored trial would end the same way if it were carried out again."""
     by_kill = trial.status == "crashed" and FROM_OUTSIDE in trial.message
+    if trial.status == "out_of_memory":
+        # Without a limit that the config names it is how much was free on that day.
+        return trial.config.get("memory_limit") is not None and trial.message != ENGINE_FULL
     return trial.status in REUSABLE and not by_kill
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Workshop, exit_code
+from kernloom.cli.fleets import check_local
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
@@ -41,6 +42,8 @@ def run(invocation: Invocation) -> int:
             if not workload:
                 raise
             refused.append(_refused(workload, error))
+    for plan in plans:
+        check_local(plan.experiment.fleet, "check")
     progress = Progress(invocation.stderr, quiet=not invocation.for_people)
     results = Workshop(assembly, None, progress).carry_out(plans)
     results.trials += refused

@@ -1,0 +1,63 @@
+"""Where the trials of a run are carried out: on this machine, or by a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from kernloom.build.builder import Outcome
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.planning import Planned
+from kernloom.cli.progress import Progress
+from kernloom.config.schema import Fleet as Settings
+from kernloom.errors import UsageError
+from kernloom.measure.trial import Trial
+from kernloom.store.store import Store
+
+
+class Keep(Protocol):
+    """Takes a trial that has ended; it is on disk when this returns."""
+
+    def __call__(self, plan: Planned, trial: Trial, *, stored: bool = False) -> None: ...
+
+
+Build = Callable[[Sequence[Planned]], Mapping[str, Outcome]]
+"""Builds what these trials need, each artifact once; by key, how it went."""
+
+
+class Fleet(Protocol):
+    """Carries planned trials out."""
+
+    def at_work(self, plans: Sequence[Planned]) -> AbstractContextManager[None]:
+        """Whatever must hold from looking for stored trials to the end of the last one."""
+
+    def trial_ids(self, plans: Sequence[Planned]) -> Mapping[str, str]:
+        """Plan id -> the id under which its trial would be stored, where that is known."""
+
+    def carry_out(self, plans: Sequence[Planned], build: Build, keep: Keep) -> None:
+        """Build and carry out every plan; each trial is handed to `keep` as it ends."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What to say about it when all is over."""
+
+
+def fleet_of(assembly: Assembly, settings: Settings, store: Store, progress: Progress) -> Fleet:
+    """The fleet that an experiment asks for."""
+    if settings.kind == "slurm":
+        from kernloom.cli.fleets.slurm import Slurm
+
+        return Slurm(assembly, settings, store, progress)
+    from kernloom.cli.fleets.local import Local
+
+    return Local(assembly, progress, settings)
+
+
+def check_local(settings: Settings, command: str) -> None:
+    """Refuse a cluster for what is done here and now."""
+    if settings.kind != "local":
+        raise UsageError(
+            f"'{command}' works on this machine only, not on fleet '{settings.name}'",
+            hint="Leave fleet=... away; `kernloom run` takes it.",
+        )

@@ -1,0 +1,46 @@
+"""Never two measure on a machine at once, whoever started them.
+
+The name of an abstract socket is the lock: it belongs to the machine, needs no file that every
+user could write, and is free again the moment its holder ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+NAME = "\0kernloom-measuring"
+
+
+@contextmanager
+def alone(name: str = NAME) -> Iterator[None]:
+    """Wait until nobody else measures here, and keep it so."""
+    with _bound(name):
+        yield
+
+
+def _bound(name: str) -> socket.socket:
+    while True:
+        mine = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            mine.bind(name)
+            mine.listen(socket.SOMAXCONN)
+            return mine
+        except OSError as error:
+            mine.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        _wait_for_end(name)
+
+
+def _wait_for_end(name: str) -> None:
+    """A connection to the holder, which never says a word, ends when it does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        try:
+            other.connect(name)
+            other.recv(1)
+        except ConnectionError:
+            # Gone, or not listening yet: binding tells.
+            return

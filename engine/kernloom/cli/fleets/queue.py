@@ -1,0 +1,180 @@
+"""Slurm's queue: submitting through submitit, asking what is there, and what its errors mean."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kernloom
+from kernloom.config.schema import Fleet
+from kernloom.errors import ConfigError, UnavailableError, nearest
+
+PROGRAMS = ("sbatch", "squeue", "srun", "sinfo")
+ENDED = frozenset(
+    (
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "TIMEOUT",
+    )
+)
+"""States of a task that will not come back; Slurm shows one that it starts again as waiting."""
+ASK_S = 120
+"""A controller that is busy may take this long to answer."""
+SIGNAL_S = 10
+"""Submitit wants to be told before the time is up; our tasks need no warning."""
+_OPTION = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
+OURS = {
+    "array": "fleet.chunk and fleet.max_tasks",
+    "exclusive": "fleet.exclusive",
+    "job-name": "nothing: submissions are found by it",
+    "partition": "fleet.partition",
+    "time": "fleet.time",
+}
+"""Options of sbatch that other keys stand for."""
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """What the queue says of a task."""
+
+    state: str
+    reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+class QueueDownError(UnavailableError):
+    """Slurm does not answer."""
+
+
+def check_settings(fleet: Fleet) -> None:
+    """Refuse what could not stand in a batch script; sbatch itself judges the rest."""
+    for name, value in fleet.options.items():
+        key = f"fleet.options.{name}"
+        if not _OPTION.fullmatch(name):
+            raise ConfigError(
+                "is no long option of sbatch", key=key, hint="Write account, not --account."
+            )
+        if name in OURS:
+            raise ConfigError("is set elsewhere", key=key, hint=f"Use {OURS[name]}.")
+        _check_printable(str(value), key)
+    _check_printable(fleet.partition or "", "fleet.partition")
+
+
+def _check_printable(text: str, key: str) -> None:
+    if not text.isprintable():
+        raise ConfigError(f"{text!r} is not printable", key=key)
+
+
+def check_here(fleet: Fleet) -> None:
+    """Refuse a machine that cannot submit, before anything is built."""
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    if missing:
+        raise UnavailableError(
+            f"fleet '{fleet.name}' needs Slurm, and there is no {', '.join(missing)} on the PATH",
+            hint="Run it on a login node of the cluster, or use fleet=local.",
+        )
+    if importlib.util.find_spec("submitit") is None:
+        raise UnavailableError(
+            f"fleet '{fleet.name}' needs the Python package submitit",
+            hint=f"{sys.executable} -m pip install 'kernloom[slurm]'  (or: submitit)",
+        )
+    partitions = [name.rstrip("*") for name in _ask(["sinfo", "--noheader", "--format=%R"]).split()]
+    if fleet.partition and fleet.partition not in partitions:
+        raise UnavailableError(
+            f"fleet.partition: Slurm has no partition '{fleet.partition}'",
+            hint=nearest(fleet.partition, partitions),
+        )
+
+
+def tasks_in_queue(names: Iterable[str]) -> Mapping[tuple[str, int], TaskState]:
+    """(Name of the job, number of the task) -> state, for tasks that Slurm still knows."""
+    chosen = ",".join(names)
+    if not chosen:
+        return {}
+    told = _ask(
+        [
+            "squeue",
+            "--noheader",
+            "--array",
+            "--states=all",
+            f"--name={chosen}",
+            "--format=%j|%K|%T|%r",
+        ]
+    )
+    found = {}
+    for line in told.splitlines():
+        name, number, state, reason = (*line.strip().split("|", 3), "", "", "")[:4]
+        # A job of one task is no array: its number is N/A.
+        found[name, int(number) if number.isdigit() else 0] = TaskState(state, reason)
+    return found
+
+
+def _ask(argv: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ASK_S
+        )
+    except subprocess.TimeoutExpired:
+        raise QueueDownError(f"Slurm does not answer: {argv[0]} took over {ASK_S} s") from None
+    if done.returncode:
+        raise QueueDownError(
+            f"Slurm does not answer: {_last_words(done.stderr) or argv[0]}",
+            hint="Ask `scontrol ping` whether its controller is up, or use fleet=local.",
+        )
+    return done.stdout
+
+
+def submit(fleet: Fleet, name: str, folder: Path, argv: Sequence[str], tasks: int) -> None:
+    """Submit `argv` with the number of the task as its last word, once for each task.
+
+    Submitit writes down the words of the command and nothing else of ours.
+    """
+    from submitit import SlurmExecutor
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+    from submitit.helpers import CommandFunction
+
+    engine = Path(kernloom.__file__).resolve().parents[1]
+    command = ["env", f"PYTHONPATH={engine}", *argv]
+    executor = SlurmExecutor(folder=folder, max_num_timeout=0)
+    options: dict[str, Any] = {
+        "job_name": name,
+        "time": fleet.time,
+        "array_parallelism": fleet.max_tasks,
+        "signal_delay_s": SIGNAL_S,
+        "additional_parameters": dict(fleet.options),
+    }
+    if fleet.partition:
+        options["partition"] = fleet.partition
+    if fleet.exclusive == "node":
+        options["exclusive"] = True
+    executor.update_parameters(**options)
+    task = CommandFunction(command, verbose=True, cwd=Path.cwd())
+    try:
+        executor.map_array(task, range(tasks))
+    except (FailedJobError, FailedSubmissionError) as error:
+        raise UnavailableError(
+            f"Slurm refuses the tasks: {_last_words(str(error))}",
+            hint="See fleet.partition, fleet.time and fleet.options.",
+        ) from None
+
+
+def _last_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return re.sub(r"^\w+: (error: )?", "", lines[-1]) if lines else ""

@@ -1,0 +1,329 @@
+"""Trials on the nodes of a cluster: points in chunks as the tasks of Slurm arrays.
+
+All that is known lies in the submission's folder, so this only compares what is wanted, what has
+been tried, what the queue says and what is finished, again and again, until nothing is missing.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from kernloom.build.builder import Outcome
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.fleets import Build, Keep
+from kernloom.cli.fleets.local import Local
+from kernloom.cli.fleets.queue import (
+    QueueDownError,
+    TaskState,
+    check_here,
+    check_settings,
+    submit,
+    tasks_in_queue,
+)
+from kernloom.cli.fleets.submission import (
+    Gathering,
+    Round,
+    Row,
+    Submission,
+    begin,
+    only_engine,
+    read_submission,
+)
+from kernloom.cli.fleets.where import Gathered, place_of
+from kernloom.cli.planning import Planned
+from kernloom.cli.progress import Progress
+from kernloom.config.schema import NOT_IDENTITY
+from kernloom.config.schema import Fleet as Settings
+from kernloom.files import sha256_json
+from kernloom.measure.trial import Trial
+from kernloom.store.store import Store
+
+MAX_TASKS = 1000
+"""Of an array: what Slurm accepts if nobody has changed MaxArraySize."""
+SHRINK = 4
+"""Every retry has chunks this much smaller, so that a point that ends its task ends few others."""
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 2.0
+"""Between two looks at the results: short for short tasks."""
+FAREWELL_S = 10.0
+"""How long tasks whose trials are all there are given to leave the queue."""
+
+
+class Slurm:
+    """A cluster, from a machine that can submit to it."""
+
+    def __init__(
+        self, assembly: Assembly, settings: Settings, store: Store, progress: Progress
+    ) -> None:
+        self._assembly = assembly
+        self._settings = settings
+        self._store = store
+        self._progress = progress
+        self._outcomes: Mapping[str, Outcome] = {}
+        self._folder = Path(settings.folder or assembly.places.build / "fleet").absolute()
+        self._place = place_of(settings)
+        self._key = ""
+        self.notes: list[str] = []
+
+    @cached_property
+    def _gathered(self) -> Gathered:
+        return Gathered(self._folder / "gathered" / self._place)
+
+    @contextmanager
+    def at_work(self, plans: Sequence[Planned]) -> Iterator[None]:
+        check_settings(self._settings)
+        self._key = sha256_json(sorted({plan.id for plan in plans}))[:16]
+
+        def waiting() -> None:
+            self._progress.say("another kernloom looks after this sweep; waiting for it to end")
+
+        with only_engine(self._folder / f"{self._place}-{self._key}.lock", waiting):
+            yield
+
+    def trial_ids(self, plans: Sequence[Planned]) -> Mapping[str, str]:
+        return self._gathered.trials()
+
+    def carry_out(self, plans: Sequence[Planned], build: Build, keep: Keep) -> None:
+        if plans:
+            check_here(self._settings)
+        if self._settings.build == "login":
+            self._outcomes = build(plans)
+        here = [plan for plan in plans if plan.refusal or not self._built(plan)]
+        # No node is needed to say that these cannot be.
+        settings = replace(self._settings, exclusive="none")
+        Local(self._assembly, self._progress, settings).measure(here, self._outcomes, keep)
+        settled = {plan.id for plan in here}
+        away = {plan.id: plan for plan in plans if plan.id not in settled}
+        folder = self._folder / f"{self._place}-{self._key}"
+        while away:
+            found = read_submission(folder)
+            submission = found or begin(folder, list(away.values()), self._settings)
+            try:
+                self._see_through(submission, away, keep, resumed=found is not None)
+            except KeyboardInterrupt:
+                self._say_how_to_go_on(submission)
+                raise
+            for point in submission.points:
+                away.pop(point.plan, None)
+
+    def _built(self, plan: Planned) -> bool:
+        outcomes = (self._outcomes.get(artifact.key) for _, artifact in plan.named_artifacts)
+        return all(outcome is None or outcome.ok for outcome in outcomes)
+
+    def _see_through(
+        self, submission: Submission, plans: Mapping[str, Planned], keep: Keep, *, resumed: bool
+    ) -> None:
+        """Wait for the trials of a submission, and submit again what got lost."""
+        gathering = Gathering(submission)
+        waiting = {
+            number: plans[point.plan]
+            for number, point in enumerate(submission.points)
+            if point.plan in plans
+        }
+        total, lost = len(waiting), False
+        if resumed:
+            self._progress.say(f"going on with the submission in {submission.folder}")
+            rows = list(gathering.rows(submission.rounds(), waiting))
+            there = self._store.latest([row.trial.id for row in rows])
+            for row in rows:
+                stored = row.trial.id in there
+                stored = stored and there[row.trial.id].created == row.trial.created
+                self._take(row, waiting, keep, stored=stored)
+        pause, asked = FIRST_PAUSE_S, -math.inf
+        while waiting:
+            if time.monotonic() - asked >= min(self._settings.poll, 10 * pause):
+                asked = time.monotonic()
+                lost |= self._look_after(submission, gathering, waiting, keep, total)
+            else:
+                for row in gathering.rows(submission.rounds(), set(waiting)):
+                    self._take(row, waiting, keep)
+            if waiting:
+                time.sleep(min(pause, self._settings.poll))
+                pause = min(pause * 1.2, LAST_PAUSE_S)
+        self._close(submission, lost=lost)
+
+    def _look_after(
+        self,
+        submission: Submission,
+        gathering: Gathering,
+        waiting: dict[int, Planned],
+        keep: Keep,
+        total: int,
+    ) -> bool:
+        """Ask the queue, gather, and deal with points that no task has any more; whether some
+        are given up."""
+        rounds = submission.rounds()
+        try:
+            states = tasks_in_queue(round.name for round in rounds)
+        except QueueDownError as error:
+            self._progress.say(f"{error.message}; asking again")
+            return False
+        # After the queue: what a task that is gone has written is there by now.
+        for row in gathering.rows(rounds, set(waiting)):
+            self._take(row, waiting, keep)
+        tasks = [(r, n, set(points)) for r in rounds for n, points in enumerate(r.tasks)]
+        alive = set()
+        for round, number, points in tasks:
+            found = states.get((round.name, number))
+            if found and not found.ended:
+                alive |= points
+        self._show(states, total - len(waiting), total)
+        tries = Counter(point for _, _, points in tasks for point in points)
+        missing = [number for number in waiting if number not in alive]
+        again = [number for number in missing if tries[number] <= self._settings.retries]
+        hopeless = [number for number in missing if tries[number] > self._settings.retries]
+        for number in hopeless:
+            plan = waiting.pop(number)
+            keep(plan, _interrupted(plan, self._why(submission, rounds, number, states)))
+        if again:
+            if rounds:
+                self._progress.say(f"{len(again)} points of lost tasks are submitted again")
+            self._submit(submission, again, tries)
+        return bool(hopeless)
+
+    def _submit(
+        self, submission: Submission, points: Sequence[int], tries: Mapping[int, int]
+    ) -> None:
+        round = submission.add_round(chunks(points, tries, self._settings.chunk))
+        words = [sys.executable, "-P", "-m", "kernloom.cli.fleets.task"]
+        argv = [*words, str(submission.folder), str(round.number)]
+        logs = submission.folder / "slurm"
+        try:
+            submit(self._settings, round.name, logs, argv, len(round.tasks))
+        except BaseException:
+            if round.number == 0:
+                shutil.rmtree(submission.folder, ignore_errors=True)
+            raise
+        self._progress.say(
+            f"submitted to Slurm as {round.name}: {len(points)} points, {len(round.tasks)} tasks"
+        )
+
+    def _take(
+        self, row: Row, waiting: dict[int, Planned], keep: Keep, *, stored: bool = False
+    ) -> None:
+        """A finished trial, unless its point has one already."""
+        plan = waiting.pop(row.point, None)
+        if plan is None:
+            return
+        trial = self._settled(row.trial, plan)
+        keep(plan, trial, stored=stored)
+        self._gathered.add(self._key, plan.id, trial.id)
+
+    def _settled(self, trial: Trial, plan: Planned) -> Trial:
+        """The trial as one of this run: the sections of its config are those of the plan where
+        they are equal, and what was built here was not there before."""
+        data = plan.point.data
+        config = {
+            key: data[key] if key in data and data[key] == value else value
+            for key, value in (trial.config or data).items()
+        }
+        config |= {key: data[key] for key in NOT_IDENTITY if key in data}
+        artifacts = tuple(
+            {**item, "cached": self._outcomes[item["key"]].cached}
+            if item["key"] in self._outcomes
+            else item
+            for item in trial.artifacts
+        )
+        return replace(_named(trial, plan), config=config, artifacts=artifacts)
+
+    def _show(self, states: Mapping[tuple[str, int], TaskState], done: int, total: int) -> None:
+        running = sum(state.state == "RUNNING" for state in states.values())
+        pending = [state for state in states.values() if state.state == "PENDING"]
+        reasons = Counter(state.reason for state in pending).most_common(1)
+        note = f"{running} tasks running, {len(pending)} waiting"
+        if reasons and reasons[0][0] not in ("", "None"):
+            note += f" ({reasons[0][0]})"
+        self._progress.update("measuring on Slurm", done, total, note)
+
+    def _why(
+        self,
+        submission: Submission,
+        rounds: Sequence[Round],
+        number: int,
+        states: Mapping[tuple[str, int], TaskState],
+    ) -> str:
+        """What is known of the last task that had a point and did not finish it."""
+        tried = [(r, n) for r in rounds for n, points in enumerate(r.tasks) if number in points]
+        round, task = tried[-1]
+        state = states.get((round.name, task))
+        said = f" ({state.state})" if state else ""
+        times = "once" if len(tried) == 1 else f"{len(tried)} times"
+        failure = submission.failure(round.number, task)
+        why = failure.read_text(encoding="utf-8") if failure.exists() else ""
+        logs = _lost_name(submission) / "slurm"
+        text = f"its task on Slurm ended {times} without finishing it{said}"
+        return "\n".join([f"{text}; its output is in {logs}", *([why] if why else [])])
+
+    def _say_how_to_go_on(self, submission: Submission) -> None:
+        names = [round.name for round in submission.rounds()]
+        if names:
+            self.notes.append(
+                "the tasks go on in Slurm: the same command gathers their trials, and "
+                f"`{' && '.join(f'scancel --name={name}' for name in names)}` ends them"
+            )
+
+    def _close(self, submission: Submission, *, lost: bool) -> None:
+        """Take the submission away; what the tasks of lost points printed is kept."""
+        names = [round.name for round in submission.rounds()]
+        deadline = time.monotonic() + FAREWELL_S
+        try:
+            while time.monotonic() < deadline:
+                if all(state.ended for state in tasks_in_queue(names).values()):
+                    break
+                time.sleep(FIRST_PAUSE_S)
+        except QueueDownError:
+            pass
+        kept = _lost_name(submission)
+        submission.folder.rename(kept)
+        if not lost:
+            shutil.rmtree(kept, ignore_errors=True)
+
+
+def chunks(points: Sequence[int], tries: Mapping[int, int], size: int) -> list[list[int]]:
+    """The points of each task: those that were tried more often in smaller chunks."""
+    least = math.ceil(len(points) / MAX_TASKS)
+    found = []
+    for tried in sorted({tries.get(point, 0) for point in points}):
+        group = [point for point in points if tries.get(point, 0) == tried]
+        length = max(size // SHRINK**tried, least, 1)
+        found += [group[start : start + length] for start in range(0, len(group), length)]
+    return found
+
+
+def _named(trial: Trial, plan: Planned) -> Trial:
+    """The trial under the names that its point has in this run."""
+    experiment = plan.experiment
+    return replace(
+        trial,
+        workload=experiment.workload.name,
+        case=experiment.case,
+        target=experiment.target.name,
+        point=plan.point.swept,
+        overrides=plan.point.words,
+    )
+
+
+def _interrupted(plan: Planned, message: str) -> Trial:
+    blank = Trial(plan.id, "", "", "", "interrupted", verified=False)
+    return replace(
+        _named(blank, plan),
+        params=plan.params,
+        provider=plan.provider,
+        config=plan.point.data,
+        stage="fleet",
+        message=message,
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )
+
+
+def _lost_name(submission: Submission) -> Path:
+    return submission.folder.with_name(f"{submission.folder.name}-{submission.token}")

@@ -1,0 +1,248 @@
+"""A submission: a folder that every node sees, with all that is known of a sweep under way.
+
+    submission.json     the points
+    rounds/N.json       the tasks of the Nth submission to the queue, and the points of each
+    results/N-I.jsonl   the trials of task I of round N, each on disk the moment it ended
+    results/N-I.failed  why the task could not go on, if it said so
+    slurm/              what the tasks printed
+
+Whoever reads the folder knows what is finished and what was tried; nothing is kept elsewhere, so
+an engine that is killed is replaced by the next one, on any machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from kernloom.cli.planning import Planned
+from kernloom.config.schema import NOT_IDENTITY, Fleet
+from kernloom.errors import UnavailableError
+from kernloom.files import sha256_json, write_json
+from kernloom.measure.trial import Samples, Trial
+
+FORMAT = 1
+NOT_SENT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep")
+"""Words about the whole run, which a task has no use for."""
+
+
+@dataclass(frozen=True)
+class SentPoint:
+    """A point as a task gets it: the words that compose it, and what it must then be."""
+
+    plan: str
+    """The plan's id where it was submitted."""
+    words: tuple[str, ...]
+    config: str
+    """Hash of the config, less the arch, which follows from the node if it is `native`."""
+    arch: str
+    artifacts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Round:
+    """What was submitted to the queue at once."""
+
+    number: int
+    name: str
+    """Of the job; no other job has it."""
+    tasks: tuple[tuple[int, ...], ...]
+    """The points of each."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trial that a task has ended."""
+
+    point: int
+    trial: Trial
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The folder."""
+
+    folder: Path
+    token: str
+    points: tuple[SentPoint, ...]
+    fleet: Fleet
+
+    def rounds(self) -> list[Round]:
+        found = []
+        for path in sorted((self.folder / "rounds").glob("*.json")):
+            data = json.loads(path.read_text(encoding="utf-8"))
+            tasks = tuple(tuple(task) for task in data["tasks"])
+            found.append(Round(int(path.stem), data["name"], tasks))
+        return found
+
+    def add_round(self, tasks: Sequence[Sequence[int]]) -> Round:
+        """A further round, noted before it is submitted: killed in between, it is found again by
+        its name."""
+        number = len(self.rounds())
+        round = Round(number, f"kernloom-{self.token}-{number}", tuple(map(tuple, tasks)))
+        results = self.folder / "results"
+        results.mkdir(exist_ok=True)
+        for task in range(len(tasks)):
+            # Made here, so that no file system keeps saying that there is none.
+            self.results(number, task).touch()
+        path = self.folder / "rounds" / f"{number:04}.json"
+        write_json(path, {"name": round.name, "tasks": round.tasks})
+        return round
+
+    def results(self, round: int, task: int) -> Path:
+        return self.folder / "results" / f"{round}-{task}.jsonl"
+
+    def failure(self, round: int, task: int) -> Path:
+        return self.results(round, task).with_suffix(".failed")
+
+    def ended(self, points: Collection[int]) -> set[int]:
+        """Those of the points that any task has ended."""
+        return {row.point for row in Gathering(self).rows(self.rounds(), points)}
+
+
+class Gathering:
+    """Reads the results of a submission as they grow."""
+
+    def __init__(self, submission: Submission) -> None:
+        self._submission = submission
+        self._read: dict[Path, int] = {}
+
+    def rows(self, rounds: Sequence[Round], points: Collection[int]) -> Iterator[Row]:
+        """What was written since the last time by tasks that have any of these points; a line
+        that is not whole yet is left."""
+        for round in rounds:
+            for number, task in enumerate(round.tasks):
+                if any(point in points for point in task):
+                    yield from self._rows(self._submission.results(round.number, number))
+
+    def _rows(self, path: Path) -> Iterator[Row]:
+        try:
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                data = file.read()
+        except OSError:
+            return
+        whole = data.rfind(b"\n") + 1
+        self._read[path] = self._read.get(path, 0) + whole
+        for line in data[:whole].splitlines():
+            # A task that was killed while it wrote and then started again left a torn line.
+            with suppress(ValueError, KeyError, TypeError):
+                row = json.loads(line)
+                yield Row(row["point"], trial_from(row["trial"]))
+
+
+def append_row(path: Path, row: Row) -> None:
+    """Put a trial on disk."""
+    text = json.dumps({"point": row.point, "trial": asdict(row.trial)})
+    with path.open("ab") as file:
+        # Ends a line that was torn when this task was killed.
+        start = b"\n" if file.tell() and not _ends_line(path) else b""
+        file.write(start + text.encode("utf-8", "replace") + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _ends_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def trial_from(data: Mapping[str, Any]) -> Trial:
+    """A trial from the JSON of `asdict`."""
+    samples = tuple(_samples_from(entry) for entry in data["samples"])
+    lists = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
+    known = {field.name for field in fields(Trial)}
+    given = {key: value for key, value in data.items() if key in known}
+    return Trial(**{**given, **lists, "samples": samples})
+
+
+def _samples_from(data: Mapping[str, Any]) -> Samples:
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    return Samples(**given)
+
+
+def sent_point(plan: Planned) -> SentPoint:
+    data = plan.point.data
+    return SentPoint(
+        plan=plan.id,
+        words=tuple(word for word in plan.point.words if root_key(word) not in NOT_SENT),
+        config=sha256_json({key: data[key] for key in data if key not in (*NOT_IDENTITY, "arch")}),
+        arch=sha256_json(data["arch"]),
+        artifacts=tuple(artifact.key for _, artifact in plan.named_artifacts),
+    )
+
+
+def root_key(word: str) -> str:
+    """`store` of +store.path=x and of store=sqlite."""
+    return word.lstrip("+~").partition("=")[0].split(".")[0].split("@")[0]
+
+
+def begin(folder: Path, plans: Sequence[Planned], fleet: Fleet) -> Submission:
+    points = tuple(sent_point(plan) for plan in plans)
+    submission = Submission(folder, secrets.token_hex(4), points, fleet)
+    (folder / "rounds").mkdir(parents=True, exist_ok=True)
+    write_json(
+        folder / "submission.json",
+        {
+            "format": FORMAT,
+            "token": submission.token,
+            "points": [asdict(point) for point in points],
+            "fleet": asdict(fleet),
+        },
+    )
+    return submission
+
+
+def read_submission(folder: Path) -> Submission | None:
+    """The submission of a folder; None where none was begun."""
+    path = folder / "submission.json"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UnavailableError(
+            f"the submission {path} cannot be read: {error}",
+            hint=f"Remove {folder} to begin anew; what it had gathered is in the store.",
+        ) from None
+    if data.get("format") != FORMAT:
+        raise UnavailableError(
+            f"the submission {path} was made by another version of Kernloom",
+            hint=f"Finish it with that one, or remove {folder}.",
+        )
+    points = tuple(
+        SentPoint(
+            **{**entry, "words": tuple(entry["words"]), "artifacts": tuple(entry["artifacts"])}
+        )
+        for entry in data["points"]
+    )
+    return Submission(folder, data["token"], points, Fleet(**data["fleet"]))
+
+
+@contextmanager
+def only_engine(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Wait until no other engine looks after the submission that this file stands for; `waiting`
+    is called if there is one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.fstat(handle).st_nlink:
+                yield
+                path.unlink(missing_ok=True)
+                return
+        finally:
+            os.close(handle)

@@ -1,0 +1,119 @@
+"""A task of a submission, on a node: `python -m kernloom.cli.fleets.task FOLDER ROUND TASK`.
+
+Plans its points by the same code and with the identity of the machine it runs on, builds what is
+missing, and writes every trial down the moment it ends.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.fleets.local import Local
+from kernloom.cli.fleets.submission import (
+    Row,
+    SentPoint,
+    Submission,
+    append_row,
+    read_submission,
+    sent_point,
+)
+from kernloom.cli.main import Terminated
+from kernloom.cli.planning import Planned, plan_each
+from kernloom.cli.progress import Progress
+from kernloom.errors import ConfigError, KernloomError, UnavailableError
+from kernloom.files import write_atomically
+from kernloom.machine import machine_class
+from kernloom.measure.trial import Trial
+
+
+def main(arguments: Sequence[str]) -> int:
+    folder, round, task = Path(arguments[0]), int(arguments[1]), int(arguments[2])
+
+    def end(number: int, frame: object) -> None:
+        raise Terminated
+
+    # The second is how submitit has itself told that the time is up.
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGUSR2, end)
+    submission = read_submission(folder)
+    if submission is None:
+        print(f"kernloom: {folder} is gone: nothing to do", file=sys.stderr)
+        return 0
+    try:
+        _carry_out(submission, round, task)
+    except KernloomError as error:
+        print(f"kernloom: error: {error}", file=sys.stderr)
+        write_atomically(submission.failure(round, task), str(error))
+        return error.exit_code
+    except Terminated:
+        print("kernloom: terminated; everything finished so far is kept", file=sys.stderr)
+        return 143
+    return 0
+
+
+def _carry_out(submission: Submission, round: int, task: int) -> None:
+    path = submission.results(round, task)
+    # Slurm starts a task again whose node failed, and another round may have been faster.
+    mine = submission.rounds()[round].tasks[task]
+    ended = submission.ended(set(mine))
+    numbers = [number for number in mine if number not in ended]
+    assembly = Assembly()
+    plans: list[Planned] = []
+    points: dict[int, int] = {}
+    for number in numbers:
+        sent = submission.points[number]
+        try:
+            plan = _planned(assembly, sent)
+        except (ConfigError, UnavailableError) as error:
+            append_row(path, Row(number, _refused(sent, error)))
+            continue
+        points[id(plan)] = number
+        plans.append(plan)
+
+    def keep(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
+        append_row(path, Row(points[id(plan)], trial))
+
+    if plans:
+        artifacts = {item.key: item for plan in plans for _, item in plan.named_artifacts}
+        outcomes = assembly.builder(plans[0].experiment).build(artifacts.values())
+        local = Local(assembly, Progress(sys.stderr, quiet=True), submission.fleet)
+        local.measure(plans, outcomes, keep)
+
+
+def _planned(assembly: Assembly, sent: SentPoint) -> Planned:
+    (point,) = assembly.composer.points(sent.words, multirun=False)
+    (plan,) = plan_each(assembly, [point], alone=True)
+    now = sent_point(plan)
+    # Another arch (`native`, on another kind of machine) means other artifacts.
+    same = now.arch != sent.arch or now.artifacts == sent.artifacts
+    if now.config != sent.config or not same:
+        raise ConfigError(
+            "its config, source or compiler is not what it was when the point was submitted",
+            hint="Run the command again; if nothing has changed, the node has another compiler.",
+        )
+    return plan
+
+
+def _refused(sent: SentPoint, error: KernloomError) -> Trial:
+    status = "unavailable" if isinstance(error, UnavailableError) else "refused"
+    return Trial(
+        id=sent.plan,
+        workload="",
+        case="",
+        target="",
+        status=status,
+        verified=False,
+        stage=error.stage or "plan",
+        message=str(error),
+        machine=machine_class(),
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

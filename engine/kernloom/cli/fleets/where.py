@@ -1,0 +1,44 @@
+"""Which trials stand for the points of this machine on the nodes of a cluster.
+
+A trial's identity is that of the node that measured it, which the machine that submits cannot
+know. So what was gathered is noted: the plan's id here, the trial's id there.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from kernloom.config.schema import Fleet
+from kernloom.files import sha256_json
+
+
+def place_of(fleet: Fleet) -> str:
+    """A name for the nodes that a fleet's tasks may run on: other ones, other trials."""
+    return sha256_json([fleet.kind, fleet.partition, dict(fleet.options)])[:8]
+
+
+class Gathered:
+    """Plan id -> trial id, in a file for each sweep: only one engine at a time writes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def trials(self) -> dict[str, str]:
+        found: dict[str, tuple[float, str]] = {}
+        for path in self._folder.glob("*.jsonl"):
+            with suppress(OSError):
+                stamp = path.stat().st_mtime
+                for line in path.read_text(encoding="utf-8").splitlines():
+                    # The last line may be torn.
+                    with suppress(ValueError):
+                        plan, trial = json.loads(line)
+                        if found.get(plan, (0.0, ""))[0] <= stamp:
+                            found[plan] = (stamp, trial)
+        return {plan: trial for plan, (_, trial) in found.items()}
+
+    def add(self, sweep: str, plan: str, trial: str) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / f"{sweep}.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps([plan, trial]) + "\n")

@@ -1,0 +1,146 @@
+"""What fleets are made of: the lock of a machine, chunks, results that survive anything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import Project, environment
+from kernloom.cli.fleets import queue
+from kernloom.cli.fleets.alone import alone
+from kernloom.cli.fleets.slurm import chunks
+from kernloom.cli.fleets.submission import (
+    Gathering,
+    Row,
+    Submission,
+    append_row,
+    root_key,
+)
+from kernloom.cli.fleets.where import Gathered
+from kernloom.config.schema import Fleet
+from kernloom.errors import ConfigError, UnavailableError
+from kernloom.measure.trial import Samples, Trial
+
+HOLDER = """
+import sys
+from kernloom.cli.fleets.alone import alone
+with alone(sys.argv[1]):
+    print("mine", flush=True)
+    sys.stdin.read()
+"""
+SLURM = Fleet("slurm", kind="slurm")
+
+
+def trial(id: str) -> Trial:
+    samples = (Samples(3, (1.0, 2.0), (1.5, 2.5), (0, 1)),)
+    return Trial(id, "axpy", "default", "host", "ok", True, samples=samples, warnings=("odd",))
+
+
+def test_whoever_wants_to_be_alone_waits_for_the_end_of_the_other(tmp_path: Path) -> None:
+    name = f"\0kernloom-test-{tmp_path}"[:100]
+
+    def holder() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", HOLDER.replace("sys.argv[1]", repr(name))],
+            env=environment(tmp_path),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    first = holder()
+    assert first.stdout and first.stdout.readline() == "mine\n"
+    second = holder()
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(timeout=0.5)
+    first.kill()
+    first.wait()
+    assert second.stdout and second.stdout.readline() == "mine\n"
+    second.communicate("")
+    with alone(name):
+        pass
+
+
+def test_points_that_were_lost_come_in_smaller_chunks() -> None:
+    assert chunks(range(5), {}, 2) == [[0, 1], [2, 3], [4]]
+    assert chunks(range(4), {0: 1, 1: 1, 2: 0, 3: 0}, 4) == [[2, 3], [0], [1]]
+    assert max(map(len, chunks(range(5000), {}, 1))) == 5, "an array has at most 1000 tasks"
+
+
+def test_a_trial_comes_back_from_a_task_as_it_was(tmp_path: Path) -> None:
+    submission = Submission(tmp_path, "t", (), SLURM)
+    (tmp_path / "rounds").mkdir()
+    round = submission.add_round([[0, 1], [2]])
+    append_row(submission.results(0, 0), Row(0, trial("a")))
+    append_row(submission.results(0, 1), Row(2, trial("c")))
+    gathering = Gathering(submission)
+    assert list(gathering.rows([round], {0, 1, 2})) == [Row(0, trial("a")), Row(2, trial("c"))]
+    assert list(gathering.rows([round], {0, 1, 2})) == []
+    append_row(submission.results(0, 0), Row(1, trial("b")))
+    assert list(gathering.rows([round], {0, 1, 2})) == [Row(1, trial("b"))]
+    assert submission.ended({0, 1, 2}) == {0, 1, 2}
+    assert submission.ended({2}) == {2}, "files of other tasks are not read"
+
+
+def test_a_torn_line_costs_no_other_trial(tmp_path: Path) -> None:
+    submission = Submission(tmp_path, "t", (), SLURM)
+    (tmp_path / "rounds").mkdir()
+    round = submission.add_round([[0, 1]])
+    path = submission.results(0, 0)
+    path.write_text('{"point": 0, "tri')
+    assert list(Gathering(submission).rows([round], {0, 1})) == []
+    append_row(path, Row(1, trial("b")))
+    assert list(Gathering(submission).rows([round], {0, 1})) == [Row(1, trial("b"))]
+
+
+def test_the_newest_trial_of_a_plan_is_the_one_that_stands_for_it(tmp_path: Path) -> None:
+    gathered = Gathered(tmp_path / "place")
+    assert gathered.trials() == {}
+    gathered.add("sweep", "plan", "old")
+    gathered.add("sweep", "plan", "new")
+    (tmp_path / "place/sweep.jsonl").open("a").write('["plan", "to')
+    assert gathered.trials() == {"plan": "new"}
+
+
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [("store=sqlite", "store"), ("+store.path=x", "store"), ("~a.b=c", "a"), ("a@b=c", "a")],
+)
+def test_the_root_key_of_a_word(word: str, key: str) -> None:
+    assert root_key(word) == key
+
+
+def test_a_machine_without_slurm_is_told_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnavailableError, match="no sbatch, squeue") as caught:
+        queue.check_here(SLURM)
+    assert "fleet=local" in caught.value.hint
+
+
+def test_missing_submitit_is_said_with_what_installs_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for program in queue.PROGRAMS:
+        (tmp_path / program).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(queue.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match="submitit") as caught:
+        queue.check_here(SLURM)
+    assert "kernloom[slurm]" in caught.value.hint
+
+
+@pytest.mark.parametrize("options", [{"time": 5}, {"--account": "x"}, {"account": "x\nrm"}])
+def test_options_that_cannot_stand_in_a_script_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"fleet\.options"):
+        queue.check_settings(Fleet("slurm", kind="slurm", options=options))
+
+
+def test_check_is_not_sent_to_a_cluster(shared_project: Project) -> None:
+    done = shared_project.run("check", "workload=good", "fleet=slurm")
+    assert done.code == 2
+    assert "works on this machine only" in done.stderr
