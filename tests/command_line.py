@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import kernloom
 
 ENGINE = Path(kernloom.__file__).resolve().parents[1]
@@ -198,3 +200,11 @@ def working_in(folder: Path) -> list[str]:
             if state != "Z" and (str(folder) in words or place.startswith(str(folder))):
                 found.append(words.replace("\0", " "))
     return found
+
+
+def unshare(project: Project, script: str) -> list[str]:
+    """What starts a command in a mount namespace of its own, after `script` has changed it."""
+    start = ["unshare", "--mount", "--map-root-user"]
+    if not shutil.which("unshare") or subprocess.run([*start, "true"], check=False).returncode:
+        pytest.skip("this system does not let us make a mount namespace")
+    return [*start, "sh", "-c", f'{script} && cd "$0" && exec "$@"', str(project.folder)]

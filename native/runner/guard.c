@@ -1,5 +1,6 @@
 #include "guard.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,7 +14,7 @@
 #include "memory.h"
 #include "sanitizer.h"
 
-enum { EXIT_OUT_OF_BOUNDS = 4 };
+enum { EXIT_OUT_OF_BOUNDS = 4, EXIT_OUT_OF_MEMORY = 5 };
 
 static atomic_flag reported = ATOMIC_FLAG_INIT;
 
@@ -51,11 +52,11 @@ static void describe(char *detail, const struct buffer *buffer, const void *addr
 }
 
 /* Two threads may fault at once; the first one answers. */
-static void respond_out_of_bounds(struct reply *reply) {
+static void respond(struct reply *reply, uint32_t status) {
     if (atomic_flag_test_and_set(&reported))
         for (;;)
             pause();
-    reply->status = KL_STATUS_OUT_OF_BOUNDS;
+    reply->status = status;
     channel_respond(reply);
 }
 
@@ -77,7 +78,7 @@ __attribute__((visibility("default"))) const char *__asan_default_options(void);
 /* Only what ASan knows more about than the signal says; and no leaks: the runner never cleans up.
  */
 const char *__asan_default_options(void) {
-    return "exitcode=4:detect_leaks=0:allocator_may_return_null=1:handle_sigfpe=0:handle_sigill=0:"
+    return "exitcode=4:detect_leaks=0:handle_sigfpe=0:handle_sigill=0:"
            "handle_abort=0:handle_sigbus=0:print_legend=0";
 }
 
@@ -89,6 +90,13 @@ static bool starts_with(const char *text, const char *start) {
 static bool is_signal(const char *error) {
     return starts_with(error, "AddressSanitizer: SEGV") ||
            starts_with(error, "AddressSanitizer: stack-overflow");
+}
+
+/* An allocation that fails is reported, for by the time of the crash that it would lead to errno
+ * has another value. */
+static bool is_shortage(const char *error) {
+    return starts_with(error, "AddressSanitizer: requested allocation size") ||
+           starts_with(error, "AddressSanitizer: allocator is out of memory");
 }
 
 static void on_report(const char *report) {
@@ -104,7 +112,8 @@ static void on_report(const char *report) {
     }
     append_text(reply.detail, error ? error : report);
     reply.detail[strcspn(reply.detail, "\n")] = '\0';
-    respond_out_of_bounds(&reply);
+    respond(&reply,
+            error && is_shortage(error) ? KL_STATUS_OUT_OF_MEMORY : KL_STATUS_OUT_OF_BOUNDS);
 }
 
 /* ASan keeps its own handler, which tells more than ours could. */
@@ -126,17 +135,28 @@ void guard_thread(void) {
 #define ON_ANY_STACK
 #endif
 
+/* Whoever used what an allocation did not give ends by a signal, with the reason still in errno. */
+static void respond_if_out_of_memory(void) {
+    if (errno != ENOMEM)
+        return;
+    struct reply reply = {0};
+    append_text(reply.detail, "the kernel asked for memory that it could not have, and crashed");
+    respond(&reply, KL_STATUS_OUT_OF_MEMORY);
+    _exit(EXIT_OUT_OF_MEMORY);
+}
+
 ON_ANY_STACK static void on_fault(int number, siginfo_t *info, void *context) {
     (void)context;
     /* si_code <= 0: somebody sent the signal, there is no address. */
     const struct buffer *buffer = info->si_code > 0 ? memory_owner(info->si_addr) : NULL;
     if (!buffer) {
+        respond_if_out_of_memory();
         die_by(number);
         return;
     }
     struct reply reply = {0};
     describe(reply.detail, buffer, info->si_addr);
-    respond_out_of_bounds(&reply);
+    respond(&reply, KL_STATUS_OUT_OF_BOUNDS);
     _exit(EXIT_OUT_OF_BOUNDS);
 }
 
@@ -145,6 +165,7 @@ void guard_install(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
+    sigaction(SIGABRT, &action, NULL);
     guard_thread();
 }
 

@@ -2,6 +2,7 @@
 
 #include "launch.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,8 @@ static void measure(const struct program *program, const struct kl_kernel_launch
     samples = room;
     /* Touched before the clock starts. */
     memset(samples, 0, (message->samples + 1) * sizeof *samples);
+    /* What a crash finds in it is the kernel's own. */
+    errno = 0;
     run(program, message->warmup);
     /* Only the first iteration after a flush is a cold one. */
     uint64_t inner = cold ? 1 : message->inner;

@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
 
 import pytest
 
-from command_line import DOUBLE, Project, in_group, working_in
+from command_line import DOUBLE, Project, in_group, unshare, working_in
 
 PATIENCE_S = 60
 SLOW = pytest.mark.slow
@@ -136,14 +135,6 @@ def test_interrupting_a_build_ends_the_compilers(project: Project, number: int, 
     assert list((project.build / "tmp").iterdir()) == []
     again = project.run(*words)
     assert (again.code, again.trial["status"]) == (0, "ok")
-
-
-def unshare(project: Project, script: str) -> list[str]:
-    """What starts a command in a mount namespace of its own, after `script` has changed it."""
-    start = ["unshare", "--mount", "--map-root-user"]
-    if not shutil.which("unshare") or subprocess.run([*start, "true"], check=False).returncode:
-        pytest.skip("this system does not let us make a mount namespace")
-    return [*start, "sh", "-c", f'{script} && cd "$0" && exec "$@"', str(project.folder)]
 
 
 @pytest.mark.parametrize("output", ["table", "json"])

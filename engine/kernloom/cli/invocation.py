@@ -6,11 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal, TextIO, get_args
 
 from kernloom.errors import UsageError, nearest
 
-Output = Literal["table", "json", "jsonl", "csv"]
+Output = Literal["table", "json", "jsonl", "csv", "parquet", "t4"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def output_of(words: Sequence[str]) -> Output:
     output: Output = "table"
     for word in words:
         key, _, value = word.partition("=")
-        if key == "output" and value in ("table", "json", "jsonl", "csv"):
+        if key == "output" and value in get_args(Output):
             output = value  # type: ignore[assignment]
     return output
 

@@ -21,6 +21,7 @@ class Connection:
         windows: WindowPool,
         inherited: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
+        data_limit: int = 0,
     ) -> None:
         """`command` starts the runner; `inherited` are the files it gets beside its own two."""
         self._windows = windows
@@ -37,7 +38,7 @@ class Connection:
         )
         try:
             self.process = Process(
-                arguments, (channel, self.window.descriptor, *inherited), environment
+                arguments, (channel, self.window.descriptor, *inherited), environment, data_limit
             )
         except BaseException:
             self._socket.close()

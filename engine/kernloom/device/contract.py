@@ -229,6 +229,9 @@ class DeviceSetup:
     """The core its work should run on, where it runs on this machine's cores."""
     aslr: bool = True
     """False: the same addresses in each of its processes, where the system permits it."""
+    memory_limit: int = 0
+    """Bytes that the tensors of a session, and what kernels allocate beside them, may take;
+    0: the machine's memory."""
     libraries: tuple[Path, ...] = ()
     """Shared libraries that kernels call, for devices with that capability."""
     cache: Path | None = None

@@ -11,12 +11,15 @@ from pathlib import Path
 
 from kernloom.device.contract import Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, plugin_option
+from kernloom.device.host import data_limit
 from kernloom.device.process import above_stdio
 from kernloom.device.runner import RunnerSession
 from kernloom.device.window import WindowPool
 
 COUNTER_BYTES = 4096
 """A page: the least that two processes can share."""
+OWN_BYTES = 2 << 30
+"""What an emulator may take for itself on top of a memory limit; half of it for translated code."""
 
 
 _limits = threading.Lock()
@@ -63,7 +66,8 @@ class EmulatedDevice(Device):
         self.arch = arch
         self.index = index
         self.memory_limit = memory_limit
-        """Bytes all buffers of a session may take; 0: the machine's memory."""
+        """Bytes that all buffers of a session, and what kernels allocate themselves, may take;
+        0: the machine's memory."""
         self._windows = WindowPool()
 
     @classmethod
@@ -74,6 +78,7 @@ class EmulatedDevice(Device):
             setup.programs["counter"],
             arch=setup.arch.name,
             index=setup.index,
+            memory_limit=setup.memory_limit,
         )
 
     def open(self, *, timeout: float = 60.0) -> Session:
@@ -85,6 +90,13 @@ class EmulatedDevice(Device):
             if self.memory_limit:
                 command.append(f"--memory-limit={self.memory_limit}")
             with _no_core_files():
-                return RunnerSession(self, command, self._windows, timeout, counter=counter)
+                return RunnerSession(
+                    self,
+                    command,
+                    self._windows,
+                    timeout,
+                    counter=counter,
+                    data_limit=data_limit(self.memory_limit, OWN_BYTES),
+                )
         finally:
             os.close(counter)

@@ -13,6 +13,10 @@ from kernloom.errors import DeviceError
 
 FLUSHES = ("aarch64", "x86_64")
 """The CPUs for which native/runner/cache.c can empty the caches."""
+OWN_BYTES = 64 << 20
+"""What a runner may take for itself on top of a memory limit,"""
+THREAD_BYTES = 16 << 20
+"""and for each thread that it may start."""
 
 
 class HostDevice(Device):
@@ -45,6 +49,7 @@ class HostDevice(Device):
         memory_limit: int = 0,
         aslr: bool = True,
         libraries: tuple[Path, ...] = (),
+        sanitized: bool = False,
     ) -> None:
         self.runner = runner
         self.arch = arch or platform.machine()
@@ -52,7 +57,10 @@ class HostDevice(Device):
         self.pin = pin
         """The core kernels run on; worker threads take the ones after it."""
         self.memory_limit = memory_limit
-        """Bytes all buffers of a session may take; 0: the machine's memory."""
+        """Bytes that all buffers of a session, and what kernels allocate themselves, may take;
+        0: the machine's memory."""
+        self.sanitized = sanitized
+        """Whether the runner is one with a sanitizer, which sets aside terabytes of addresses."""
         self.aslr = aslr
         """False: the same addresses in every session, where the system permits it."""
         self.libraries = tuple(path.absolute() for path in libraries)
@@ -67,7 +75,9 @@ class HostDevice(Device):
             index=setup.index,
             pin=setup.pin,
             aslr=setup.aslr,
+            memory_limit=setup.memory_limit,
             libraries=setup.libraries,
+            sanitized="asan" in setup.target.variant,
         )
 
     def open(self, *, timeout: float = 60.0) -> Session:
@@ -86,4 +96,24 @@ class HostDevice(Device):
         if not self.aslr:
             command.append("--no-aslr")
         command += [f"--library={path}" for path in self.libraries]
-        return RunnerSession(self, command, self._windows, timeout)
+        if self.sanitized:
+            environment = _sanitizer_options(self.memory_limit)
+            return RunnerSession(self, command, self._windows, timeout, environment=environment)
+        return RunnerSession(
+            self, command, self._windows, timeout, data_limit=data_limit(self.memory_limit)
+        )
+
+
+def data_limit(memory_limit: int, own: int = OWN_BYTES) -> int:
+    """What a runner's process may take in all; 0: any number."""
+    return memory_limit + own + (os.cpu_count() or 1) * THREAD_BYTES if memory_limit else 0
+
+
+def _sanitizer_options(memory_limit: int) -> dict[str, str]:
+    """The sanitizer keeps the limit, since the system's does not suit it."""
+    if not memory_limit:
+        return {}
+    given = os.environ.get("ASAN_OPTIONS")
+    megabytes = max(1, memory_limit >> 20)
+    ours = f"max_allocation_size_mb={megabytes}"
+    return {"ASAN_OPTIONS": f"{ours}:{given}" if given else ours}

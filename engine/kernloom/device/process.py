@@ -33,6 +33,16 @@ def _environment() -> dict[str, str]:
     return kept
 
 
+def _limit_data(pid: int, nbytes: int) -> None:
+    """Only what a process can write and shares with nobody counts, not addresses it sets aside."""
+    import resource
+
+    _, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY:
+        nbytes = min(nbytes, hard)
+    resource.prlimit(pid, resource.RLIMIT_DATA, (nbytes, nbytes))
+
+
 class Process:
     """A child in a process group of its own, whose output goes to a file in memory."""
 
@@ -41,7 +51,9 @@ class Process:
         command: Sequence[str],
         inherited: Sequence[int],
         environment: Mapping[str, str] | None = None,
+        data_limit: int = 0,
     ) -> None:
+        """`data_limit`: bytes of memory of its own that it may have; 0: any number."""
         self.returncode: int | None = None
         self._parent = os.getpid()
         self._output = above_stdio(os.memfd_create("kernloom-output", os.MFD_CLOEXEC))
@@ -69,6 +81,8 @@ class Process:
                 f"{command[0]} cannot be started: {error.strerror}",
                 hint="Build it with `kernloom build`.",
             ) from error
+        if data_limit:
+            _limit_data(self.pid, data_limit)
 
     def kill(self) -> int:
         """End the process and all it started, and reap it; the status it really ended with."""

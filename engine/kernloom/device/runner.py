@@ -83,9 +83,11 @@ class RunnerSession(Session):
         *,
         counter: int | None = None,
         environment: Mapping[str, str] | None = None,
+        data_limit: int = 0,
     ) -> None:
         """With a `counter`, the file that a counter of instructions writes to, launches are
-        counted and not timed: what counts is an emulator, whose time means nothing."""
+        counted and not timed: what counts is an emulator, whose time means nothing. `data_limit`
+        bounds what the process, not only its buffers, may take."""
         self._device = device
         self._timeout = timeout
         self._operations = 0
@@ -93,10 +95,14 @@ class RunnerSession(Session):
         self._busy = False
         self._ended: DeviceError | None = None
         self._counted = counter is not None
-        if counter is None:
-            self._connection = Connection(command, windows, environment=environment)
-        else:
-            self._connection = Connection([*command, f"--counter={counter}"], windows, [counter])
+        counted = [] if counter is None else [counter]
+        self._connection = Connection(
+            [*command, *(f"--counter={counter}" for counter in counted)],
+            windows,
+            counted,
+            environment,
+            data_limit,
+        )
         # A session that is forgotten, or open when the engine exits, ends as well.
         self._finalizer = weakref.finalize(self, _end, self._connection)
         # Answered together with the first request, which saves a round trip.
@@ -257,7 +263,8 @@ class RunnerSession(Session):
             status = Status(response.status)
         except ValueError:
             self._fail(f"the runner answered with status {response.status}", "crashed")
-        if status in _FATAL:
+        launched = response.answers == KernelLaunch.KIND
+        if status in _FATAL or (launched and status == Status.OUT_OF_MEMORY):
             self._fail(response.detail, _TRIAL_STATUS[status])
         raise DeviceError(
             response.detail,

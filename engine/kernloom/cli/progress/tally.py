@@ -1,0 +1,112 @@
+"""How far a run has come, how long the rest will take, and what came out so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernloom.measure.trial import Trial
+
+LEADERS = 5
+"""How many of the best points are told."""
+SURE_S = 1.0
+"""How long a phase must have lasted before its rate means anything."""
+
+
+class Tally:
+    """What a view of a run shows."""
+
+    def __init__(self) -> None:
+        self.phase = self.note = ""
+        self.done = self.total = 0
+        self.failed: Counter[str] = Counter()
+        self._start = self._now = 0.0
+        self._first = self._part = 0.0
+        self._ended: list[Trial] = []
+        self._leaders: list[list[Trial]] = []
+
+    def reached(
+        self, phase: str, done: int, total: int, note: str, part: float, now: float
+    ) -> bool:
+        """Whether something else has begun."""
+        new = total != self.total or done < self.done or not self.phase
+        if new:
+            self._start, self._first = now, done + part
+        self.phase, self.note = phase, note
+        self.done, self.total, self._part, self._now = done, total, part, now
+        return new
+
+    def add(self, trial: Trial) -> None:
+        if trial.good:
+            self._ended.append(trial)
+        else:
+            self.failed[trial.status] += 1
+
+    @property
+    def fraction(self) -> float:
+        return min(1.0, (self.done + self._part) / self.total) if self.total else 0.0
+
+    @property
+    def rate(self) -> float:
+        """What is done in a second; 0: nobody knows yet."""
+        seconds = self._now - self._start
+        return (self.done + self._part - self._first) / seconds if seconds > SURE_S else 0.0
+
+    @property
+    def speed(self) -> str:
+        """`23/s, 0:07 left`."""
+        rate = self.rate
+        if rate <= 0:
+            return ""
+        often = f"{rate:.3g}/s" if rate >= 1 else f"{1 / rate:.3g} s each"
+        return f"{often}, {duration((self.total - self.done - self._part) / rate)} left"
+
+    def best(self) -> list[tuple[str, str]]:
+        """Time and point of the leaders, best first; where points do different work, the best of
+        each kind of work."""
+        from kernloom.report.best import RANKED_BY
+        from kernloom.report.columns import subjects_text
+        from kernloom.report.units import time_text
+
+        self._rank()
+        several = len(self._leaders) > 1
+        shown = [trial for group in self._leaders for trial in group[: 1 if several else LEADERS]]
+        found = []
+        for trial in shown[:LEADERS]:
+            metric = next(name for name in RANKED_BY if trial.metrics.get(name) is not None)
+            value = trial.metrics[metric]
+            exact = f"{value:,.0f} instructions" if metric == "instructions" else time_text(value)
+            point = subjects_text([trial])
+            # That which all have in common says nothing.
+            found.append((exact, point if several else point.partition(", ")[2] or point))
+        return found
+
+    def _rank(self) -> None:
+        from kernloom.report.best import ranked
+
+        if self._ended:
+            known = [trial for group in self._leaders for trial in group]
+            self._leaders = [group[:LEADERS] for group in ranked([*known, *self._ended])]
+            self._ended = []
+
+    def failures(self) -> str:
+        """`2 wrong, 1 timeout`."""
+        return ", ".join(f"{number} {status}" for status, number in self.failed.items())
+
+    def line(self) -> str:
+        """All of it on one line."""
+        best, failures = self.best(), self.failures()
+        words = [f"{self.phase} {self.done}/{self.total}", self.note, self.speed]
+        if best:
+            words.append("best {}: {}".format(*best[0]))
+        if failures:
+            words.append(f"failed: {failures}")
+        return "; ".join(filter(None, words))
+
+
+def duration(seconds: float) -> str:
+    """`0:07`, `12:34`, `2:05:00`."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
