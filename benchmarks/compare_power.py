@@ -22,6 +22,7 @@ from kernloom.cli.comparing import compare
 from kernloom.cli.contenders import Contenders
 from kernloom.cli.progress import Progress
 from kernloom.measure.comparison import VERDICTS
+from kernloom.store.store import open_store
 
 ELEMENTS = 65_536
 CASES = {"A/A": ELEMENTS, "+2%": round(ELEMENTS * 1.02)}
@@ -39,8 +40,8 @@ def main() -> None:
         )
         for name, elements in CASES.items():
             words = [f"workload=axpy workload.sizes.N={n}" for n in (ELEMENTS, elements)]
-            with Contenders(assembly, "") as make:
-                contenders = make.of(words)
+            with open_store(assembly.places.store) as store:
+                contenders = Contenders(assembly, store, "").of(words)
             group = [contender.name for contender in contenders]
             said: Counter[str] = Counter()
             rounds = 0

@@ -3,6 +3,7 @@
 Everything but the time inside the device's sessions (starting runners, moving data, launching) is
 the engine's: composing, planning, checking artifacts, inputs and goldens, comparing, storing.
 Waiting for the disk to confirm each commit is shown apart: it depends on the disk's other users.
+CPU time is what the engine costs; wall time also holds what others on the machine took from it.
 
     .venv/bin/python benchmarks/engine_overhead.py [POINTS]
 """
@@ -10,10 +11,12 @@ Waiting for the disk to confirm each commit is shown apart: it depends on the di
 from __future__ import annotations
 
 import gc
+import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,30 +34,48 @@ from kernloom.store.store import open_store
 SESSION = ("__init__", "allocate", "write", "read", "fill", "load", "launch", "close")
 
 
+@dataclass(frozen=True)
+class Spent:
+    """Seconds by the clock and of this process's CPU."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.wall + other.wall, self.cpu + other.cpu)
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(self.wall - other.wall, self.cpu - other.cpu)
+
+
+def now() -> Spent:
+    return Spent(time.perf_counter(), time.process_time())
+
+
 class Stopwatch:
     """Adds up the time spent in some methods, the outermost call only."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.spent = Spent()
         self._depth = 0
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             self._depth += 1
-            start = time.perf_counter()
+            start = now()
             try:
                 return function(*args, **kwargs)
             finally:
                 self._depth -= 1
                 if self._depth == 0:
-                    self.seconds += time.perf_counter() - start
+                    self.spent += now() - start
 
         return call
 
 
 def main() -> None:
     points = int(sys.argv[1]) if len(sys.argv) > 1 else 500
-    sizes = ",".join(str(1024 + 16 * i) for i in range(points))
+    sizes = ",".join(str(1024 + i) for i in range(points))
     words = ["workload=axpy", f"workload.sizes.{size_name()}={sizes}", "rerun=all"]
     watch, disk = Stopwatch(), Stopwatch()
     for name in SESSION:
@@ -66,26 +87,28 @@ def main() -> None:
         workshop = Workshop(assembly, store, quiet)
         workshop.carry_out(plan_points(assembly, words[:1], multirun=False))
         gc.freeze()
-        watch.seconds = disk.seconds = 0.0
-        start = time.perf_counter()
+        watch.spent = disk.spent = Spent()
+        start = now()
         plans = plan_points(assembly, words, multirun=True)
-        planned = time.perf_counter() - start
+        planned = now() - start
         results = workshop.carry_out(plans)
-        total = time.perf_counter() - start
+        total = now() - start
     good = sum(trial.good for trial in results.trials)
-    engine = total - watch.seconds - disk.seconds
+    engine = total - watch.spent - disk.spent
     print(f"{points} points, {good} verified, {results.build.built} built")
-    print(f"{'part':24}{'ms per point':>14}{'share':>8}")
+    print(f"{'ms per point':24}{'CPU':>10}{'wall':>10}")
     parts = {
         "planning": planned,
         "data, compare, store": engine - planned,
         "engine": engine,
-        "commits (disk)": disk.seconds,
-        "device sessions": watch.seconds,
+        "commits (disk)": disk.spent,
+        "device sessions": watch.spent,
         "total": total,
     }
-    for name, seconds in parts.items():
-        print(f"{name:24}{seconds / points * 1e3:14.3f}{seconds / total:8.0%}")
+    for name, spent in parts.items():
+        print(f"{name:24}{spent.cpu / points * 1e3:10.3f}{spent.wall / points * 1e3:10.3f}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"peak memory {peak:.0f} MB; planning took {planned.cpu:.2f} s of CPU")
 
 
 def size_name() -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import postgres
 from command_line import Project
 
 SLOW_FOLDERS = ("emulated", "firmware", "kernels", "opencl")
@@ -41,3 +43,11 @@ def project(tmp_path: Path, shared_project: Project) -> Project:
     project = Project(tmp_path)
     project.take_runner_from(shared_project)
     return project
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[postgres.Server]:
+    """A PostgreSQL server, stopped after the last test."""
+    postgres.needs_driver()
+    with postgres.postgres() as server:
+        yield server

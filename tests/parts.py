@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 from typing import NoReturn
@@ -37,6 +38,14 @@ def needs_opencl() -> None:
         without(str(error))
     if not found:
         without("no OpenCL device")
+
+
+def needs_module(name: str) -> None:
+    """Skip the test, visibly, where a Python package is missing."""
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        without(f"no Python package {name}")
 
 
 def without(reason: str) -> NoReturn:

@@ -48,7 +48,15 @@ def kernloom(
     )
 
 
+@pytest.fixture(scope="session")
+def something_stored() -> None:
+    """The sweep that the pages about results ask the store for, whatever is run first."""
+    words = "run -m workload=softmax workload.sizes.N=64,128,256 toolchain=gcc,clang"
+    kernloom(words.split(), TREE)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("something_stored")
 @pytest.mark.parametrize(("page", "words", "code"), commands())
 def test_a_shown_command_does_what_the_page_says(page: str, words: str, code: int) -> None:
     done = kernloom(shlex.split(words), TREE)

@@ -28,7 +28,7 @@ ENVIRONMENT: Mapping[str, str] = {
 
 MANIFEST = "manifest.json"
 ORIGINS = "origins"
-FOLDERS = {"kernel": "kernels", "runner": "runtimes", "plugin": "runtimes"}
+FOLDERS = {"kernel": "kernels", "batch": "batches", "runner": "runtimes", "plugin": "runtimes"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Artifact:
 
     name: str
     """For people, and the slot by which an older build is found."""
-    kind: Literal["kernel", "runner", "plugin"]
+    kind: Literal["kernel", "batch", "runner", "plugin"]
     output: str
     """File name of what is built."""
     main: str
@@ -110,7 +110,7 @@ class Artifact:
 
     def link(self, build: Path) -> Path | None:
         """The stable path of a runtime; kernels have none."""
-        if self.kind == "kernel":
+        if self.kind in ("kernel", "batch"):
             return None
         return build / "lib" / self.arch / self.variant / self.runtime / self.output
 

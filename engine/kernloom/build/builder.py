@@ -22,6 +22,7 @@ from kernloom.build.workspace import broken, workspace
 from kernloom.errors import BuildError
 from kernloom.files import link_atomically
 from kernloom.places import Places
+from kernloom.plan.source import ENTRY
 
 if TYPE_CHECKING:
     import subprocess
@@ -59,6 +60,8 @@ class Outcome:
     source: Path
     """The source it was given; of a failed build, too."""
     explanation: Explanation
+    entry: str = ENTRY
+    """The symbol in it that is called."""
 
 
 class Builder:

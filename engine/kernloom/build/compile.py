@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernloom.build.artifact import Artifact
 from kernloom.build.flags import Reach, reach
-from kernloom.build.headers import system_headers
+from kernloom.build.headers import looks_outside, system_headers
 from kernloom.build.linked import linked_files
 from kernloom.build.toolchains import DRIVER, Detected
 from kernloom.config.schema import Arch, Toolchain
@@ -22,6 +22,9 @@ DETERMINISTIC = ("-Wl,--build-id=none",)
 _LIBRARY = ("-shared", "-fPIC")
 # kl_parallel stays undefined: the process that loads the library has it.
 _KERNEL_LIBRARIES = ("-Wl,--as-needed", "-lm")
+# What a kernel without headers can call beside its own functions, such as memset, the process that
+# loads it has, too.
+_BARE = ("-nodefaultlibs", "-lgcc")
 _RUNNER_LIBRARIES = ("-rdynamic", "-ldl", "-lpthread", "-lm")
 _BASELINES = {
     "x86_64": ("-march=x86-64",),
@@ -56,6 +59,7 @@ def kernel_artifact(
         KERNEL,
         source.main,
         *_KERNEL_LIBRARIES,
+        *(_BARE if _bare(source, toolchain, variant) else ()),
     )
     reached, linked = known(groups, argv, [source.main], detected)
     return Artifact(
@@ -74,6 +78,13 @@ def kernel_artifact(
         params=source.params,
         origins=source.origins,
     )
+
+
+def _bare(source: Source, toolchain: Toolchain, variant: str) -> bool:
+    """Whether a kernel certainly does without the C library's own link-time parts: reading those
+    is a fifth of what it takes to build a small kernel."""
+    told = toolchain.extra_flags or variant_flags(toolchain, variant)
+    return toolchain.family == "gcc" and not told and not looks_outside(source.files)
 
 
 def runner_artifact(

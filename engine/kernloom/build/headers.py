@@ -31,7 +31,7 @@ def system_headers(
 ) -> dict[str, str]:
     """Name -> hash of each header outside `files` that compiling them with `argv` reads."""
     _check_assembly(files)
-    if not reach.includes and not _looks_outside(files):
+    if not reach.includes and not looks_outside(files):
         return {}
     texts = {path: sha256_text(text) for path, text in files.items()}
     code = code_stamp("build/headers", "build/listing")
@@ -50,7 +50,8 @@ def _check_assembly(files: Mapping[str, str]) -> None:
             )
 
 
-def _looks_outside(files: Mapping[str, str]) -> bool:
+def looks_outside(files: Mapping[str, str]) -> bool:
+    """Whether some file includes, or asks for, one that is not among them."""
     for path, text in files.items():
         for target in _INCLUDE.findall(text):
             quoted = re.match(r'"([^"]+)"', target)

@@ -174,7 +174,7 @@ def check_compiles(found: Detected, arch: Arch) -> None:
     isa = found.triple.partition("-")[0]
     if isa != arch.isa:
         raise ConfigError(
-            f"toolchain '{found.toolchain}' compiles for {isa}, "
+            f"toolchain '{found.toolchain}' compiles {f'for {isa}' if isa else 'no C'}, "
             f"but arch '{arch.name}' is {arch.isa}",
             key="toolchain",
             hint="Leave `toolchain` out: every target has one that fits.",
@@ -182,7 +182,9 @@ def check_compiles(found: Detected, arch: Arch) -> None:
 
 
 def accepts(detected: Detected, flags: Sequence[str]) -> bool:
-    """Whether the installed compiler understands these flags."""
+    """Whether the installed compiler is one of C and understands these flags."""
+    if DRIVER not in detected.tools:
+        return False
     try:
         ask([detected.tools[DRIVER], *flags, "-fsyntax-only", "-x", "c", os.devnull])
     except UnavailableError:

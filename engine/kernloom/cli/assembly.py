@@ -61,13 +61,19 @@ class Assembly:
         self.stages: Registry[type[Stage]] = Registry("stage", STAGES, group="kernloom.stages")
         self.compilers = Compilers(self.places.cache)
         self._runners: ById[Artifact] = ById()
-        self._arches: dict[str, dict[str, Any]] = {}
+        self._arches: ById[dict[str, Any]] = ById()
+        self._native: dict[str, dict[str, Any]] = {}
         self._emulators: dict[tuple[str, str], FoundEmulator] = {}
 
     @cached_property
     def composer(self) -> Composer:
         folders = self.places.folders("configs")
-        return Composer(folders, self.places.cache / "composed", self.resolve_arch)
+        return Composer(
+            folders,
+            self.places.cache / "composed",
+            self.resolve_arch,
+            say=lambda note: print(f"kernloom: {note}", file=sys.stderr),
+        )
 
     @cached_property
     def planning_services(self) -> Mapping[type, Any]:
@@ -110,18 +116,21 @@ class Assembly:
         arch: Any = data.get("arch")
         if not isinstance(arch, dict) or arch.get("name") != NATIVE:
             return with_vector_bytes(arch)
+        return self._arches.get(self._native_arch, arch, data.get("toolchain"))
+
+    def _native_arch(self, arch: dict[str, Any], data: Any) -> dict[str, Any]:
         from kernloom.files import canonical_json
 
-        memo = canonical_json([arch, data.get("toolchain")])
-        if memo not in self._arches:
-            toolchain = convert(Toolchain, data.get("toolchain"), "toolchain")
+        memo = canonical_json([arch, data])
+        if memo not in self._native:
+            toolchain = convert(Toolchain, data, "toolchain")
             try:
                 found = {toolchain.family: self.compilers.detect(toolchain)}
             except UnavailableError:
                 # Said when the point is planned: the others of a sweep go on.
                 found = {}
-            self._arches[memo] = resolve_native(arch, found, self.places.cache)
-        return self._arches[memo]
+            self._native[memo] = resolve_native(arch, found, self.places.cache)
+        return self._native[memo]
 
     def programs(self, experiment: Experiment) -> dict[str, Artifact]:
         """Role -> program that the experiment's device needs built."""

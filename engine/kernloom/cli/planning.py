@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +226,7 @@ def _identity(assembly: Assembly, plan: Planned) -> str:
     """Hash of all that makes trials the same: config, artifacts, runner, machine, data files."""
     data = plan.point.data
     sections = [
-        f"{key}:{_texts.get(canonical_json, data[key])}"
+        f"{key}:{_texts.get(_section_text, data[key])}"
         for key in sorted(data)
         if key not in NOT_IDENTITY
     ]
@@ -242,6 +243,19 @@ def _identity(assembly: Assembly, plan: Planned) -> str:
     if plan.baselines:
         rest["baselines"] = [baseline.identity for baseline in plan.baselines.values()]
     return sha256_text("\n".join([*sections, canonical_json(rest)]))[:ID_LENGTH]
+
+
+def _section_text(section: Any) -> str:
+    """A section's canonical JSON, from that of its parts: most points share most of them."""
+    if not isinstance(section, dict) or not all(type(name) is str for name in section):
+        return canonical_json(section)
+    parts = (
+        f"{canonical_json(name)}:{_texts.get(canonical_json, value)}"
+        if isinstance(value, (dict, list))
+        else f"{canonical_json(name)}:{canonical_json(value)}"
+        for name, value in sorted(section.items(), key=itemgetter(0))
+    )
+    return f"{{{','.join(parts)}}}"
 
 
 def _emulator_version(assembly: Assembly, plan: Planned) -> str:

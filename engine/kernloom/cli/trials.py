@@ -21,8 +21,9 @@ from kernloom.device.contract import Device, DeviceSetup, require
 from kernloom.device.devices import DEVICES
 from kernloom.device.sessions import SessionPlaces
 from kernloom.errors import ConfigError, DeviceError, KernloomError, UnavailableError
+from kernloom.expressions import parse_size
 from kernloom.files import sha256_text
-from kernloom.machine import machine_class
+from kernloom.machine import available_memory, machine_class
 from kernloom.measure.baselines import Baseline, Baselines, Measurable
 from kernloom.measure.bench import Bench
 from kernloom.measure.data import DataSets
@@ -31,6 +32,9 @@ from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.trial import Trial
 from kernloom.measure.turns import in_turns
 from kernloom.pipeline.stage import Context
+from kernloom.plan.source import ENTRY
+
+ENGINE_FULL = "the engine ran out of memory"
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,11 @@ class Trials:
         self._assembly = assembly
         self._outcomes = outcomes
         self._paths: Mapping[str, Path] = {key: found.path for key, found in outcomes.items()}
+        self._entries = {
+            key: found.entry for key, found in outcomes.items() if found.entry != ENTRY
+        }
         self._data = DataSets(assembly.places.roots)
+        self._memory_left = available_memory()
         self._devices: dict[tuple[Any, ...], Device] = {}
         self._session_places: dict[tuple[str, int], SessionPlaces] = {}
 
@@ -86,7 +94,7 @@ class Trials:
         except KernloomError as error:
             problem = error
         except MemoryError:
-            problem = DeviceError("the engine ran out of memory", status="out_of_memory")
+            problem = DeviceError(ENGINE_FULL, status="out_of_memory")
         seconds += time.monotonic() - start
         return replace(_ended(plan, trial, outputs, problem), seconds=round(seconds, 6))
 
@@ -113,7 +121,16 @@ class Trials:
         """Where a planned workload can be launched."""
         device = self._device(plan, libraries)
         places = self._places(plan.experiment.target)
-        return Bench(plan.experiment, device, self._data, self._paths, places, plan.placement)
+        return Bench(
+            plan.experiment,
+            device,
+            self._data,
+            self._paths,
+            places,
+            plan.placement,
+            self._entries,
+            self._memory_limit(plan),
+        )
 
     def _baselines(self, plan: Planned, shared: _Shared) -> Baselines:
         named = {}
@@ -154,6 +171,10 @@ class Trials:
             self._session_places[key] = SessionPlaces(target.sessions, folder)
         return self._session_places[key]
 
+    def _memory_limit(self, plan: Planned) -> int:
+        limit = plan.experiment.memory_limit
+        return self._memory_left if limit is None else parse_size(limit, key="memory_limit")
+
     def _device(self, plan: Planned, libraries: tuple[Path, ...] = ()) -> Device:
         """The device of a trial; trials that need the same one share it."""
         target, arch = plan.experiment.target, plan.experiment.arch
@@ -161,8 +182,10 @@ class Trials:
         # Threads that a library starts by itself would all be kept on the one core.
         pin = None if libraries and threads_of(plan.steps) > 1 else _core(plan)
         aslr = plan.experiment.measure.aslr
+        memory_limit = self._memory_limit(plan)
         programs = {role: self._paths[program.key] for role, program in plan.programs.items()}
-        key = (target.device, *programs.values(), id(target), id(arch), pin, aslr, *libraries)
+        how = (pin, aslr, memory_limit)
+        key = (target.device, *programs.values(), id(target), id(arch), *how, *libraries)
         if key not in self._devices:
             self._devices[key] = make.made(
                 DeviceSetup(
@@ -172,6 +195,7 @@ class Trials:
                     pin=pin,
                     cache=self._assembly.places.cache,
                     aslr=aslr,
+                    memory_limit=memory_limit,
                     libraries=libraries,
                 )
             )

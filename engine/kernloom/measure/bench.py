@@ -24,10 +24,13 @@ from kernloom.device.contract import (
     Transfer,
 )
 from kernloom.device.sessions import SessionPlaces
+from kernloom.errors import DeviceError
+from kernloom.expressions import format_size
 from kernloom.measure.data import Array, DataSets
 from kernloom.measure.placement import COPIED, ON_DEVICE
 from kernloom.plan.inspect import tensors_of
 from kernloom.plan.schedule import BoundArgument, TensorSpec
+from kernloom.plan.source import ENTRY
 
 LONGEST_S = 1e8
 """Three years: as long as any system can be asked to wait."""
@@ -46,14 +49,20 @@ class Bench:
         paths: Mapping[str, Path],
         places: SessionPlaces | None = None,
         placement: Mapping[str, str] | None = None,
+        entries: Mapping[str, str] | None = None,
+        memory_limit: int = 0,
     ) -> None:
         """`placement` says of tensors whether they are copied, read in place or on the device when
-        the clock starts; they are on the device where it says nothing."""
+        the clock starts; they are on the device where it says nothing. `entries` are the symbols
+        to call in libraries of several kernels, by the key of each kernel's artifact.
+        `memory_limit` is in bytes; 0: none."""
         self.experiment = experiment
         self.device = device
         self.data = data
         self.placement = placement or {}
+        self.memory_limit = memory_limit
         self._paths = paths
+        self._entries = entries or {}
         self._places = places
         self._stack = ExitStack()
         self._setup: Setup | None = None
@@ -73,6 +82,9 @@ class Bench:
 
     def path(self, key: str) -> Path:
         return self._paths[key]
+
+    def entry(self, key: str) -> str:
+        return self._entries.get(key, ENTRY)
 
     def close(self) -> None:
         self._setup = None
@@ -100,6 +112,7 @@ class Setup:
         self.tensors: dict[str, TensorSpec] = tensors_of(workload)
         bound = [a for s in steps for a in s.step.arguments if a.kind == "tensor"]
         used = {str(argument.binding) for argument in bound}
+        _check_memory(bench, [spec for name, spec in self.tensors.items() if name in used])
         inputs = bench.data.inputs(workload, experiment.seed)
         self.written = {str(a.binding) for a in bound if a.access != "read"}
         self.inputs = {name: array for name, array in inputs.items() if name in used}
@@ -118,7 +131,7 @@ class Setup:
             key = item.artifact.key
             if key not in loaded:
                 types = [BUFFER if a.kind == "tensor" else a.dtype for a in item.step.arguments]
-                loaded[key] = session.load(bench.path(key), types)
+                loaded[key] = session.load(bench.path(key), types, bench.entry(key))
         calls = [
             Call(
                 loaded[item.artifact.key],
@@ -158,3 +171,14 @@ class Setup:
         spec = self.tensors[name]
         data = self._session.read(self._buffers[name], spec.nbytes)
         return np.frombuffer(data, dtype=spec.dtype).reshape(spec.shape)
+
+
+def _check_memory(bench: Bench, tensors: Sequence[TensorSpec]) -> None:
+    """Before any is filled: the engine has to hold them too."""
+    needed = sum(spec.nbytes for spec in tensors)
+    if bench.memory_limit and needed > bench.memory_limit:
+        raise DeviceError(
+            f"the tensors take {format_size(needed)}, and a trial may take "
+            f"{format_size(bench.memory_limit)} (memory_limit)",
+            status="out_of_memory",
+        )

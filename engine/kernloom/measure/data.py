@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernloom.config.schema import Fill, Workload
+from kernloom.config.schema import Fill, Tensor, Workload
 from kernloom.errors import ConfigError
 from kernloom.expressions import parse
 from kernloom.files import canonical_json
@@ -20,13 +20,18 @@ from kernloom.places import confined
 from kernloom.plan.inspect import sizes_of, tensors_of
 from kernloom.plan.schedule import TensorSpec
 from kernloom.registry import Registry
+from kernloom.remember import ById
 
 Array = npt.NDArray[Any]
 Generator = Callable[[TensorSpec, np.random.Generator], Array]
 """A registered way to fill a tensor (entry-point group kernloom.generators)."""
 
-KEPT_BYTES = 512 * 2**20
+KEPT_BYTES = 128 * 2**20
 """How much input and golden data a sweep keeps for its next points."""
+
+_texts: ById[str] = ById()
+FIRST, STREAM = 1 << 12, 1 << 20
+"""How many elements of a tensor's numbers are made at first, and kept at most."""
 
 
 def _arange(spec: TensorSpec, random: np.random.Generator) -> Array:
@@ -44,43 +49,61 @@ class DataSets:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = list(folders)
-        self._kept: OrderedDict[str, dict[str, Array]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Any, ...], dict[str, Array]] = OrderedDict()
         self._bytes = 0
+        self._streams: dict[tuple[Any, ...], Array] = {}
+        self._last: dict[str, tuple[Workload, int, dict[str, Array]]] = {}
+        """What was asked for last: a trial asks for its own more than once."""
 
     def inputs(self, workload: Workload, seed: int) -> dict[str, Array]:
         """Every tensor that some step reads before it is written, filled."""
+        return self._again("inputs", workload, seed, self._inputs)
+
+    def goldens(self, workload: Workload, seed: int) -> dict[str, Array]:
+        """What each output must be, in float64."""
+        return self._again("goldens", workload, seed, self._goldens)
+
+    def _again(
+        self,
+        what: str,
+        workload: Workload,
+        seed: int,
+        find: Callable[[Workload, int], dict[str, Array]],
+    ) -> dict[str, Array]:
+        last = self._last.get(what)
+        if last is None or last[0] is not workload or last[1] != seed:
+            last = self._last[what] = (workload, seed, find(workload, seed))
+        return last[2]
+
+    def _inputs(self, workload: Workload, seed: int) -> dict[str, Array]:
         tensors = tensors_of(workload)
         names = _inputs_of(workload)
-        fills = {name: vars(workload.tensors[name].fill) for name in names}
-        shapes = {name: [tensors[name].shape, tensors[name].dtype] for name in names}
-        key = canonical_json(["inputs", fills, shapes, seed])
+        fills = _texts.get(_tensors_text, workload.tensors)
+        shapes = tuple((name, tensors[name].shape, tensors[name].dtype) for name in names)
+        key = ("inputs", fills, shapes, seed)
         return self._remember(
             key, lambda: {name: self._filled(tensors[name], workload, seed) for name in names}
         )
 
-    def goldens(self, workload: Workload, seed: int) -> dict[str, Array]:
-        """What each output must be, in float64."""
-        given = {name: vars(workload.tensors[name].fill) for name in workload.tensors}
-        shapes = {name: tensor.shape for name, tensor in workload.tensors.items()}
+    def _goldens(self, workload: Workload, seed: int) -> dict[str, Array]:
         sizes = sizes_of(workload)
-        key = canonical_json(
-            [
-                "golden",
-                workload.golden,
-                workload.dtype,
-                workload.scalars,
-                sizes,
-                given,
-                shapes,
-                seed,
-            ]
+        key = (
+            "golden",
+            _texts.get(canonical_json, workload.golden),
+            _texts.get(canonical_json, workload.scalars),
+            _texts.get(_tensors_text, workload.tensors),
+            workload.dtype,
+            tuple(sizes.items()),
+            seed,
         )
         return self._remember(
             key,
             lambda: goldens_of(workload, sizes, self.inputs(workload, seed)),
         )
 
-    def _remember(self, key: str, make: Callable[[], dict[str, Array]]) -> dict[str, Array]:
+    def _remember(
+        self, key: tuple[Any, ...], make: Callable[[], dict[str, Array]]
+    ) -> dict[str, Array]:
         if key not in self._kept:
             made = make()
             self._kept[key] = made
@@ -93,6 +116,8 @@ class DataSets:
 
     def _filled(self, spec: TensorSpec, workload: Workload, seed: int) -> Array:
         fill = workload.tensors[spec.name].fill
+        if fill.kind == "uniform" and np.dtype(spec.dtype).kind == "f" and spec.elements <= STREAM:
+            return self._from_stream(spec, fill, seed)
         # A stream of its own per tensor, so that adding one does not change the others.
         random = np.random.default_rng([seed, *spec.name.encode()])
         key = f"workload.tensors.{spec.name}.fill"
@@ -103,6 +128,27 @@ class DataSets:
             )
         with np.errstate(all="ignore"):
             return np.ascontiguousarray(values.astype(spec.dtype))
+
+    def _from_stream(self, spec: TensorSpec, fill: Fill, seed: int) -> Array:
+        """Uniform numbers: a tensor of more elements begins with those of one that has fewer, so
+        that the tensors of a sweep over sizes are the beginnings of one."""
+        place = (spec.name, spec.dtype, fill.low, fill.high, seed)
+        stream = self._streams.get(place)
+        if stream is None or stream.size < spec.elements:
+            count = max(FIRST, 1 << (spec.elements - 1).bit_length())
+            random = np.random.default_rng([seed, *spec.name.encode()])
+            with np.errstate(all="ignore"):
+                stream = random.uniform(fill.low, fill.high, count).astype(spec.dtype)
+            # Shared by many: nobody may write to it.
+            stream.flags.writeable = False
+            self._streams[place] = stream
+        return stream[: spec.elements].reshape(spec.shape)
+
+
+def _tensors_text(tensors: Mapping[str, Tensor]) -> str:
+    return canonical_json(
+        {name: [vars(tensor.fill), tensor.shape, tensor.dtype] for name, tensor in tensors.items()}
+    )
 
 
 def _total(arrays: Mapping[str, Array]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from kernloom.config.convert import convert
@@ -86,16 +87,24 @@ class Graph:
 
     def has(self, kind: str) -> bool:
         """Whether some stage has an output of a type."""
-        return any(kind in node.stage.outputs.values() for node in self.nodes.values())
+        return kind in self._outputs
 
     def of_type(self, kind: str, values: Mapping[str, Mapping[str, Any]]) -> list[Any]:
         """Every output of a declared type that is known by now, in the order of the stages."""
         return [
             values[name][output]
-            for name, node in self.nodes.items()
-            for output, declared in node.stage.outputs.items()
-            if declared == kind and output in values.get(name, {})
+            for name, output in self._outputs.get(kind, ())
+            if output in values.get(name, {})
         ]
+
+    @cached_property
+    def _outputs(self) -> dict[str, list[tuple[str, str]]]:
+        """Type -> the stages and names of the outputs that have it."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for name, node in self.nodes.items():
+            for output, kind in node.stage.outputs.items():
+                found.setdefault(kind, []).append((name, output))
+        return found
 
     def value(
         self, ref: Ref, context: Context, values: Mapping[str, Mapping[str, Any]], key: str

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from kernloom.config.reader import load_yaml
 from kernloom.config.schema import Arch, Scalar
 from kernloom.errors import ConfigError, nearest
-from kernloom.files import canonical_json
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.schedule import Schedule, StepRecord
 from kernloom.plan.space import (
@@ -18,6 +17,7 @@ from kernloom.plan.space import (
     allowed_value,
     check_point,
     nothing_left,
+    question,
     tunables_of,
     variables_of,
 )
@@ -47,6 +47,9 @@ class SelectOptions:
     providers: tuple[str, ...] = ("fixed", "file", "model")
     fixed: Mapping[str, Any] = field(default_factory=dict)
     file: str | None = None
+
+
+_allowed_points: set[tuple[Any, ...]] = set()
 
 
 class Select(Stage):
@@ -108,7 +111,11 @@ class Select(Stage):
                 key=f"{key}.providers",
                 hint="Add 'model', which always answers.",
             )
-        check_point(record.kernel, decided, variables_of(record, arch), key="select")
+        known = variables_of(record, arch)
+        asked = question(record.kernel, decided, known)
+        if asked not in _allowed_points:
+            check_point(record.kernel, decided, known, key="select")
+            _allowed_points.add(asked)
         return decided, by
 
 
@@ -166,7 +173,7 @@ def file(request: Request) -> Mapping[str, Scalar]:
     return _for_step(data, request.record)
 
 
-_model_answers: dict[str, dict[str, Scalar]] = {}
+_model_answers: dict[tuple[Any, ...], dict[str, Scalar]] = {}
 
 
 def model(request: Request) -> Mapping[str, Scalar]:
@@ -174,9 +181,7 @@ def model(request: Request) -> Mapping[str, Scalar]:
     record = request.record
     known = variables_of(record, request.arch)
     kernel = record.kernel
-    memo = canonical_json(
-        [tunables_of(kernel), kernel.constraints, kernel.model, known, request.decided]
-    )
+    memo = question(kernel, request.decided, known)
     if memo not in _model_answers:
         space = Space.of(kernel, request.decided, known)
         point = space.cheapest(kernel.model, known, key=f"{record.key}.model")

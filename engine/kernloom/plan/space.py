@@ -15,8 +15,10 @@ import numpy as np
 
 from kernloom.config.schema import Arch, Kernel, Scalar
 from kernloom.errors import ConfigError
-from kernloom.expressions import evaluate, parse, parse_size
+from kernloom.expressions import evaluate, names_in, parse, parse_size
+from kernloom.files import canonical_json
 from kernloom.plan.schedule import ELEMENT, StepRecord
+from kernloom.remember import ById
 
 MAX_CELLS = 4_000_000
 SAMPLES = 200_000
@@ -46,6 +48,29 @@ def tunables_of(kernel: Kernel) -> dict[str, tuple[str, tuple[Scalar, ...]]]:
         for transform, group in kernel.tunables.items()
         for name, tunable in group.items()
     }
+
+
+_texts: ById[str] = ById()
+_names: ById[tuple[str, ...]] = ById()
+
+
+def question(
+    kernel: Kernel, decided: Mapping[str, Scalar], known: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Equal for all that a kernel's constraints and model answer alike: of what is known, only
+    what they mention counts."""
+    names = _names.get(_mentioned, kernel)
+    values = tuple(known.get(name) for name in names)
+    # As text: 1, 1.0 and true are different choices, but equal.
+    return (_texts.get(_asked, kernel), values, str(sorted(decided.items())))
+
+
+def _mentioned(kernel: Kernel) -> tuple[str, ...]:
+    return tuple(sorted(names_in([*kernel.constraints, kernel.model])))
+
+
+def _asked(kernel: Kernel) -> str:
+    return canonical_json([tunables_of(kernel), kernel.constraints, kernel.model])
 
 
 @dataclass(frozen=True)

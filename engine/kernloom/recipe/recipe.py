@@ -17,13 +17,13 @@ from kernloom import __version__
 from kernloom.config.compose import Point
 from kernloom.config.groups import Groups
 from kernloom.config.reader import dump_yaml, load_yaml
-from kernloom.config.schema import ROOT_KEYS
+from kernloom.config.schema import NOT_IDENTITY, ROOT_KEYS
 from kernloom.errors import ConfigError, nearest
 from kernloom.files import write_atomically
 from kernloom.measure.trial import Trial
 
 FORMAT = 1
-LOCAL_KEYS = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep", "build")
+LOCAL_KEYS = NOT_IDENTITY
 """Root keys that belong to whoever runs a recipe, not to the recipe."""
 _FLAG = re.compile(
     r"-(O\w*|g\d?|w|pipe|std=[\w+]+|U\w+|D\w+(=[\w.]*)?"

@@ -30,12 +30,8 @@ class Standing:
 
 def standings(trials: Sequence[Trial]) -> dict[str, Standing]:
     """By the trial's id, those that have something to be compared with."""
-    groups: dict[str, dict[str, Trial]] = {}
-    for trial in trials:
-        if trial.good and _rank(trial) > 0:
-            groups.setdefault(_group(trial), {})[trial.id] = trial
     found: dict[str, Standing] = {}
-    for members in groups.values():
+    for members in _groups(trials):
         if len(members) == 1:
             continue
         best = min(members.values(), key=_rank)
@@ -43,6 +39,19 @@ def standings(trials: Sequence[Trial]) -> dict[str, Standing]:
             ratio = _rank(member) / _rank(best)
             found[id] = Standing(ratio, ratio == 1, _apart(best, member))
     return found
+
+
+def ranked(trials: Sequence[Trial]) -> list[list[Trial]]:
+    """The good ones, best first, those that did the same work together."""
+    return [sorted(members.values(), key=_rank) for members in _groups(trials)]
+
+
+def _groups(trials: Sequence[Trial]) -> list[dict[str, Trial]]:
+    groups: dict[str, dict[str, Trial]] = {}
+    for trial in trials:
+        if trial.good and _rank(trial) > 0:
+            groups.setdefault(_group(trial), {})[trial.id] = trial
+    return list(groups.values())
 
 
 def _metric(trial: Trial) -> str:

@@ -92,8 +92,9 @@ def results_columns(trials: Sequence[Trial]) -> list[Column]:
     )
     message = Column("message", message_line, always=False, folds=True, spare=1)
     made.append(flags)
+    times = Column("reused", lambda t: f"{t.reuses}×" if t.reuses else "", always=False, spare=9)
     made += [column for column in (_policy(trials), *_sizes(trials)) if column]
-    columns = [*made, *_swept(trials, made), *_outcome(trials), message]
+    columns = [*made, *_swept(trials, made), *_outcome(trials), times, message]
     return _with_something(trials, columns)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernloom.measure.trial import Trial
+from kernloom.report.best import RANKED_BY
 from kernloom.store.rows import name_in
 
 BUILD_NAMES = ("built", "cached", "failed", "seconds", "scons")
@@ -47,10 +48,25 @@ def run_document(trials: Iterable[Trial], build: Mapping[str, Any]) -> dict[str,
     }
 
 
+def screened_document(trial: Trial) -> dict[str, Any]:
+    """A point of a screening: what to rank it by, and what went wrong, but no result."""
+    metrics = {name: trial.metrics[name] for name in RANKED_BY if name in trial.metrics}
+    return {
+        "point": plain(trial.point),
+        "params": plain(trial.params),
+        "status": trial.status,
+        "verified": trial.verified,
+        **plain(metrics),
+        "stage": trial.stage,
+        "message": trial.message,
+    }
+
+
 def stored_document(trial: Trial) -> dict[str, Any]:
     """A trial from the store, with what it takes to trace its numbers."""
     return trial_document(trial) | {
         "created": trial.created,
+        "reuses": trial.reuses,
         "seconds": trial.seconds,
         "arch": name_in(trial.config, "arch"),
         "toolchain": name_in(trial.config, "toolchain"),

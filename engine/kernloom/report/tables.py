@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TextIO
 
@@ -19,6 +19,7 @@ from kernloom.report.columns import (
     subjects_text,
 )
 from kernloom.report.page import WHOLE_ROW, Heading, Page
+from kernloom.report.questions import Answer, cell_text
 from kernloom.report.units import count, time_text
 
 MESSAGE_LINES = 12
@@ -55,6 +56,26 @@ def print_results(trials: Sequence[Trial], file: TextIO) -> None:
     page.line(count(len(trials), "trial"))
 
 
+def print_answer(answer: Answer, file: TextIO) -> None:
+    """Rows of chosen keys; numbers stand to the right."""
+    page = Page(file)
+    texts = [
+        [cell_text(value, unit) for value, unit in zip(row, answer.units, strict=True)]
+        for row in answer.rows
+    ]
+    headings = [
+        Heading(name, number=_numeric(row[at] for row in answer.rows), folds=True)
+        for at, name in enumerate(answer.headings)
+    ]
+    page.table(headings, texts)
+    page.line(answer.note or count(len(answer.rows), "row"))
+
+
+def _numeric(values: Iterable[Any]) -> bool:
+    kinds = {type(value) for value in values} - {type(None)}
+    return bool(kinds) and kinds <= {int, float}
+
+
 def print_failures(failed: Sequence[Trial], file: TextIO) -> None:
     _failures(Page(file), failed)
 
@@ -71,7 +92,7 @@ def closing_line(trials: Sequence[Trial], build: Mapping[str, Any]) -> str:
     good = [trial for trial in trials if trial.good]
     reused = sum(trial.reused for trial in trials)
     unconverged = sum(trial.status == "unconverged" for trial in good)
-    words = [f"{len(good)} verified", f"{len(trials) - len(good)} failed"]
+    words = [f"{len(good)} verified", f"{len(trials) - len(good)} failed{_kinds(trials)}"]
     if unconverged:
         words.append(f"{unconverged} unconverged")
     if reused:
@@ -80,6 +101,14 @@ def closing_line(trials: Sequence[Trial], build: Mapping[str, Any]) -> str:
     built = f"built {build.get('built', 0)}, cached {build.get('cached', 0)}, {seconds}"
     runs = ", 1 SCons run" if build.get("scons") else ""
     return f"{', '.join(words)}; {built}{runs}"
+
+
+def _kinds(trials: Sequence[Trial]) -> str:
+    """` (2 wrong, 1 timeout)`, where several failed, in the order of their first ones."""
+    failed = Counter(trial.status for trial in trials if not trial.good)
+    if failed.total() < 2:
+        return ""
+    return f" ({', '.join(f'{number} {status}' for status, number in failed.items())})"
 
 
 def _table(

@@ -11,28 +11,36 @@ is built. Exit code 0 only if everything verified.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Results, Workshop, exit_code
+from kernloom.cli.fleets import fleet_of
 from kernloom.cli.invocation import Invocation, destination
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
+from kernloom.cli.screening import print_screening, screen
+from kernloom.cli.stores import place_of
 from kernloom.config.schema import Experiment
 from kernloom.measure.trial import Samples, Trial
-from kernloom.report.documents import run_document
+from kernloom.report.documents import run_document, screened_document, trial_document
 from kernloom.store.store import Store, open_store
 
 SWEEPS = True
 OUTPUTS = ("table", "json", "jsonl", "csv")
+HYDRA = ("hydra/", "hydra.")
 
 
 def run(invocation: Invocation) -> int:
     assembly = Assembly()
+    if for_hydra(invocation.words):
+        from kernloom.cli.hydra_app import run_by_hydra
+
+        return run_by_hydra(assembly.places, invocation.words, multirun=invocation.multirun)
     plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
     results = carry_out_and_report(assembly, plans, invocation)
-    return exit_code(results.trials, interrupted=results.interrupted)
+    looked_at = results.screening.trials if results.screening else ()
+    return exit_code([*results.trials, *looked_at], interrupted=results.interrupted)
 
 
 def carry_out_and_report(
@@ -42,8 +50,15 @@ def carry_out_and_report(
     experiment = plans[0].experiment
     recipe = destination(experiment.recipe, "recipe") if experiment.recipe else None
     progress = Progress(invocation.stderr, quiet=not invocation.for_people)
+    screening = None
+    if experiment.screen.keep and len(plans) > 1:
+        screening = screen(assembly, plans, progress)
+        plans = [plan for plan in plans if plan.id in screening.kept]
     with store_of(assembly, experiment) as store:
-        results = Workshop(assembly, store, progress).carry_out(plans)
+        fleet = fleet_of(assembly, experiment.fleet, store, progress)
+        workshop = Workshop(assembly, store, progress, fleet, _line_printer(invocation))
+        results = workshop.carry_out(plans)
+        results.screening = screening
         if recipe and not results.interrupted:
             from kernloom.recipe.recipe import write_recipe
 
@@ -54,9 +69,24 @@ def carry_out_and_report(
     return results
 
 
+def _line_printer(invocation: Invocation) -> Callable[[Trial], None]:
+    """Prints a trial as a line of JSON, at once, where lines are wanted."""
+    import json
+
+    def print_line(trial: Trial) -> None:
+        if invocation.output == "jsonl":
+            print(json.dumps(trial_document(trial)), file=invocation.stdout, flush=True)
+
+    return print_line
+
+
+def for_hydra(words: Sequence[str]) -> bool:
+    """Whether any word chooses something of Hydra's own, a launcher for instance."""
+    return any(word.lstrip("+~").startswith(HYDRA) for word in words)
+
+
 def store_of(assembly: Assembly, experiment: Experiment) -> Store:
-    chosen = experiment.store.path
-    return open_store(Path(chosen) if chosen else assembly.places.store)
+    return open_store(place_of(experiment.store, assembly.places))
 
 
 def report(
@@ -69,11 +99,12 @@ def report(
     document = run_document(results.trials, build)
     if results.interrupted:
         document["interrupted"] = True
+    if results.screening:
+        document["screened"] = [screened_document(trial) for trial in results.screening.trials]
     if invocation.output == "json":
         print(json.dumps(document), file=invocation.stdout)
     elif invocation.output == "jsonl":
-        for trial in document["trials"]:
-            print(json.dumps(trial), file=invocation.stdout)
+        pass  # Each was printed when it ended.
     elif invocation.output == "csv":
         from kernloom.report.csv import write_csv
 
@@ -82,6 +113,8 @@ def report(
         from kernloom.report.tables import print_run
 
         print_run(results.trials, build, invocation.stdout, samples_of)
+        if results.screening:
+            print_screening(results.screening, invocation.stdout)
     if results.interrupted:
         kept = (
             f"{len(results.trials)} finished trials are kept"
@@ -89,3 +122,5 @@ def report(
             else "nothing was finished"
         )
         print(f"kernloom: interrupted; {kept}", file=invocation.stderr)
+    for note in results.notes:
+        print(f"kernloom: {note}", file=invocation.stderr)

@@ -1,0 +1,165 @@
+"""Many kernels compiled as one: for screening, where starting a compiler costs more than its work.
+
+Each kernel's source is copied into one file with the names that it defines at file scope renamed
+by macros of its own. What that cannot keep apart does not compile, and is then built alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+
+from kernloom.build.artifact import Artifact
+from kernloom.build.compile import KERNEL
+from kernloom.plan.source import ENTRY
+
+_NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'", re.DOTALL)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.)*", re.MULTILINE | re.DOTALL)
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b|\b_Pragma\s*\(\s*\"once\"", re.MULTILINE)
+_TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\S")
+_ENUM = re.compile(r"\benum\b[^;{}()]*\{([^{}]*)\}")
+_ENUMERATOR = re.compile(r"(?:^|,)\s*([A-Za-z_]\w*)")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_NOT_FUNCTIONS = frozenset(
+    {"__attribute__", "__attribute", "__asm__", "asm", "_Alignas", "_Pragma", "_Static_assert"}
+    | {"static_assert", "__typeof__", "typeof", "_Atomic", "__extension__"}
+)
+_TAGGED = frozenset({"struct", "union", "enum"})
+_ENDS_DECLARATOR = frozenset({";", ",", "=", "[]", "__attribute__", "__attribute"})
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One library that holds several kernels."""
+
+    artifact: Artifact
+    entries: Mapping[str, str]
+    """Key of each artifact whose kernel it holds -> the name of that kernel's entry."""
+
+
+def batches(artifacts: Iterable[Artifact], size: int) -> list[Batch]:
+    """Kernels that are compiled alike, up to `size` together; what cannot be joined is left out."""
+    groups: dict[tuple[object, ...], list[Artifact]] = {}
+    for artifact in artifacts:
+        if _can_join(artifact):
+            groups.setdefault(_alike(artifact), []).append(artifact)
+    return [
+        _joined(group[start : start + size])
+        for group in groups.values()
+        for start in range(0, len(group), size)
+        if len(group[start : start + size]) > 1
+    ]
+
+
+def _can_join(artifact: Artifact) -> bool:
+    # A file that is to be read once cannot serve a second copy.
+    texts = artifact.files.values()
+    library = artifact.kind == "kernel" and artifact.output == KERNEL and not artifact.packaged
+    return library and not any(_ONCE.search(text) for text in texts)
+
+
+def _alike(artifact: Artifact) -> tuple[object, ...]:
+    """Equal for kernels that one command can compile: all but the text of the main file."""
+    included = tuple((path, text) for path, text in artifact.files.items() if path != artifact.main)
+    return (
+        artifact.argv,
+        artifact.identity.digest,
+        artifact.main,
+        included,
+        tuple(artifact.headers.items()),
+        tuple(artifact.linked.items()),
+        artifact.arch,
+        artifact.variant,
+    )
+
+
+def _joined(members: Sequence[Artifact]) -> Batch:
+    first = members[0]
+    texts = [_copy(member, number) for number, member in enumerate(members)]
+    artifact = replace(
+        first,
+        kind="batch",
+        files={**first.files, first.main: "\n".join(texts)},
+        params={},
+        origins={},
+    )
+    return Batch(
+        artifact, {member.key: _renamed(ENTRY, number) for number, member in enumerate(members)}
+    )
+
+
+def _copy(artifact: Artifact, number: int) -> str:
+    """A kernel's source with its names and macros kept to itself."""
+    names = sorted({name for text in artifact.files.values() for name in file_scope_names(text)})
+    macros = sorted({name for text in artifact.files.values() for name in _DEFINE.findall(text)})
+    before = "".join(f"#define {name} {_renamed(name, number)}\n" for name in names)
+    after = "".join(f"#undef {name}\n" for name in dict.fromkeys([*names, *macros]))
+    return f"{before}{artifact.files[artifact.main]}\n{after}"
+
+
+def _renamed(name: str, number: int) -> str:
+    return f"{name}__{number}"
+
+
+@lru_cache(maxsize=1024)
+def file_scope_names(text: str) -> frozenset[str]:
+    """What a C file defines at file scope: functions, variables, types, tags, enumerators.
+
+    What is only declared is defined elsewhere and keeps its name.
+    """
+    plain = _DIRECTIVE.sub(" ", _NOISE.sub(" ", text))
+    names = {name for group in _ENUM.findall(plain) for name in _ENUMERATOR.findall(group)}
+    for declaration in _declarations(plain):
+        names.update(_defined(declaration))
+    return frozenset(names)
+
+
+def _declarations(plain: str) -> Iterator[list[str]]:
+    """The tokens of each declaration at file scope, with whatever is in brackets left out."""
+    found: list[str] = []
+    closing: list[str] = []
+    for word in _TOKEN.findall(plain):
+        if word in _CLOSING:
+            if not closing:
+                found.append(word + _CLOSING[word])
+            closing.append(_CLOSING[word])
+            continue
+        if closing:
+            if word != closing[-1]:
+                continue
+            closing.pop()
+            ended = not closing and word == "}" and bool(_function(found))
+        else:
+            found.append(word)
+            ended = word == ";"
+        if ended:
+            yield found
+            found = []
+
+
+def _function(declaration: Sequence[str]) -> str:
+    """The function that a declaration is about, if it is about one."""
+    if "=" in declaration or "typedef" in declaration:
+        return ""
+    for name, following in pairwise(declaration):
+        if following == "()" and name not in _NOT_FUNCTIONS and name[0].isidentifier():
+            return name
+    return ""
+
+
+def _defined(declaration: Sequence[str]) -> Iterator[str]:
+    pairs = list(pairwise(declaration))
+    for before, (name, following) in zip(declaration, pairs[1:], strict=False):
+        if following == "{}" and before in _TAGGED and name[0].isidentifier():
+            yield name
+    if function := _function(declaration):
+        if declaration[-1] == "{}":
+            yield function
+    elif "extern" not in declaration:
+        for name, following in pairs:
+            if following in _ENDS_DECLARATOR and name[0].isidentifier():
+                yield name
