@@ -12,12 +12,24 @@ from command_line import Project
 
 SLOW_FOLDERS = ("emulated", "firmware", "kernels", "opencl")
 """Where every test starts emulators or drivers, or compiles kernels by the hundred."""
+SLOW_FILES = {
+    "test_cli_calibrate.py",
+    "test_cli_compare.py",
+    "test_cli_faults_sweep.py",
+    "test_cli_measure.py",
+    "test_cli_progress.py",
+    "test_cli_screening.py",
+    "test_config_sweeps.py",
+    "test_postgres.py",
+}
+"""Where every test runs whole sweeps or rounds, composes with Hydra again and again, or needs a
+server."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.parent.name in SLOW_FOLDERS:
+        if item.path.parent.name in SLOW_FOLDERS or item.path.name in SLOW_FILES:
             item.add_marker(pytest.mark.slow)
 
 
