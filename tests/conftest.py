@@ -9,6 +9,7 @@ import pytest
 
 import postgres
 from command_line import Project
+from parts import needs_module
 
 SLOW_FOLDERS = ("emulated", "firmware", "kernels", "opencl")
 """Where every test starts emulators or drivers, or compiles kernels by the hundred."""
@@ -60,6 +61,6 @@ def project(tmp_path: Path, shared_project: Project) -> Project:
 @pytest.fixture(scope="session")
 def server() -> Iterator[postgres.Server]:
     """A PostgreSQL server, stopped after the last test."""
-    postgres.needs_driver()
+    needs_module("psycopg")
     with postgres.postgres() as server:
         yield server

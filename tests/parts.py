@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
@@ -40,10 +41,10 @@ def needs_opencl() -> None:
         without("no OpenCL device")
 
 
-def needs_module(name: str) -> None:
-    """Skip the test, visibly, where a Python package is missing."""
+def needs_module(name: str) -> ModuleType:
+    """The module; skip the test, visibly, where its Python package is missing."""
     try:
-        importlib.import_module(name)
+        return importlib.import_module(name)
     except ImportError:
         without(f"no Python package {name}")
 

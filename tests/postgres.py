@@ -94,13 +94,6 @@ def _programs() -> Path:
     return versions[-1].parent
 
 
-def needs_driver() -> None:
-    try:
-        import psycopg  # noqa: F401
-    except ImportError:
-        without("no Python package psycopg")
-
-
 def _free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Project
+from parts import needs_module
 from postgres import PASSWORD, QUOTED, Server
 
 
@@ -91,7 +92,7 @@ def test_trials_are_exported_to_files(swept: Project, tmp_path: Path) -> None:
 
 
 def test_trials_are_exported_to_parquet(swept: Project, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet = needs_module("pyarrow.parquet")
     file = tmp_path / "trials.parquet"
     done = swept.run("results", "output=parquet", "--to", str(file))
     assert done.code == 0, done.stderr
@@ -161,7 +162,7 @@ def test_a_team_works_with_one_server_and_nobody_sees_its_password(
 
 
 def test_a_server_that_is_down_is_said_before_anything_is_built(project: Project) -> None:
-    pytest.importorskip("psycopg")
+    needs_module("psycopg")
     project.add("good")
     url = "postgresql+psycopg://me:hunter2@127.0.0.1:1/db"
     done = project.json("run", "workload=good", "store=postgres", f"store.url={url}")

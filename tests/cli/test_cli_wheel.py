@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kernloom.places import share_folder
+from parts import needs_module
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 300
@@ -32,7 +33,7 @@ def run(argv: list[str | Path], **how: object) -> subprocess.CompletedProcess[st
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    pytest.importorskip("hatchling")
+    needs_module("hatchling")
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
     done = run([*pip, "--no-index", "-w", folder, share_folder()], cwd=folder)
     assert done.returncode == 0, done.stderr

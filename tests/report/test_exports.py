@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 
-import pytest
-
 from kernloom.config.schema import STATUSES
 from kernloom.measure.trial import Samples
 from kernloom.report.exports import t4_document, write_parquet
+from parts import needs_module
 
 INVALIDITIES = {"timeout", "compile", "runtime", "correctness", "constraints", "correct"}
 WRITTEN = {
@@ -71,7 +70,7 @@ def test_a_measurement_that_is_no_number_is_left_out_of_t4(make_trial):
 
 
 def test_a_parquet_file_has_typed_columns(tmp_path, make_trial):
-    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet = needs_module("pyarrow.parquet")
     trials = [
         make_trial(id="a", point={"workload.sizes.M": 64, "toolchain": "gcc"}),
         make_trial(id="b", point={"workload.sizes.M": 128}, metrics={"median_ns": 2}, params={}),
@@ -90,6 +89,6 @@ def test_a_parquet_file_has_typed_columns(tmp_path, make_trial):
 
 
 def test_no_trials_make_a_parquet_file_without_rows(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet = needs_module("pyarrow.parquet")
     write_parquet([], tmp_path / "trials.parquet")
     assert parquet.read_table(tmp_path / "trials.parquet").num_rows == 0
