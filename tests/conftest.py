@@ -4,34 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import postgres
 from command_line import Project
 from parts import needs_module
+from slow import is_slow
 
-SLOW_FOLDERS = ("emulated", "firmware", "kernels", "opencl")
-"""Where every test starts emulators or drivers, or compiles kernels by the hundred."""
-SLOW_FILES = {
-    "test_cli_calibrate.py",
-    "test_cli_compare.py",
-    "test_cli_faults_sweep.py",
-    "test_cli_measure.py",
-    "test_cli_progress.py",
-    "test_cli_screening.py",
-    "test_config_sweeps.py",
-    "test_postgres.py",
-}
-"""Where every test runs whole sweeps or rounds, composes with Hydra again and again, or needs a
-server."""
+LEFT_OUT = pytest.StashKey[int]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.parent.name in SLOW_FOLDERS or item.path.name in SLOW_FILES:
+        if is_slow(item.path, item.name):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    config = items[0].config
+    config.stash[LEFT_OUT] = config.stash.get(LEFT_OUT, 0) + len(items)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = config.stash[LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Of pytest-xdist: each of its processes leaves out the same tests."""
+    left_out = getattr(node, "workeroutput", {}).get("left_out")
+    if left_out:
+        node.config.stash[LEFT_OUT] = left_out
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if LEFT_OUT in config.stash:
+        terminalreporter.write_line(f"{config.stash[LEFT_OUT]} tests were left out")
 
 
 @pytest.fixture
