@@ -72,6 +72,9 @@ def test_every_root_key_can_be_overridden(compose: Compose, root: str) -> None:
         ("toolchain=gc", ["unknown toolchain 'gc'", "Did you mean 'gcc'?"]),
         ("arch=x86_64_v9", ["unknown arch 'x86_64_v9'", "Did you mean 'x86_64_"]),
         ("wrkload=axpy", ["unknown key 'wrkload'", "Did you mean 'workload'?"]),
+        ("mr=4", ["unknown key 'mr'", "Did you mean 'select.fixed.tile.mr'?"]),
+        ("sizes.M=4", ["unknown key 'sizes'", "Did you mean 'workload.sizes.M'?"]),
+        ("workload.sizes.m=4", ["Did you mean 'M'?", "Allowed: K, M, N (of workload matmul)."]),
         ("workload.sises.M=3", ["workload: unknown key 'sises'", "Did you mean 'sizes'?"]),
         ("workload.sizes.Q=3", ["workload.sizes: unknown key 'Q'", "K, M, N"]),
         ("case=[small]", ["case: workload 'matmul' has no case"]),
@@ -208,6 +211,48 @@ def test_a_path_may_be_quoted_or_null(compose: Compose) -> None:
     assert compose('recipe="a,b"')["recipe"] == "a,b"
     assert compose("recipe=null")["recipe"] is None
     assert compose("++trace=t.json")["trace"] == "t.json"
+
+
+FILLED = "workload.tensors.A.fill.path"
+
+
+@pytest.mark.parametrize("key", ["select.file", FILLED])
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("a.yaml,b.yaml", ["a.yaml", "b.yaml"]),
+        ("choice(a.yaml,/x/b-1.yaml)", ["a.yaml", "/x/b-1.yaml"]),
+        ("choice(a.yaml)", ["a.yaml"]),
+        ("'a 1.yaml','b,2.yaml'", ["a 1.yaml", "b,2.yaml"]),
+        ("choice('it\\'s',b)", ["it's", "b"]),
+    ],
+)
+def test_several_paths_are_an_axis(sweep: Sweep, key: str, text: str, paths: list[str]) -> None:
+    points = sweep(f"{key}={text}")
+    assert [point.swept for point in points] == [{key: path} for path in paths]
+    assert [at(point.data, key) for point in points] == paths
+    for point, path in zip(points, paths, strict=True):
+        (alone,) = parse_overrides([point.words[-1]], GROUPS, multirun=True)
+        assert alone.values == (path,) and not alone.swept
+
+
+def test_a_path_with_commas_is_one_where_it_is_quoted_or_cannot_be_swept(sweep: Sweep) -> None:
+    (point,) = sweep("select.file='a,b.yaml'", "store.path=c,d.db", "recipe=choice(e,f)")
+    assert not point.swept
+    assert point.data["select"]["file"] == "a,b.yaml"
+    assert point.data["store"]["path"] == "c,d.db"
+    assert point.data["recipe"] == "choice(e,f)"
+
+
+def test_paths_that_cannot_be_read_as_several_are_answered_with_how_to_write_them(
+    sweep: Sweep, compose: Compose
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        sweep("select.file=f(1,2).yaml")
+    for part in ("select.file=choice(", "sweep.axes.select.file=", "select.file='a,1.yaml'"):
+        assert part in str(caught.value)
+    with pytest.raises(UsageError, match="Add -m to sweep"):
+        compose("select.file=choice(a,b)")
 
 
 def test_the_last_axis_of_a_sweep_moves_fastest(sweep: Sweep) -> None:

@@ -173,6 +173,73 @@ def test_a_sweep_can_be_changed_and_written_on_the_command_line(swept: Swept, sw
     assert [point.swept for point in inline] == [{M: 1}, {M: 3}, {"sweep.point": "odd", M: 61}]
 
 
+WHERES = f"axes: {{{M}: [1, 2, 3, 4], {N}: [1, 2]}}\nwhere: M != 2\nexclude: {{M: 3, N: 1}}"
+
+
+def test_constraints_of_the_command_line_are_added_to_those_of_the_file(swept: Swept) -> None:
+    both = [*range(1, 5)], [1, 2]
+    rows = [(m, n) for m, n in itertools.product(*both) if m != 2 and (m, n) != (3, 1)]
+
+    def left(*words: str) -> list[tuple[int, int]]:
+        return [(point[M], point[N]) for point in swept(WHERES, *words)]
+
+    assert left() == rows
+    for words in (["sweep.where=M > 1", "sweep.where=N < 2"], ["sweep.where=['M > 1', 'N < 2']"]):
+        assert left(*words) == [(4, 1)]
+    assert left("+sweep.where=M > 1") == [row for row in rows if row[0] > 1]
+    more = ["sweep.exclude={M: 4}", "sweep.exclude=[{N: 2}]"]
+    assert left(*more) == [(1, 1)]
+
+
+@pytest.mark.parametrize("without", ["~sweep.where", "sweep.where=null"])
+def test_what_the_file_asks_of_its_points_can_be_taken_away(swept: Swept, without: str) -> None:
+    assert len(swept(WHERES, without, "~sweep.exclude")) == 8
+    kept = swept(WHERES, without, "sweep.where=M == 2")
+    assert [point[M] for point in kept] == [2, 2]
+
+
+def test_the_files_constraints_are_taken_away_wherever_that_is_said(swept: Swept) -> None:
+    kept = swept(WHERES, "sweep.where=M == 2", "~sweep.where")
+    assert [point[M] for point in kept] == [2, 2]
+
+
+PARTS = f"""
+axes: {{{M}: [1, 2], seed: [1, 2]}}
+zip: {{{N}: [1, 2], {K}: [1, 2]}}
+points: {{a: {{{N}: 7}}, b: {{{K}: 8}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [
+        ([], 10),
+        (["~sweep.points"], 8),
+        (["~sweep.points.a"], 9),
+        (["~sweep.zip.0"], 6),
+        (["~sweep.zip"], 6),
+        (["sweep.zip=[]"], 6),
+        ([f"~sweep.axes.{M}"], 6),
+        (["~sweep.axes.seed"], 6),
+        (["~sweep.axes"], 4),
+        (["~sweep.points.a", "~sweep.zip.0", f"{N}=5"], 5),
+    ],
+)
+def test_any_part_of_a_file_can_be_taken_away(swept: Swept, words: list[str], size: int) -> None:
+    assert len(swept(PARTS, *words)) == size
+
+
+def test_a_sweep_that_describes_nothing_is_told(project: Project) -> None:
+    said: list[str] = []
+    composer = project({"sweep/mine.yaml": "axes:\n"})
+    composer._say = said.append
+    assert len(list(composer.points(["sweep=mine"], multirun=True))) == 1
+    assert said == ["sweep=mine has no axes and no points of its own: this is one point"]
+    assert len(list(composer.points(["sweep=mine", "seed=1,2"], multirun=True))) == 2
+    assert len(list(composer.points(["sweep=none"], multirun=True))) == 1
+    assert len(said) == 1
+
+
 def test_a_sweep_needs_m(project: Project) -> None:
     composer = project({"sweep/mine.yaml": "axes: {seed: [1, 2]}"})
     with pytest.raises(UsageError, match=r"single run\n  Add -m"):
@@ -238,6 +305,104 @@ def test_a_sample_larger_than_what_there_is_takes_all_and_says_so(
     points = composer.points([*words, "sweep.where=seed < 2"], multirun=True)
     assert len(list(points)) == 2
     assert "2 of the 10" in said[1]
+
+
+@pytest.fixture
+def told(project: Project) -> Callable[..., tuple[list[dict[str, Any]], list[str]]]:
+    """The points of a sweep, and what is said about it."""
+
+    def points(*words: str) -> tuple[list[dict[str, Any]], list[str]]:
+        said: list[str] = []
+        composer = project({})
+        composer._say = said.append
+        found = composer.points(["arch=x86_64_v2", *words], multirun=True)
+        return [point.swept for point in found], said
+
+    return points
+
+
+Told = Callable[..., tuple[list[dict[str, Any]], list[str]]]
+LARGE = [f"{M}=range(1,4001)", f"{N}=range(1,4001)"]
+
+
+def test_a_sample_finds_the_few_points_that_a_tight_constraint_leaves(told: Told) -> None:
+    points, said = told(*LARGE, "sweep.where=M * M == N", "sweep.sample.count=60")
+    assert len(points) == 60 and not said
+    assert all(point[M] ** 2 == point[N] for point in points)
+    points, said = told(*LARGE, "sweep.where=M * M == N", "sweep.sample.count=100")
+    assert len(points) == 63
+    assert said == ["sweep.sample: 63 of the 100 points asked for were found; all are taken"]
+    points, said = told(*LARGE, "sweep.where=M == N", "sweep.sample.count=1000")
+    assert len({point[M] for point in points}) == 1000 and not said
+
+
+def test_a_sample_under_an_equation_is_drawn_from_axes_of_any_length(told: Told) -> None:
+    axes = [f"{name}=range(1,1000000000)" for name in (M, N, K)]
+    points, said = told(*axes, "sweep.where=M + 1 == N and K > 5", "sweep.sample.count=20")
+    assert len({(point[M], point[K]) for point in points}) == 20 and not said
+    assert all(point[M] + 1 == point[N] for point in points)
+
+
+def test_a_sample_that_may_have_missed_points_says_so(told: Told) -> None:
+    axes = [f"{name}=range(1,1001)" for name in (M, N, K)]
+    points, said = told(*axes, "sweep.where=M * N * K == 1000", "sweep.sample.count=200")
+    assert 0 < len(points) < 200
+    (note,) = said
+    assert note.startswith(f"sweep.sample: only {len(points)} of the 200 points asked for were")
+    assert note.endswith("tries; there may be more")
+
+
+def test_no_point_is_left_is_said_only_where_it_is_known(told: Told) -> None:
+    with pytest.raises(KernloomError, match=r"no point is left of 16,000,000: .*'M == N \+ 9000'"):
+        told(*LARGE, "sweep.where=M == N + 9000", "sweep.sample.count=5")
+    huge = [f"{name}=range(1,1000000000)" for name in (M, N, K)]
+    with pytest.raises(KernloomError) as caught:
+        told(*huge, "sweep.where=M * N * K == 7 ** 25", "sweep.sample.count=5")
+    assert "no point was found in" in str(caught.value)
+    assert "there may be some" in str(caught.value)
+    assert "is left" not in str(caught.value)
+
+
+def _used(points: list[dict[str, Any]], key: str) -> list[int]:
+    return sorted(point[key] for point in points)
+
+
+def test_a_latin_hypercube_under_constraints_is_one(told: Told) -> None:
+    axes = [f"{M}=range(1,9)", f"{N}=range(1,9)"]
+    cube = "sweep.sample={count: 8, method: latin_hypercube}"
+    points, said = told(*axes, "sweep.where=M == N or M + 3 < N", cube)
+    assert _used(points, M) == _used(points, N) == [*range(1, 9)] and not said
+    cube = "sweep.sample={count: 40, method: latin_hypercube}"
+    points, said = told(*LARGE, "sweep.where=M == N", cube)
+    assert [(value - 1) // 100 for value in _used(points, M)] == [*range(40)] and not said
+
+
+def test_a_latin_hypercube_that_cannot_be_is_told(told: Told) -> None:
+    axes = [f"{M}=range(1,9)", f"{N}=range(1,9)"]
+    cube = "sweep.sample={count: 8, method: latin_hypercube}"
+    points, said = told(*axes, "sweep.where=M + 3 < N", cube)
+    assert len(points) == 8 and all(point[M] + 3 < point[N] for point in points)
+    assert said == [
+        "sweep.sample: no Latin hypercube was found that keeps to the constraints; "
+        "some values are used more often than others"
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_latin_hypercube_is_balanced_or_says_that_it_is_not(told: Told, seed: int) -> None:
+    axes = [f"{M}=range(0,6)", f"{N}=range(0,12)"]
+    sample = f"sweep.sample={{count: 12, method: latin_hypercube, seed: {seed}}}"
+    for where in ("M <= N", "M != N", "M * 2 < N + 3", "M * N % 4 == 0"):
+        points, said = told(*axes, f"sweep.where={where}", sample)
+        balanced = _used(points, M) == sorted([*range(6)] * 2) and _used(points, N) == [*range(12)]
+        assert balanced != bool(said), where
+
+
+def test_a_constraint_on_a_size_that_is_written_as_an_expression_is_asked_of_whole_points(
+    swept: Swept,
+) -> None:
+    text = f"axes: {{{N}: [K * 2, 3], {K}: [1, 9]}}\nwhere: N < 5"
+    assert swept(text) == [{N: "K * 2", K: 1}, {N: 3, K: 1}, {N: 3, K: 9}]
 
 
 def test_an_exclusion_that_matches_nothing_is_told(project: Project) -> None:
@@ -307,7 +472,46 @@ def test_an_exclusion_that_matches_nothing_is_told(project: Project) -> None:
         (f"axes: {{{M}: [1]}}\nexclude: {{mm: 1}}", [], ["exclude[0]: 'mm' is not swept", "M"]),
         (f"points: {{a: {{{M}s: 1}}}}", [], ["unknown key 'Ms'", "sweep.point=a"]),
         ("points: {a: {toolchain: clag}}", [], ["unknown toolchain 'clag'"]),
-        (f"points: {{a: {{{M}: 1}}}}", [f"{M}=3"], ["sweep.points.a", "command line, too"]),
+        (
+            f"points: {{a: {{{M}: 1}}}}",
+            [f"{M}=3"],
+            ["sweep.points.a", "command line, too", "~sweep.points.a takes this point out"],
+        ),
+        (
+            f"nested: [{{zip: {{{M}: [1], {N}: [3]}}}}]",
+            [f"{M}=5"],
+            ["sweep.nested[0].zip[0]", "~sweep.nested.0.zip.0 takes these keys out"],
+        ),
+        (
+            f"axes: {{seed: [1]}}\nnested: [{{points: {{a: {{{M}: 1}}}}}}]\npoints: {{a: {{}}}}",
+            [],
+            ["sweep.points.a: another point has that name: sweep.nested[0].points.a"],
+        ),
+        (
+            f"nested: [{{points: {{a: {{{M}: 1}}}}}}, {{points: {{a: {{{M}: 2}}}}}}]",
+            [],
+            ["sweep.nested[1].points.a: another point has that name: sweep.nested[0].points.a"],
+        ),
+        (PARTS, ["sweep.points={}"], ["sweep.points: {} adds nothing", "~sweep.points takes"]),
+        (PARTS, ["sweep.axes={}"], ["sweep.axes: {} adds nothing", "~sweep.axes takes"]),
+        (WHERES, ["sweep.where=[]"], ["sweep.where: [] adds nothing", "~sweep.where takes"]),
+        (PARTS, ["~sweep.where"], ["sweep.where: has no value, so there is nothing to delete"]),
+        (PARTS, ["~sweep.axes.sede"], ["there is no axis 'sede'", "Did you mean 'seed'?"]),
+        (PARTS, ["sweep.where="], ["sweep.where[0]: has no value"]),
+        ("axes: {mr: [4, 6]}", [], ["unknown key 'mr'", f"Did you mean '{MR}'?"]),
+        ("axes: {tile.mr: [4, 6]}", [], ["unknown key 'tile'", f"Did you mean '{MR}'?"]),
+        ("axes: {m: [10, 20]}", [], ["unknown key 'm'", f"Did you mean '{M}'?"]),
+        ("axes: {samples: [1, 2]}", [], ["Did you mean 'measure.samples'?"]),
+        (
+            "axes: {workload.sizes.n: [1, 2]}",
+            [],
+            ["workload.sizes: unknown key 'n'", "Did you mean 'N'?", "N (of workload matmul)."],
+        ),
+        (
+            "axes: {toolchain: [gcc, clang]}\nexclude: {tool: gcc}",
+            [],
+            ["Did you mean 'toolchain'? Allowed: toolchain."],
+        ),
         (f"points: {{a: {{{M}: 1}}}}\nwhere: M < 3", [], ["there are none", "always taken"]),
         ("axes: {seed: [1]}\nsample: {count: 0}", [], ["sweep.sample.count: 0 is too small"]),
         ("axes: {seed: [1]}\nsample: {}", [], ["sweep.sample.count: is missing"]),
@@ -362,7 +566,9 @@ def test_shuffled_values_are_all_there(sweep: Sweep) -> None:
         ("seed=range(1,5,0)", "its step is 0"),
         ("seed=range(0,10000000000000)", "more values than can be swept"),
         ("timeout=range(0.0,1.0,0.0000001)", "more values than can be swept"),
-        ("seed=range(5,1)", "matches nothing"),
+        ("seed=range(5,1)", "'seed=range(5,1)' is an empty range"),
+        ("seed=range(2.5,1)", "'seed=range(2.5,1)' is an empty range"),
+        ("measure=glob(x*)", "'measure=glob(x*)' matches nothing"),
         ("seed=glob(*)", "'seed' is none"),
         ("toolchain=[gcc,clang]", "-m toolchain=gcc,clang"),
         ("sweep=none,none", "'sweep' belongs to the whole run"),

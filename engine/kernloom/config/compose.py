@@ -20,11 +20,19 @@ from kernloom.code_stamp import code_stamp
 from kernloom.config.constraints import config_value, raw_value
 from kernloom.config.groups import Groups
 from kernloom.config.overrides import Override, parse_overrides
-from kernloom.config.schema import Sweep
+from kernloom.config.settings import Sweep
 from kernloom.config.spaces import Axis, Row, rows_of
-from kernloom.config.sweeps import NOT_SWEPT, POINT, Reader, describes_points, read_sweep
+from kernloom.config.sweeps import (
+    NOT_SWEPT,
+    POINT,
+    Reader,
+    changed,
+    describes_points,
+    has_points,
+    read_sweep,
+)
 from kernloom.config.values import apply, merged, resolve
-from kernloom.errors import ConfigError, UsageError, nearest
+from kernloom.errors import ConfigError, UsageError, nearest, without_password
 from kernloom.files import sha256_json, write_atomically
 
 if TYPE_CHECKING:
@@ -136,9 +144,12 @@ class Composer:
                         key="sweep",
                         hint="Say the rest on the command line, or in a config of its own group.",
                     )
-        section = {"sweep": composed.get("sweep") or {}}
-        section = _applied(section, [(o, value) for o, value in mine if not o.group])
-        return read_sweep(section.get("sweep") or {})
+        said = [(o, value) for o, value in mine if not o.group]
+        sweep = read_sweep(changed(composed.get("sweep") or {}, said))
+        chosen = [value for o, value in mine if o.group and value != "none"]
+        if chosen and not has_points(sweep) and not any(o.swept for o in overrides):
+            self._say(f"sweep={chosen[-1]} has no axes and no points of its own: this is one point")
+        return sweep
 
     def _value(self, chosen: list[tuple[Override, Any]], name: str, known: dict[Any, Any]) -> Any:
         """The value at a key of a point's config, looked up once where no swept value matters."""
@@ -206,8 +217,9 @@ class Composer:
         except (OSError, ValueError):
             pass
         data = self._hydra.compose(groups)
-        with contextlib.suppress(OSError):  # only speed is lost
-            write_atomically(path, json.dumps(data))
+        if not _is_secret(data):
+            with contextlib.suppress(OSError):  # only speed is lost
+                write_atomically(path, json.dumps(data))
         return data
 
     @cached_property
@@ -224,6 +236,15 @@ class Composer:
         for folder in self._folders:
             stamps.extend(_stamps(str(folder), set()))
         return stamps
+
+
+def _is_secret(value: Any) -> bool:
+    """Whether a password stands in it, which nobody asked us to write anywhere."""
+    if isinstance(value, dict):
+        return any(map(_is_secret, value.values()))
+    if isinstance(value, list):
+        return any(map(_is_secret, value))
+    return isinstance(value, str) and without_password(value) != value
 
 
 def _stamps(folder: str, seen: set[tuple[int, int]]) -> Iterator[list[Any]]:

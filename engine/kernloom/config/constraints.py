@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernloom.config.clauses import Clause, clauses_of
 from kernloom.config.spaces import Row
 from kernloom.errors import ConfigError, ExpressionError, nearest
 from kernloom.expressions import Expression, evaluate, names_in, parse
@@ -30,6 +31,8 @@ class Names:
     """Keys that the command line gives one value."""
     outside: Collection[str] = ()
     """Keys that are swept, but by whatever this sweep is nested in."""
+    written: Collection[str] = ()
+    """Swept keys among whose values are expressions, so that other keys decide what they are."""
 
     def key(self, name: str, where: str) -> str | None:
         """The swept or fixed key of a name, or None."""
@@ -70,9 +73,21 @@ class Where:
 
     @property
     def needs(self) -> frozenset[str] | None:
-        if self.others:
+        keys = frozenset(self.keys.values())
+        if self.others or not keys.isdisjoint(self.names.written):
             return None
-        return frozenset(self.keys.values()) - frozenset(self.names.fixed)
+        return keys - frozenset(self.names.fixed)
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        swept, known = {}, {}
+        for name, key in self.keys.items():
+            if key not in self.names.fixed:
+                swept[name] = key
+            elif is_plain(key, self.names.fixed[key]):
+                known[name] = self.names.fixed[key]
+        plain = {name: key for name, key in swept.items() if key not in self.names.written}
+        return clauses_of(self.expression, plain, known)
 
     def holds(self, row: Row) -> bool:
         variables = {name: self._value(row, key) for name, key in self.keys.items()}
@@ -97,8 +112,7 @@ class Where:
             value = self.names.fixed[key]
         else:
             return self._config(row, key)
-        expression = isinstance(value, str) and (key.startswith(_SIZES) or "${" in value)
-        return self._config(row, key) if expression else value
+        return self._config(row, key) if is_written(key, value) else value
 
     def _config(self, row: Row, name: str) -> Any:
         try:
@@ -110,6 +124,16 @@ class Where:
                 key=self.place,
                 hint=nearest(name, known.union(*error.args[1:])),
             ) from None
+
+
+def is_written(key: str, value: Any) -> bool:
+    """Whether a value stands for what its expression or reference gives."""
+    return isinstance(value, str) and (key.startswith(_SIZES) or "${" in value)
+
+
+def is_plain(key: str, value: Any) -> bool:
+    """Whether a value is a number or a text that stands for itself."""
+    return isinstance(value, (int, float, str)) and not is_written(key, value)
 
 
 def read_where(text: str, place: str, names: Names, look_up: LookUp) -> Where:
@@ -151,6 +175,10 @@ class Exclude:
     @property
     def needs(self) -> frozenset[str] | None:
         return frozenset(self.values) - frozenset(self.fixed)
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        return ()
 
     def holds(self, row: Row) -> bool:
         return not all(self._has(row, key, wanted) for key, wanted in self.values.items())

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import types
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from kernloom.errors import ConfigError, nearest
-from kernloom.remember import ById
+from kernloom.remember import Alike, ById
 
 T = TypeVar("T")
 _converted: ById[Any] = ById()
+_alike: defaultdict[tuple[type, str], Alike[Any]] = defaultdict(Alike)
+"""What stood last at a key: the next point of a sweep changes little of it."""
 
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
@@ -25,21 +28,33 @@ def _fields_of(cls: type) -> dict[str, tuple[Any, Any]]:
     return {item.name: (hints[item.name], item) for item in fields(cls)}
 
 
+@cache
+def _required_of(cls: type) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, (_, item) in _fields_of(cls).items()
+        if item.default is MISSING and item.default_factory is MISSING
+    )
+
+
 def convert(cls: type[T], data: Any, key: str) -> T:
     """An instance of the dataclass `cls` from a mapping; `key` is where the mapping stands."""
-    if not isinstance(data, Mapping):
+    if type(data) is not dict and not isinstance(data, Mapping):
         raise ConfigError(f"expected keys and values, not {_shown(data)}", key=key)
     known = _fields_of(cls)  # type: ignore[arg-type]
-    values = {}
-    for name, value in data.items():
+
+    def converted(name: str, value: Any) -> Any:
         if name not in known:
             raise ConfigError(f"unknown key '{name}'", key=key, hint=nearest(str(name), known))
         wanted, item = known[name]
         where = f"{key}.{name}" if key else str(name)
-        values[name] = _value(wanted, value, where)
-        _check_range(values[name], item.metadata, where)
-    for name, (_, item) in known.items():
-        if name not in values and item.default is MISSING and item.default_factory is MISSING:
+        result = _value(wanted, value, where)
+        _check_range(result, item.metadata, where)
+        return result
+
+    values = _alike[cls, key].each(data, converted)
+    for name in _required_of(cls):  # type: ignore[arg-type]
+        if name not in values:
             raise ConfigError("is missing", key=f"{key}.{name}" if key else name)
     return cls(**values)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernloom.config.reader import load_yaml
 from kernloom.errors import ConfigError, nearest
 
 
@@ -26,6 +25,8 @@ class Groups:
 
     def read(self, group: str, name: str) -> dict[str, Any]:
         """One file's own data; what its defaults list would add is not there."""
+        from kernloom.config.reader import load_yaml
+
         for folder in self._folders:
             path = folder / group / f"{name}.yaml"
             if path.is_file():

@@ -19,6 +19,10 @@ PATH_KEYS = re.compile(
     r"(recipe|trace|select\.file|store\.path|store\.url|workload\.tensors\.\w+\.fill\.path)"
 )
 """Keys whose value is a path or URL: taken as it is, whatever characters it holds."""
+_SWEPT_PATHS = re.compile(r"select\.file|workload\.tensors\.\w+\.fill\.path")
+"""Those of them that a point may have a path of its own for, which makes commas mean several."""
+_QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+_CHOICE = re.compile(r"choice\(.*\)", re.DOTALL)
 EXPRESSION_KEYS = re.compile(r"sweep\.where")
 """Keys whose value is an expression: taken as it is, unless it is a list."""
 
@@ -59,7 +63,8 @@ class Override:
 
     def word(self, value: Any) -> str:
         """As it stands on the command line, or would if this were its only value."""
-        return f"{self.text.partition('=')[0]}={spelled(value)}" if self.swept else self.text
+        # Behind the sign there may be thousands of values.
+        return f"{self.text[: self.text.index('=')]}={spelled(value)}" if self.swept else self.text
 
     def hydra_text(self, value: Any) -> str:
         """The group choice in Hydra's spelling."""
@@ -91,14 +96,14 @@ def parse_overrides(
     words: Sequence[str], groups: Groups, *, multirun: bool
 ) -> tuple[Override, ...]:
     return tuple(
-        _path(word)
+        _path(word, multirun=multirun)
         or _plain(word, groups, multirun=multirun)
         or _parse(word, groups, multirun=multirun)
         for word in words
     )
 
 
-def _path(word: str) -> Override | None:
+def _path(word: str, *, multirun: bool) -> Override | None:
     """A path, URL or expression, which may hold whatever Hydra's grammar gives a meaning to."""
     key, equals, text = word.partition("=")
     name = key.lstrip("+")
@@ -111,9 +116,23 @@ def _path(word: str) -> Override | None:
     value: str | None = text
     if text == "null":
         value = None
+    elif _SWEPT_PATHS.fullmatch(name) and _means_several(text, multirun=multirun):
+        return None
     elif len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        value = text[1:-1]
+        value = _unquoted(text)
     return Override(word, kinds[key.removesuffix(name)], name, (value,), group=False)
+
+
+def _means_several(text: str, *, multirun: bool) -> bool:
+    """Whether a path is a choice among several: by its commas, unless all of it is in quotes."""
+    commas = multirun and "," in text and not _QUOTED.fullmatch(text)
+    return commas or bool(_CHOICE.fullmatch(text))
+
+
+def _unquoted(text: str) -> str:
+    """What is in the quotes, as Hydra reads it: a backslash is special in front of a quote only."""
+    quote = text[0]
+    return re.sub(rf"(\\+)({quote}|$)", lambda m: m[1][: len(m[1]) // 2] + m[2], text[1:-1])
 
 
 def _plain(word: str, groups: Groups, *, multirun: bool) -> Override | None:
@@ -153,10 +172,7 @@ def _parse(word: str, groups: Groups, *, multirun: bool) -> Override:
         if "=" not in word:
             raise UsageError(f"'{word}' is not key=value", hint=_meant(word, groups)) from None
         reason = "" if "mismatched input" in str(error) else f": {str(error).splitlines()[0]}"
-        raise UsageError(
-            f"'{word}' cannot be read{reason}",
-            hint="Write key=value; quote values that hold any of , ( ) [ ] { } < > : = \\ ' \".",
-        ) from None
+        raise UsageError(f"'{word}' cannot be read{reason}", hint=_how_to_write(word)) from None
     kind: Kind = "change"
     if parsed.is_delete():
         kind = "delete"
@@ -175,6 +191,16 @@ def _parse(word: str, groups: Groups, *, multirun: bool) -> Override:
     )
 
 
+def _how_to_write(word: str) -> str:
+    key = word.partition("=")[0].lstrip("+")
+    if _SWEPT_PATHS.fullmatch(key):
+        return (
+            f"Several paths: {key}=choice('a 1.yaml',b.yaml), or sweep.axes.{key}=[...]. "
+            f"One path that has a comma: {key}='a,1.yaml'."
+        )
+    return "Write key=value; quote values that hold any of , ( ) [ ] { } < > : = \\ ' \"."
+
+
 def _meant(word: str, groups: Groups) -> str:
     for group in ("workload", "target", "toolchain", "arch", "measure"):
         if word in groups.options(group):
@@ -187,6 +213,8 @@ def _is_open(key: str) -> bool:
 
 
 def _values(parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool) -> Sequence[Any]:
+    from hydra.core.override_parser.types import Glob
+
     if parsed.is_delete():
         return () if parsed.value() is None else (parsed.value(),)
     if not parsed.is_sweep_override():
@@ -208,7 +236,8 @@ def _values(parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool)
         )
     values = _enumerated(parsed, word, groups)
     if not values:
-        raise UsageError(f"'{word}' matches nothing, so there is nothing to sweep over")
+        problem = "matches nothing" if isinstance(parsed._value, Glob) else "is an empty range"
+        raise UsageError(f"'{word}' {problem}, so there is nothing to sweep over")
     return values
 
 

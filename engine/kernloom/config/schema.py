@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from kernloom.config.limits import FINITE, at_least, between
+from kernloom.config.settings import Build, Fleet, Screen, Store, Sweep
+
 Scalar = bool | int | float | str
 """What a tunable, a macro or a size can be."""
-Number = int | float
-
 DTYPES = ("float32", "float64", "int32", "int64", "uint8")
 """Element types that tensors can have."""
 
@@ -30,19 +31,6 @@ STATUSES = (
     "unconverged",
     "interrupted",
 )
-
-
-def at_least(minimum: Number) -> dict[str, Number]:
-    """Field metadata: the smallest allowed number."""
-    return {"minimum": minimum}
-
-
-def between(minimum: Number, maximum: Number) -> dict[str, Number]:
-    """Field metadata: the smallest and the largest allowed number."""
-    return {"minimum": minimum, "maximum": maximum}
-
-
-FINITE = between(-1e300, 1e300)
 
 
 @dataclass(frozen=True)
@@ -350,97 +338,6 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Store:
-    """Where trials are kept."""
-
-    name: str
-    path: str | None = None
-    """A SQLite file; by default that of the project."""
-    url: str | None = None
-    """A PostgreSQL server, in place of a file."""
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """Where trials are carried out."""
-
-    name: str
-    kind: Literal["local", "slurm"] = "local"
-    exclusive: Literal["node", "measuring", "none"] = "none"
-    """`node`: a whole node for each task; `measuring`: never two measure on a machine at once."""
-    overlap: bool = False
-    """local: measure what is built while the rest is built, on other cores."""
-    chunk: int = field(default=50, metadata=at_least(1))
-    """Points for each task."""
-    max_tasks: int = field(default=64, metadata=at_least(1))
-    """Tasks that run at once."""
-    time: int = field(default=60, metadata=at_least(1))
-    """Minutes that a task may take."""
-    retries: int = field(default=2, metadata=between(0, 100))
-    """How often the points of a lost task are submitted again."""
-    build: Literal["login", "first"] = "login"
-    """Who builds: this machine before it submits, or the first task that needs an artifact."""
-    partition: str | None = None
-    options: Mapping[str, Scalar] = field(default_factory=dict)
-    """Further options of sbatch, by their long names."""
-    poll: float = field(default=10.0, metadata=between(0.05, 3600))
-    """Seconds between two questions to the queue, at most."""
-    folder: str | None = None
-    """Where submissions are kept; every node must see it under this name."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """How many points of a sweep to take, and which."""
-
-    count: int = field(metadata=between(1, 1_000_000))
-    method: Literal["random", "latin_hypercube"] = "random"
-    """`latin_hypercube`: the values of every axis equally often."""
-    seed: int = field(default=0, metadata=at_least(0))
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """What is swept beside the axes of the command line; `config.sweeps` reads it."""
-
-    axes: Mapping[str, Any] = field(default_factory=dict)
-    """Key -> its values; every combination is a point."""
-    zip: tuple[Mapping[str, Any], ...] = ()
-    """Keys that move together, each map one axis."""
-    nested: tuple[Sweep, ...] = ()
-    """Sweeps whose points, one after the other, are one axis."""
-    where: tuple[str, ...] = ()
-    """What must hold at every point."""
-    exclude: tuple[Mapping[str, Any], ...] = ()
-    """Points to leave out: those that have all of a map's values."""
-    sample: Sample | None = None
-    points: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Name -> a point to add."""
-    about: str = ""
-
-
-@dataclass(frozen=True)
-class Build:
-    """How artifacts are built."""
-
-    keep: bool = False
-    """Keep intermediates (preprocessed source, assembly, object) beside each artifact."""
-    jobs: int = field(default=0, metadata=at_least(0))
-    """Parallel jobs; 0: one per core."""
-
-
-@dataclass(frozen=True)
-class Screen:
-    """How a sweep is screened before anything is measured for keeps."""
-
-    keep: int = field(default=0, metadata=at_least(0))
-    """How many points are measured in full, the fastest of those that do the same; 0: all, and
-    nothing is screened."""
-    batch: int = field(default=25, metadata=between(1, 1000))
-    """How many kernels are compiled together at most."""
-
-
-@dataclass(frozen=True)
 class Experiment:
     """One composed, validated config: one point."""
 
@@ -484,3 +381,5 @@ NOT_IDENTITY = (
     "show",
 )
 """Root keys that do not change what a trial is."""
+LIMITS = ("timeout", "memory_limit")
+"""Root keys that change only whether a trial comes to its end."""

@@ -6,22 +6,19 @@ asked as soon as the keys it needs are known, so that a product is cut down whil
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import prod
 from typing import Any, Protocol
 
-from kernloom.config.schema import Sample
+from kernloom.config.clauses import Clause
 from kernloom.errors import ConfigError
 
 Row = dict[str, Any]
 MAX_VISITED = 2_000_000
 """How many rows are looked at to find out which of them are wanted."""
-_DESIGNS = 100
-"""How many hypercubes are tried for one whose points are all different and allowed."""
 
 
 class Space(Protocol):
@@ -144,13 +141,17 @@ class Product:
             index = index * size + place
         return index
 
-    def at(self, index: int) -> Row:
+    def places(self, index: int) -> list[int]:
+        """Which row of each part the row at an index has."""
         places = []
         for size in reversed(self.sizes):
             index, place = divmod(index, size)
             places.append(place)
+        return places[::-1]
+
+    def at(self, index: int) -> Row:
         row: Row = {}
-        for part, place in zip(self.parts, reversed(places), strict=True):
+        for part, place in zip(self.parts, self.places(index), strict=True):
             row.update(part.at(place))
         return row
 
@@ -167,6 +168,11 @@ class Test(Protocol):
         """The keys without which it cannot be asked; None: all there are."""
         ...
 
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        """What of it can be asked of arrays, too."""
+        ...
+
     def holds(self, row: Row) -> bool: ...
 
 
@@ -178,6 +184,10 @@ class Found:
     removed: tuple[int, ...]
     """How many rows each test removed; those that several would remove count for the first."""
     looked_at: int
+    all: bool = True
+    """Whether no other row is wanted that could have been found."""
+    balanced: bool = True
+    """Whether the values of every axis are used equally often, if that was asked for."""
 
 
 def filtered(product: Product, tests: Sequence[Test]) -> Found:
@@ -225,74 +235,3 @@ def _ready(product: Product, tests: Sequence[Test]) -> list[list[tuple[int, Test
         waiting = [test for test in waiting if test not in now]
         ready.append(now)
     return ready
-
-
-def sampled(product: Product, tests: Sequence[Test], sample: Sample) -> Found:
-    """Some rows of which all tests hold, each at most once, the same ones for the same seed."""
-    generator = random.Random(sample.seed)  # noqa: S311 (no secret)
-    wanted = min(sample.count, product.size)
-    asked: dict[int, bool] = {}
-    removed = [0] * len(tests)
-
-    def allowed(index: int) -> bool:
-        if index not in asked:
-            row = product.at(index)
-            failed = next((n for n, test in enumerate(tests) if not test.holds(row)), None)
-            asked[index] = failed is None
-            if failed is not None:
-                removed[failed] += 1
-        return asked[index]
-
-    found: dict[int, None] = {}
-    if sample.method == "latin_hypercube" and wanted < product.size:
-        found = _hypercube(product, wanted, generator, allowed)
-    if len(found) < wanted:
-        for index in _any_order(product, wanted, generator):
-            if index not in found and allowed(index):
-                found[index] = None
-                if len(found) == wanted:
-                    break
-    return Found(sorted(found), tuple(removed), len(asked))
-
-
-def _hypercube(
-    product: Product, wanted: int, generator: random.Random, allowed: Callable[[int], bool]
-) -> dict[int, None]:
-    """Rows that use the values of every axis equally often; fewer than wanted if it cannot be."""
-    kept: dict[int, None] = {}
-    for number in range(max(1, min(_DESIGNS, MAX_VISITED // 10 // wanted))):
-        if number >= _DESIGNS // 10 and len(kept) >= wanted:
-            break
-        columns = [_strata(size, wanted, generator) for size in product.sizes]
-        design = dict.fromkeys(product.index(places) for places in zip(*columns, strict=True))
-        good = {index: None for index in design if allowed(index)}
-        if len(good) == wanted:
-            return good
-        kept |= good
-    return dict.fromkeys(list(kept)[:wanted])
-
-
-def _strata(size: int, count: int, generator: random.Random) -> list[int]:
-    """One place in each of `count` equal stretches of an axis, shuffled."""
-    places = []
-    for number in range(count):
-        low, high = number * size // count, (number + 1) * size // count
-        places.append(low + int(generator.random() * (high - low)))
-    return _shuffled(places, generator)
-
-
-def _shuffled(values: list[int], generator: random.Random) -> list[int]:
-    # By random() alone, the one method whose numbers are promised to stay the same.
-    for last in range(len(values) - 1, 0, -1):
-        other = int(generator.random() * (last + 1))
-        values[last], values[other] = values[other], values[last]
-    return values
-
-
-def _any_order(product: Product, wanted: int, generator: random.Random) -> Iterator[int]:
-    """All indices of a space that is small enough; of others, as many as it is worth trying."""
-    if product.size <= MAX_VISITED // 10:
-        yield from _shuffled(list(range(product.size)), generator)
-        return
-    for _ in range(min(MAX_VISITED, 10_000 + 1_000 * wanted)):
-        yield product.index([int(generator.random() * size) for size in product.sizes])

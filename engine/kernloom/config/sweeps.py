@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any
 
-from kernloom.config.constraints import LookUp, Names, read_exclude, read_where
+from kernloom.config.constraints import LookUp, Names, is_written, read_exclude, read_where
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
-from kernloom.config.overrides import MAX_VALUES, Override, parse_overrides
-from kernloom.config.schema import NOT_IDENTITY, Sweep
+from kernloom.config.overrides import MAX_VALUES, Override, parse_overrides, spelled
+from kernloom.config.schema import NOT_IDENTITY
+from kernloom.config.settings import Sample, Sweep
 from kernloom.config.spaces import (
     Axis,
     Chosen,
@@ -25,9 +25,9 @@ from kernloom.config.spaces import (
     Test,
     Union,
     filtered,
-    sampled,
 )
-from kernloom.errors import ConfigError, UsageError
+from kernloom.config.values import apply
+from kernloom.errors import ConfigError, UsageError, nearest
 
 POINT = "sweep.point"
 """The key under which a named point has its name."""
@@ -35,6 +35,8 @@ NOT_SWEPT = NOT_IDENTITY
 """Root keys that say something about the run, not about a point."""
 _STEPS, _POWERS = ("from", "to", "step"), "powers_of_two"
 _MAX_FLOATS = 1_000_000
+_ADDED = ("sweep.where", "sweep.exclude")
+"""Keys to whose lists the command line adds."""
 _MANY = ("axes", "zip", "nested", "points")
 
 
@@ -55,9 +57,57 @@ def _listed(section: Any) -> Any:
     return {name: value for name, value in result.items() if value is not None}
 
 
+def changed(section: dict[str, Any], said: Sequence[tuple[Override, Any]]) -> Any:
+    """The section as the command line changes it. Constraints and exclusions are added to those of
+    the file; maps are merged, as everywhere."""
+    data: dict[str, Any] = {"sweep": _listed(section)}
+    # Whatever the order of the words: what is taken away is the file's.
+    first = [pair for pair in said if pair[0].key in _ADDED and pair[0].kind == "delete"]
+    for override, value in [*first, *(pair for pair in said if pair not in first)]:
+        sweep: dict[str, Any] = data["sweep"]
+        name = override.key.removeprefix("sweep.")
+        here = _at(sweep, name.split("."))
+        if override.kind == "delete":
+            if name.startswith("axes."):
+                axes = _without_axis(sweep, name.removeprefix("axes."))
+                data = {"sweep": {**sweep, "axes": axes}}
+            else:
+                data = apply(data, override, value)
+        elif here and (value == {} or (value == [] and override.key in _ADDED)):
+            raise ConfigError(
+                f"{spelled(value)} adds nothing to what is there",
+                key=override.key,
+                hint=f"~{override.key} takes that away.",
+            )
+        elif override.key in _ADDED and value is not None:
+            more = value if isinstance(value, list) else [value]
+            data = {"sweep": {**sweep, name: [*(here or ()), *more]}}
+        else:
+            data = apply(data, override, value)
+    return data["sweep"]
+
+
+def _at(node: Any, names: Sequence[str]) -> Any:
+    for name in names:
+        node = node.get(name) if isinstance(node, Mapping) else None
+    return node
+
+
+def _without_axis(section: Mapping[str, Any], key: str) -> dict[str, Any]:
+    axes = _flat(section.get("axes") or {}, steps=True)
+    if key not in axes:
+        raise ConfigError(f"there is no axis '{key}'", key="sweep.axes", hint=nearest(key, axes))
+    return {name: spec for name, spec in axes.items() if name != key}
+
+
 def describes_points(sweep: Sweep) -> bool:
     """Whether it says anything at all."""
     return replace(sweep, about="") != Sweep()
+
+
+def has_points(sweep: Sweep) -> bool:
+    """Whether it names points, and not only chooses among those of the command line."""
+    return any(getattr(sweep, name) for name in _MANY)
 
 
 @dataclass
@@ -73,6 +123,8 @@ class Reader:
     say: Callable[[str], None]
     overrides: dict[str, Override] = field(default_factory=dict)
     """Swept key -> how it is applied."""
+    named: dict[str, str] = field(default_factory=dict)
+    """Name of a point -> where it is described."""
 
     def space(self, sweep: Sweep, typed: Sequence[Axis]) -> Space:
         """All points of the command line's axes and the sweep."""
@@ -89,7 +141,7 @@ class Reader:
         parts: list[Space] = [*typed, *axes, *zips]
         here = _distinct(parts, place)
         for number, one in enumerate(sweep.nested):
-            if not any(getattr(one, name) for name in _MANY):
+            if not has_points(one):
                 raise ConfigError("has no points", key=f"{place}.nested[{number}]")
         if sweep.nested:
             inner = [
@@ -98,7 +150,7 @@ class Reader:
             ]
             parts.append(Union(tuple(inner)))
             here = _distinct(parts, place)
-        names = Names(here, self.fixed, outside)
+        names = Names(here, self.fixed, outside, _written(parts))
         product = Product(tuple(parts) or (Rows([{}]),))
         tests = self._tests(sweep, place, names)
         named = self._named(sweep, place, typed)
@@ -128,7 +180,7 @@ class Reader:
                     f"'{override.key}' moves together with other keys here, "
                     "and the command line gives it one value",
                     key=place,
-                    hint="Say it in one place only.",
+                    hint=f"{_way_out(place)} takes these keys out of the sweep.",
                 )
             values = self._values(text, spec, f"{place}.{text}")
             self.check(replace(override, values=values))
@@ -175,6 +227,8 @@ class Reader:
     def _tests(self, sweep: Sweep, place: str, names: Names) -> list[tuple[str, Test]]:
         tests: list[tuple[str, Test]] = []
         for number, text in enumerate(sweep.where):
+            if not text.strip():
+                raise ConfigError("has no value", key=f"{place}.where[{number}]")
             where = read_where(text, f"{place}.where[{number}]", names, self.look_up)
             tests.append((f"where '{text}'", where))
         for number, values in enumerate(sweep.exclude):
@@ -188,6 +242,8 @@ class Reader:
         """What constraints and sample leave of a product."""
         asked = [test for _, test in tests]
         if sweep.sample and sweep.sample.count < product.size:
+            from kernloom.config.sampling import sampled
+
             found = sampled(product, asked, sweep.sample)
         elif asked:
             found = filtered(product, asked)
@@ -197,20 +253,25 @@ class Reader:
         else:
             found = Found(range(product.size), (), 0)
         if not found.indices:
-            removed_by = [
-                f"{text} removed {removed:,}"
-                for (text, _), removed in zip(tests, found.removed, strict=True)
-                if removed
-            ]
-            raise ConfigError(
-                f"no point is left of {found.looked_at:,}: {', '.join(removed_by)}",
-                key=place,
-                hint="Loosen a constraint, or widen an axis.",
-            )
-        if sweep.sample and len(found.indices) < sweep.sample.count:
-            left = f"{len(found.indices):,} of the {sweep.sample.count:,}"
-            self.say(f"{place}.sample: {left} points asked for were found; all are taken")
+            raise _nothing_left(product, tests, found, place)
+        if sweep.sample:
+            self._tell(found, sweep.sample, place)
         return Chosen(product, found.indices)
+
+    def _tell(self, found: Found, sample: Sample, place: str) -> None:
+        """Say what a sample is not, though it was asked for."""
+        few = len(found.indices) < sample.count
+        taken = f"{len(found.indices):,} of the {sample.count:,} points asked for"
+        if few and found.all:
+            self.say(f"{place}.sample: {taken} were found; all are taken")
+        elif few:
+            tries = f"{found.looked_at:,} tries"
+            self.say(f"{place}.sample: only {taken} were found in {tries}; there may be more")
+        if not found.balanced and not (few and found.all):
+            self.say(
+                f"{place}.sample: no Latin hypercube was found that keeps to the constraints; "
+                "some values are used more often than others"
+            )
 
     def _named(self, sweep: Sweep, place: str, typed: tuple[Axis, ...]) -> Space | None:
         """The named points, each with every combination of the command line's axes."""
@@ -219,19 +280,49 @@ class Reader:
         rows = []
         taken = {name for axis in typed for name in axis.names} | set(self.fixed)
         for name, values in sweep.points.items():
+            where = f"{place}.points.{name}"
+            if name in self.named:
+                raise ConfigError(
+                    f"another point has that name: {self.named[name]}",
+                    key=where,
+                    hint="Give each a name of its own.",
+                )
+            self.named[name] = where
             row: Row = {POINT: name}
             for text, value in _flat(values).items():
-                override = self._override(text, f"{place}.points.{name}")
+                override = self._override(text, where)
                 if override.key in taken:
                     raise ConfigError(
                         f"'{override.key}' has a value on the command line, too",
-                        key=f"{place}.points.{name}",
-                        hint="Say it in one place only.",
+                        key=where,
+                        hint=f"{_way_out(where)} takes this point out of the sweep.",
                     )
                 self.check(replace(override, values=(value,)))
                 row[override.key] = value
             rows.append(row)
         return Product((*typed, Rows(rows)))
+
+
+def _nothing_left(
+    product: Product, tests: Sequence[tuple[str, Test]], found: Found, place: str
+) -> ConfigError:
+    """What took all points away, or why none was found."""
+    removed_by = [
+        f"{text} removed {removed:,}"
+        for (text, _), removed in zip(tests, found.removed, strict=True)
+        if removed
+    ]
+    by = ", ".join(removed_by)
+    hint = "Loosen a constraint, or widen an axis."
+    if not found.all:
+        return ConfigError(
+            f"no point was found in {found.looked_at:,} tries, though there may be some: {by}",
+            key=place,
+            hint=f"{hint} Keys that follow from each other can be zipped.",
+        )
+    if found.looked_at < product.size:
+        by = f"of {found.looked_at:,} that were tried, {by}"
+    return ConfigError(f"no point is left of {product.size:,}: {by}", key=place, hint=hint)
 
 
 def _distinct(parts: Iterable[Space], place: str) -> frozenset[str]:
@@ -248,6 +339,17 @@ def _distinct(parts: Iterable[Space], place: str) -> frozenset[str]:
                 )
             seen.add(key)
     return frozenset(seen)
+
+
+def _written(parts: Iterable[Space]) -> frozenset[str]:
+    """Keys among whose values are expressions."""
+    axes = [part for part in parts if isinstance(part, Axis)]
+    columns = [pair for axis in axes for pair in zip(axis.names, axis.columns, strict=True)]
+    return frozenset(
+        key
+        for key, values in columns
+        if not isinstance(values, range) and any(is_written(key, value) for value in values)
+    )
 
 
 def _flat(values: Mapping[str, Any], *, steps: bool = False, prefix: str = "") -> dict[str, Any]:
@@ -298,5 +400,12 @@ def _steps(spec: Mapping[str, Any], place: str) -> Sequence[Any]:
         return range(first, last + (1 if step > 0 else -1), step)
     if (last - first) / step >= _MAX_FLOATS:
         raise ConfigError(f"has more than {_MAX_FLOATS:,} values", key=place)
+    from decimal import Decimal
+
     start, distance, by = (Decimal(str(n)) for n in (first, last, step))
     return [float(start + by * n) for n in range(int((distance - start) / by) + 1)]
+
+
+def _way_out(place: str) -> str:
+    """The word that deletes what stands at a place: `~sweep.zip.0` for `sweep.zip[0]`."""
+    return f"~{place.replace('[', '.').replace(']', '')}"

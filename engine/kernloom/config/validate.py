@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kernloom.config.convert import convert
@@ -22,6 +22,11 @@ from kernloom.expressions import names_in, parse_size
 from kernloom.remember import ById
 
 _checked: ById[None] = ById()
+_targets: ById[None] = ById()
+_workloads: ById[None] = ById()
+_symbols: dict[frozenset[str], frozenset[str]] = {}
+"""Each set of names once, so that what was checked for it is found by its identity."""
+_ROOT_KEYS = frozenset(ROOT_KEYS)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 LEAST_MEMORY = 4096
@@ -43,11 +48,19 @@ ARCH_NAMES = (
 def experiment(data: Mapping[str, Any]) -> Experiment:
     """The validated experiment; what it shares with an earlier one is not checked again."""
     for name in data:
-        if name not in ROOT_KEYS:
+        if name not in _ROOT_KEYS:
             raise ConfigError(f"unknown key '{name}'", hint=nearest(name, ROOT_KEYS))
     result = convert(Experiment, data, "")
     _checked.get(_check_workload, result.workload)
-    _check_target(result)
+    _targets.get(
+        lambda *_: _check_target(result),
+        result.target,
+        result.arch,
+        result.toolchain,
+        result.runtime,
+        result.measure,
+        result.trace,
+    )
     _check_memory_limit(result)
     return result
 
@@ -107,9 +120,24 @@ def _check_target(experiment: Experiment) -> None:
 
 def _check_workload(workload: Workload) -> None:
     _check_dtype(workload.dtype, "workload.dtype")
-    symbols = {*workload.sizes, "element"}
+    names = frozenset([*workload.sizes, "element"])
+    symbols = _symbols.setdefault(names, names)
     for name, size in workload.sizes.items():
         _check_names([size], symbols, f"workload.sizes.{name}")
+    # Of all else only the names of the sizes matter, which the points of a sweep have in common.
+    _workloads.get(
+        lambda *_: _check_beside_sizes(workload, symbols),
+        symbols,
+        workload.tensors,
+        workload.cost,
+        workload.tolerance,
+        workload.kernels,
+        workload.steps,
+        workload.golden,
+    )
+
+
+def _check_beside_sizes(workload: Workload, symbols: frozenset[str]) -> None:
     for name, tensor in workload.tensors.items():
         key = f"workload.tensors.{name}"
         _check_names(tensor.shape, symbols, f"{key}.shape")
@@ -297,7 +325,9 @@ def _check_text(texts: Iterable[str], allowed: re.Pattern[str], key: str) -> Non
             )
 
 
-def _check_names(texts: Any, known: set[str], key: str) -> None:
+def _check_names(texts: Any, known: Collection[str], key: str) -> None:
+    if any(isinstance(text, str) and not text.strip() for text in texts):
+        raise ConfigError("has no value", key=key)
     try:
         used = names_in(texts)
     except ConfigError as error:

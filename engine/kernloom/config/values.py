@@ -8,21 +8,39 @@ point shares with the composed data all that it does not change.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kernloom.config.convert import fields_at
 from kernloom.config.overrides import Override
 from kernloom.config.schema import Experiment
 from kernloom.errors import ConfigError, nearest
-from kernloom.remember import ById
+from kernloom.remember import Alike, ById
 
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _places: ById[list[tuple[Any, ...]]] = ById()
 _sections: ById[Any] = ById()
+_resolved_from: ById[Any] = ById()
 _NESTED = (dict, list)
 _DEEPEST = 20
 """How many references may lead to the next before we call it a circle."""
+
+
+@dataclass(frozen=True)
+class _References:
+    """Where a section holds a `${...}`."""
+
+    paths: list[tuple[Any, ...]]
+    roots: list[str]
+    """The sections that they lead to."""
+    rare: bool
+    """Some are of the kinds that we do not resolve ourselves."""
+
+
+_alike: Alike[_References] = Alike()
+_parts: defaultdict[str, Alike[list[tuple[Any, ...]]]] = defaultdict(Alike)
 
 
 def merged(base: Any, change: Any) -> Any:
@@ -35,19 +53,32 @@ def merged(base: Any, change: Any) -> Any:
     return result
 
 
+class _UnknownKeyError(Exception):
+    """A key that is neither in the config nor in the schema."""
+
+    def __init__(
+        self, above: list[str], name: str, node: Mapping[str, Any], known: frozenset[str]
+    ) -> None:
+        super().__init__(name)
+        self.above, self.name, self.node, self.known = above, name, node, known
+
+
 def apply(data: dict[str, Any], override: Override, value: Any) -> dict[str, Any]:
     """`data` with one value override carried out."""
-    result = _applied(data, override.key.split("."), 0, override, value)
+    try:
+        result = _applied(data, override.key.split("."), 0, override, value)
+    except _UnknownKeyError as unknown:
+        raise _explained(data, override, unknown) from None
     if not isinstance(result, dict):
         raise ConfigError("the whole config cannot be replaced", key=override.key)
     return result
 
 
 def _applied(node: Any, names: list[str], depth: int, override: Override, value: Any) -> Any:
-    name, where, last = names[depth], ".".join(names[:depth]), depth == len(names) - 1
+    name, last = names[depth], depth == len(names) - 1
     adding = override.kind in ("add", "force")
     if isinstance(node, list):
-        index = _index(node, name, where)
+        index = _index(node, name, ".".join(names[:depth]))
         changed: Any = list(node)
         if last and override.kind == "delete":
             del changed[index]
@@ -57,13 +88,13 @@ def _applied(node: Any, names: list[str], depth: int, override: Override, value:
             )
         return changed
     if not isinstance(node, dict):
+        where = ".".join(names[:depth])
         raise ConfigError(f"holds {node!r}, which has no key '{name}'", key=where)
     if name not in node and not adding:
         # A key that the schema gives a default need not stand in any file.
         known = fields_at(Experiment, names[:depth])
         if name not in known or override.kind == "delete":
-            allowed = {*node, *known}
-            raise ConfigError(f"unknown key '{name}'", key=where, hint=nearest(name, allowed))
+            raise _UnknownKeyError(names[:depth], name, node, known)
     changed = dict(node)
     if not last:
         below = {} if node.get(name) is None else node[name]
@@ -83,6 +114,44 @@ def _applied(node: Any, names: list[str], depth: int, override: Override, value:
     return changed
 
 
+def _explained(
+    data: Mapping[str, Any], override: Override, unknown: _UnknownKeyError
+) -> ConfigError:
+    name, where = unknown.name, ".".join(unknown.above)
+    if override.kind == "delete" and name in unknown.known:
+        return ConfigError("has no value, so there is nothing to delete", key=override.key)
+    hint = nearest(name, {*unknown.node, *unknown.known})
+    if not where and (meant := _keys_that_end_in(data, override.key)):
+        hint = f"Did you mean {' or '.join(repr(key) for key in meant)}?"
+    section = data.get(unknown.above[0]) if where else None
+    if isinstance(section, dict) and not unknown.known and "name" in section:
+        # Such names are not ours: another workload has others.
+        hint = f"{hint.removesuffix('.')} (of {unknown.above[0]} {section['name']})."
+    return ConfigError(f"unknown key '{name}'", key=where, hint=hint)
+
+
+def _keys_that_end_in(data: Mapping[str, Any], end: str) -> list[str]:
+    """The whole keys that somebody may mean who writes only the end of one."""
+    workload = data.get("workload")
+    workload = workload if isinstance(workload, dict) else {}
+    found: dict[str, None] = {}
+    for part in ("sizes", "scalars"):
+        found |= dict.fromkeys(f"workload.{part}.{name}" for name in _mapping(workload.get(part)))
+    for kernel in _mapping(workload.get("kernels")).values():
+        for place in (kernel, *_mapping(_mapping(kernel).get("sources")).values()):
+            for transform, tunables in _mapping(_mapping(place).get("tunables")).items():
+                found |= dict.fromkeys(f"select.fixed.{transform}.{n}" for n in _mapping(tunables))
+    for section in ("measure", "toolchain", "arch", "target", "select", "screen", "fleet"):
+        names = {*_mapping(data.get(section)), *fields_at(Experiment, [section])}
+        found |= dict.fromkeys(f"{section}.{name}" for name in sorted(names - {"name"}))
+    exact = [key for key in found if key.endswith(f".{end}")]
+    return exact or [key for key in found if key.lower().endswith(f".{end.lower()}")]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
 def _index(node: list[Any], name: str, where: str) -> int:
     if name.isdigit() and int(name) < len(node):
         return int(name)
@@ -95,14 +164,44 @@ def _index(node: list[Any], name: str, where: str) -> int:
 
 def resolve(data: dict[str, Any]) -> dict[str, Any]:
     """`data` with every `${...}` replaced; OmegaConf does the rare kinds that we do not."""
-    places = {name: _places.get(_interpolated_below, section) for name, section in data.items()}
-    texts = [_at(data[name], path) for name, paths in places.items() for path in paths]
-    if any("${" in _NODE.sub("", text) or "\\" in text for text in texts):
+    references = _alike.each(data, _references_in)
+    if any(found.rare for found in references.values()):
         return _resolved_by_omegaconf(data)
     return {
-        name: _resolved_section(data, name, paths) if paths else data[name]
-        for name, paths in places.items()
+        name: _resolved_again(data, name, references) if found.paths else data[name]
+        for name, found in references.items()
     }
+
+
+def _references_in(name: str, section: Any) -> _References:
+    paths: list[tuple[Any, ...]] = []
+    if isinstance(section, dict):
+        # What a changed section still shares is looked through once.
+        parts = _parts[name].each(section, _interpolated_in)
+        paths = [(key, *path) for key, found in parts.items() for path in found]
+    elif isinstance(section, (list, str)):
+        paths = _interpolated(section)
+    texts = [_at(section, path) for path in paths]
+    return _References(
+        paths,
+        sorted({match.split(".")[0] for text in texts for match in _NODE.findall(text)}),
+        any("${" in _NODE.sub("", text) or "\\" in text for text in texts),
+    )
+
+
+def _resolved_again(data: dict[str, Any], name: str, references: Mapping[str, _References]) -> Any:
+    """A section with its references replaced, once for all points that have in common whatever
+    they lead to."""
+    paths = references[name].paths
+    reached, waiting = {name: data[name]}, [name]
+    while waiting:
+        for root in references[waiting.pop()].roots:
+            if root not in data:
+                return _resolved_section(data, name, paths)
+            if root not in reached:
+                reached[root] = data[root]
+                waiting.append(root)
+    return _resolved_from.get(lambda *_: _resolved_section(data, name, paths), *reached.values())
 
 
 def _resolved_section(data: dict[str, Any], name: str, paths: list[tuple[Any, ...]]) -> Any:
@@ -118,17 +217,8 @@ def _resolved_section(data: dict[str, Any], name: str, paths: list[tuple[Any, ..
     return _sections.get(replaced, section, *values)
 
 
-def _interpolated_below(section: Any) -> list[tuple[Any, ...]]:
-    """As `_interpolated`, but what a changed section still shares is looked through once."""
-    if not isinstance(section, dict):
-        return _interpolated(section)
-    return [
-        (key, *path)
-        for key, value in section.items()
-        for path in (
-            _places.get(_interpolated, value) if isinstance(value, dict) else _interpolated(value)
-        )
-    ]
+def _interpolated_in(_: str, value: Any) -> list[tuple[Any, ...]]:
+    return _places.get(_interpolated, value) if isinstance(value, dict) else _interpolated(value)
 
 
 def _interpolated(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

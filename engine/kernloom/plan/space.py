@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,20 +30,35 @@ def variables_of(record: StepRecord, arch: Arch) -> dict[str, Any]:
     element = ELEMENT[record.dtype]
     return {
         **record.sizes,
-        "registers": arch.registers,
-        "vector_bytes": arch.vector_bytes,
+        **_arches.get(_arch_data, arch),
         "element": element,
         "lanes_max": max(1, arch.vector_bytes // element),
-        "l1": parse_size(arch.caches.l1, key="arch.caches.l1"),
-        "l2": parse_size(arch.caches.l2, key="arch.caches.l2"),
-        "l3": parse_size(arch.caches.l3, key="arch.caches.l3"),
-        "cores": arch.cores,
         "fusable": int(record.fusable),
     }
 
 
-def tunables_of(kernel: Kernel) -> dict[str, tuple[str, tuple[Scalar, ...]]]:
+def _arch_data(arch: Arch) -> dict[str, int]:
+    return {
+        "registers": arch.registers,
+        "vector_bytes": arch.vector_bytes,
+        "l1": parse_size(arch.caches.l1, key="arch.caches.l1"),
+        "l2": parse_size(arch.caches.l2, key="arch.caches.l2"),
+        "l3": parse_size(arch.caches.l3, key="arch.caches.l3"),
+        "cores": arch.cores,
+    }
+
+
+Tunables: TypeAlias = dict[str, tuple[str, tuple[Scalar, ...]]]
+_arches: ById[dict[str, int]] = ById()
+_tunables: ById[Tunables] = ById()
+
+
+def tunables_of(kernel: Kernel) -> Tunables:
     """Tunable -> (its transform, its values)."""
+    return _tunables.get(_flat, kernel)
+
+
+def _flat(kernel: Kernel) -> Tunables:
     return {
         name: (transform, tunable.values)
         for transform, group in kernel.tunables.items()
@@ -145,7 +161,7 @@ def allowed_value(kernel: Kernel, name: str, value: Any, *, key: str) -> Scalar:
         if option == value and isinstance(option, bool) == isinstance(value, bool):
             return option
     raise ConfigError(
-        f"{transform}.{name}={value} is not in kernel '{kernel.name}'s space",
+        f"{transform}.{name}={value} is not in the space of kernel '{kernel.name}'",
         key=key,
         hint=f"Allowed: {', '.join(map(str, values))}.",
     )
@@ -157,11 +173,31 @@ def check_point(
     """A chosen point must lie in the kernel's space; the constraint it breaks is named."""
     for name in tunables_of(kernel):
         allowed_value(kernel, name, point[name], key=key)
+    variables = {**known, **point}
+    for constraint in kernel.constraints:
+        # As text: 1, 1.0 and true are different choices, but equal.
+        asked = (constraint, str([variables.get(name) for name in _sorted_names(constraint)]))
+        if asked not in _held:
+            if not _holds(constraint, known, point, key):
+                raise _broken(kernel, constraint, variables, key)
+            _held.add(asked)
+
+
+_held: set[tuple[str, str]] = set()
+"""Constraints with values of which they are true."""
+
+
+@cache
+def _sorted_names(constraint: str) -> tuple[str, ...]:
+    return tuple(sorted(parse(constraint).names))
+
+
+def _holds(
+    constraint: str, known: Mapping[str, Any], point: Mapping[str, Scalar], key: str
+) -> bool:
     # As arrays of one: what the mask of a space allows must be allowed here, divisions by zero too.
     variables = {**known, **{name: _array((value,)) for name, value in point.items()}}
-    for constraint in kernel.constraints:
-        if not np.all(evaluate(constraint, variables, key=key)):
-            raise _broken(kernel, constraint, {**known, **point}, key)
+    return bool(np.all(evaluate(constraint, variables, key=key)))
 
 
 def nothing_left(
