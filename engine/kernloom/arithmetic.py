@@ -17,6 +17,8 @@ MAX_BITS = 256
 """No whole number grows longer."""
 MAX_ELEMENTS = 2**27
 """No array that is larger than those it is made from has more elements."""
+_PLAIN = (int, float)
+"""Types of operands about which nothing need be asked."""
 
 
 def is_array(value: Any) -> bool:
@@ -41,8 +43,9 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
     """`operation` on numbers and arrays only, with a result of a size that can be borne."""
 
     def call(a: Any, b: Any) -> Any:
-        a, b = number(a), number(b)
-        check_broadcast(a, b)
+        if type(a) not in _PLAIN or type(b) not in _PLAIN:
+            a, b = number(a), number(b)
+            check_broadcast(a, b)
         return _bounded(operation(a, b))
 
     return call

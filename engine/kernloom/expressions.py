@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
 
 from kernloom.arithmetic import (
     BINARY,
@@ -47,6 +47,8 @@ _UNITS = {
 }
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _LONGEST_SIZE = 60
+Value: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""What an expression is, given its variables."""
 
 
 def parse_size(value: Any, *, key: str = "") -> int:
@@ -83,10 +85,17 @@ class Expression:
     tree: ast.expr
     names: frozenset[str]
 
+    @cached_property
+    def _value(self) -> Value:
+        return _compiled(self.tree)
+
     def __call__(self, variables: Mapping[str, Any]) -> Any:
         try:
-            with _quietly(variables.values()):
-                return _plain(_Evaluator(variables).visit(self.tree))
+            for name in self.names:
+                if hasattr(variables.get(name), "__array__"):
+                    with _quietly():
+                        return _plain(self._value(variables))
+            return _plain(self._value(variables))
         except ExpressionError as error:
             raise ExpressionError(f"in '{self.text}': {error.message}") from None
         except (
@@ -102,10 +111,8 @@ class Expression:
             raise ExpressionError(f"'{self.text}' cannot be evaluated: {reason}") from None
 
 
-def _quietly(values: Iterable[Any]) -> AbstractContextManager[Any]:
+def _quietly() -> AbstractContextManager[Any]:
     """What numpy would warn about is in the result, as inf or NaN."""
-    if not any(hasattr(value, "__array__") for value in values):
-        return nullcontext()
     import numpy
 
     return numpy.errstate(all="ignore")
@@ -196,83 +203,122 @@ def _check(node: ast.AST, names: set[str], depth: int) -> None:
         _check(child, names, depth + 1)
 
 
-class _Evaluator:
-    """Walks a checked tree."""
+def _compiled(node: ast.AST | None) -> Value:
+    """A checked tree as a function of the variables."""
+    match node:
+        case None:
+            return lambda variables: None
+        case ast.Constant(value=value):
+            return lambda variables: value
+        case ast.Name(id=name):
+            return _named(name)
+        case ast.BinOp(left=left, op=op, right=right):
+            operation, a, b = BINARY[type(op)], _compiled(left), _compiled(right)
+            return lambda variables: operation(a(variables), b(variables))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _negation(_compiled(operand))
+        case ast.UnaryOp(op=op, operand=operand):
+            inner = _compiled(operand)
+            if isinstance(op, ast.USub):
+                return lambda variables: -number(inner(variables))
+            return lambda variables: number(inner(variables))
+        case ast.BoolOp(op=op, values=values):
+            return _boolean(isinstance(op, ast.And), [_compiled(child) for child in values])
+        case ast.Compare(left=left, ops=ops, comparators=rest):
+            return _comparison(
+                _compiled(left),
+                [
+                    (COMPARE[type(op)], _compiled(child))
+                    for op, child in zip(ops, rest, strict=True)
+                ],
+            )
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return _choice(_compiled(test), _compiled(body), _compiled(orelse))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            positional = [_compiled(arg) for arg in args]
+            named = {str(keyword.arg): _compiled(keyword.value) for keyword in keywords}
+            return lambda variables: FUNCTIONS[name](
+                *[arg(variables) for arg in positional],
+                **{key: arg(variables) for key, arg in named.items()},
+            )
+        case ast.Tuple(elts=elts):
+            elements = [_compiled(element) for element in elts]
+            return lambda variables: tuple([element(variables) for element in elements])
+        case ast.List(elts=elts):
+            elements = [_compiled(element) for element in elts]
+            return lambda variables: [element(variables) for element in elements]
+        case ast.Attribute(value=inside):
+            whole = _compiled(inside)
+            return lambda variables: whole(variables).T
+        case ast.Subscript(value=inside, slice=index):
+            whole, place = _compiled(inside), _compiled(index)
+            return lambda variables: whole(variables)[_index(place(variables))]
+        case ast.Slice(lower=lower, upper=upper, step=step):
+            ends = [_compiled(part) for part in (lower, upper, step)]
+            return lambda variables: slice(*[end(variables) for end in ends])
+    raise ExpressionError(f"'{type(node).__name__}' is not allowed")
 
-    def __init__(self, variables: Mapping[str, Any]) -> None:
-        self.variables = variables
 
-    def visit(self, node: ast.AST | None) -> Any:
-        match node:
-            case None:
-                return None
-            case ast.Constant(value=value):
-                return value
-            case ast.Name(id=name):
-                try:
-                    return self.variables[name]
-                except KeyError:
-                    raise ExpressionError(
-                        f"unknown name '{name}'. {nearest(name, self.variables)}"
-                    ) from None
-            case ast.BinOp(left=left, op=op, right=right):
-                return BINARY[type(op)](self.visit(left), self.visit(right))
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                value = self.visit(operand)
-                return ~value.astype(bool) if is_array(value) else not value
-            case ast.UnaryOp(op=op, operand=operand):
-                value = number(self.visit(operand))
-                return -value if isinstance(op, ast.USub) else value
-            case ast.BoolOp(op=op, values=values):
-                return self._boolean(isinstance(op, ast.And), values)
-            case ast.Compare(left=left, ops=ops, comparators=rest):
-                return self._comparison(left, ops, rest)
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                chosen = self.visit(test)
-                if is_array(chosen):
-                    return where(chosen, self.visit(body), self.visit(orelse))
-                return self.visit(body) if chosen else self.visit(orelse)
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
-                positional = [self.visit(arg) for arg in args]
-                named = {str(k.arg): self.visit(k.value) for k in keywords}
-                return FUNCTIONS[name](*positional, **named)
-            case ast.Tuple(elts=elts):
-                return tuple(self.visit(element) for element in elts)
-            case ast.List(elts=elts):
-                return [self.visit(element) for element in elts]
-            case ast.Attribute(value=value):
-                return self.visit(value).T
-            case ast.Subscript(value=value, slice=index):
-                return self.visit(value)[_index(self.visit(index))]
-            case ast.Slice(lower=lower, upper=upper, step=step):
-                return slice(self.visit(lower), self.visit(upper), self.visit(step))
-        raise ExpressionError(f"'{type(node).__name__}' is not allowed")
+def _named(name: str) -> Value:
+    def value(variables: Mapping[str, Any]) -> Any:
+        try:
+            return variables[name]
+        except KeyError:
+            raise ExpressionError(f"unknown name '{name}'. {nearest(name, variables)}") from None
 
-    def _boolean(self, conjunction: bool, values: list[ast.expr]) -> Any:
+    return value
+
+
+def _negation(operand: Value) -> Value:
+    def value(variables: Mapping[str, Any]) -> Any:
+        truth = operand(variables)
+        return ~truth.astype(bool) if is_array(truth) else not truth
+
+    return value
+
+
+def _choice(test: Value, body: Value, orelse: Value) -> Value:
+    def value(variables: Mapping[str, Any]) -> Any:
+        chosen = test(variables)
+        if is_array(chosen):
+            return where(chosen, body(variables), orelse(variables))
+        return body(variables) if chosen else orelse(variables)
+
+    return value
+
+
+def _boolean(conjunction: bool, parts: Sequence[Value]) -> Value:
+    def value(variables: Mapping[str, Any]) -> Any:
         result: Any = conjunction
-        for child in values:
-            value = self.visit(child)
-            if is_array(value) or is_array(result):
+        for part in parts:
+            truth = part(variables)
+            if is_array(truth) or is_array(result):
                 import numpy
 
-                check_broadcast(result, value)
+                check_broadcast(result, truth)
                 both = numpy.logical_and if conjunction else numpy.logical_or
-                result = both(result, value)
-            elif bool(value) != conjunction:
+                result = both(result, truth)
+            elif bool(truth) != conjunction:
                 # Scalars short-circuit, so `N > 0 and M % N == 0` is safe.
                 return not conjunction
         return result
 
-    def _comparison(self, left: ast.expr, ops: list[ast.cmpop], rest: list[ast.expr]) -> Any:
+    return value
+
+
+def _comparison(left: Value, rest: Sequence[tuple[Callable[[Any, Any], Any], Value]]) -> Value:
+    def value(variables: Mapping[str, Any]) -> Any:
         result: Any = True
-        before = self.visit(left)
-        for op, node in zip(ops, rest, strict=True):
-            after = self.visit(node)
+        before = left(variables)
+        for compare, right in rest:
+            after = right(variables)
             check_broadcast(before, after, result)
-            this = COMPARE[type(op)](before, after)
+            this = compare(before, after)
             result = (result & this) if is_array(this) or is_array(result) else result and this
             before = after
         return result
+
+    return value
 
 
 def _index(index: Any) -> Any:

@@ -6,7 +6,7 @@ that whatever follows from an unchanged section is worked out once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -18,11 +18,11 @@ class ById(Generic[T]):
     """Results by the identity of the objects they were made from; the objects must not change."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, ...], tuple[tuple[Any, ...], T]] = {}
+        self._known: dict[int | tuple[int, ...], tuple[tuple[Any, ...], T]] = {}
 
     def get(self, make: Callable[..., T], *objects: Any) -> T:
         """What `make(*objects)` gave when it was first asked for these very objects."""
-        key = tuple(map(id, objects))
+        key = id(objects[0]) if len(objects) == 1 else tuple(map(id, objects))
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= LIMIT:
@@ -30,3 +30,21 @@ class ById(Generic[T]):
             # Keeping the objects keeps their identities from being used again.
             found = self._known[key] = (objects, make(*objects))
         return found[1]
+
+
+class Alike(Generic[T]):
+    """What was worked out for each value of a mapping. The next mapping that is asked about has
+    most of them, too, as the very same objects: for those it is not worked out again."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Mapping[str, Any], dict[str, T]] = ({}, {})
+
+    def each(self, mapping: Mapping[str, Any], make: Callable[[str, Any], T]) -> dict[str, T]:
+        """Name -> `make(name, value)`, in the order of the mapping."""
+        last, known = self._last
+        found = {
+            name: known[name] if name in last and last[name] is value else make(name, value)
+            for name, value in mapping.items()
+        }
+        self._last = (dict(mapping), found)
+        return found

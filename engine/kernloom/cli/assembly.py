@@ -63,6 +63,7 @@ class Assembly:
         self._runners: ById[Artifact] = ById()
         self._arches: ById[dict[str, Any]] = ById()
         self._native: dict[str, dict[str, Any]] = {}
+        self._as_asked: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._emulators: dict[tuple[str, str], FoundEmulator] = {}
 
     @cached_property
@@ -130,7 +131,12 @@ class Assembly:
                 # Said when the point is planned: the others of a sweep go on.
                 found = {}
             self._native[memo] = resolve_native(arch, found, self.places.cache)
+            self._as_asked.append((self._native[memo], arch))
         return self._native[memo]
+
+    def arch_as_asked(self, arch: dict[str, Any]) -> dict[str, Any]:
+        """An arch section as it was before `native` was made concrete on this machine."""
+        return next((asked for made, asked in self._as_asked if made == arch), arch)
 
     def programs(self, experiment: Experiment) -> dict[str, Artifact]:
         """Role -> program that the experiment's device needs built."""

@@ -50,6 +50,8 @@ class PlannedBaseline:
     plan: Planned | None = None
     libraries: tuple[Path, ...] = ()
     """Loaded before its kernels, which take symbols from them."""
+    made_of: tuple[str, ...] = ()
+    """What identifies the libraries."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +85,17 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
         return PlannedBaseline(sha256_json([name, numpy_identity(), *worked]))
     sources = SOURCES[name]
     libraries: tuple[Path, ...] = ()
-    made_of: list[str] = []
+    made_of: tuple[str, ...] = ()
     if name == OPENBLAS:
         from kernloom.measure.openblas import find_openblas
 
         found = find_openblas(planner.cache)
-        libraries, made_of = (found.path,), [found.identity]
+        libraries, made_of = (found.path,), (found.identity,)
     threads = plan.params.get("parallelize", {}) if sources.threaded else {}
     point = Point({}, _otherwise(plan.point.data, sources, planner.transforms, threads))
     other = planner.planned(point)
-    return PlannedBaseline(sha256_json([name, other.id, *made_of]), other, libraries)
+    identity = sha256_json([name, other.id, *made_of])
+    return PlannedBaseline(identity, other, libraries, made_of)
 
 
 def unfit(name: str, plan: Planned) -> str:

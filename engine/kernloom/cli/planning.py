@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
-import kernloom
-from kernloom import __version__
 from kernloom.build.artifact import Artifact
 from kernloom.build.stage import StepArtifact
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.baselines import PlannedBaseline, Planner, plan_baselines
+from kernloom.cli.identity import data_files, identity
 from kernloom.config.compose import Point, at_point
-from kernloom.config.schema import NOT_IDENTITY, Experiment
+from kernloom.config.schema import Experiment, Target
 from kernloom.config.validate import experiment as validated
+from kernloom.device.contract import Device
 from kernloom.device.devices import DEVICES
-from kernloom.errors import ConfigError, KernloomError, PipelineError, UnavailableError
-from kernloom.files import canonical_json, sha256_file, sha256_json, sha256_text
-from kernloom.machine import available_memory, machine_class
+from kernloom.errors import ConfigError, KernloomError, PipelineError, UnavailableError, UsageError
+from kernloom.machine import available_memory
 from kernloom.measure.data import check_goldens
 from kernloom.measure.placement import placement_of
 from kernloom.pipeline.graph import Graph, read_graph
 from kernloom.pipeline.stage import Context
-from kernloom.places import confined
 from kernloom.plan.inspect import check_memory, tensors_of
 from kernloom.plan.select import check_applied
 from kernloom.remember import ById
 
-ID_LENGTH = 16
 MEASURING = frozenset({"measure"})
 """Stage types that a baseline does without: whoever it is compared with measures it."""
-_texts: ById[str] = ById()
+_SCREEN = re.compile(r"\+*screen[.=]")
 _kept: ById[Mapping[str, Mapping[str, Any]]] = ById()
+_available: ById[None] = ById()
+_placements: ById[dict[str, str]] = ById()
+_programs: ById[dict[str, Artifact]] = ById()
+_devices: ById[type[Device]] = ById()
+_facts: ById[dict[str, str]] = ById()
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ class Planned:
     """Tensor -> copied, in_place or device, for those that are used and say where they are."""
     facts: dict[str, str] = field(default_factory=dict)
     """Which device it is, where that is not the machine's class."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Tensor -> hash of the file that it is filled from."""
     refusal: Refusal | None = None
 
     @property
@@ -127,7 +129,14 @@ def plan_points(
 ) -> list[Planned]:
     """Every point of the words. In a sweep a point that cannot be is refused; the others go on."""
     points = assembly.composer.points(words, multirun=multirun)
-    return plan_each(assembly, points, alone=not multirun, without=without)
+    plans = plan_each(assembly, points, alone=not multirun, without=without)
+    asked = any(_SCREEN.match(word) for word in words)
+    if asked and not multirun and plans[0].experiment.screen.keep:
+        raise UsageError(
+            "screen.keep chooses among the points of a sweep, but this is a single run",
+            hint="Add -m to screen the points of a sweep, or leave screen.keep away.",
+        )
+    return plans
 
 
 def plan_each(
@@ -159,11 +168,30 @@ def _planned(
         if alone:
             raise
         status = "unavailable" if isinstance(error, UnavailableError) else "refused"
-        plan.refusal = Refusal(status, error.stage or "plan", error)
-        plan.steps, plan.programs, plan.baselines = (), {}, {}
-    plan.facts = _device_facts(assembly, plan)
-    plan.id = _identity(assembly, plan)
+        _refuse(plan, Refusal(status, error.stage or "plan", error))
+    except (KernloomError, OSError):
+        raise
+    except Exception as error:
+        # Ours or a plug-in's, it is this point's fault: the others go on.
+        if alone:
+            raise
+        _refuse(plan, Refusal("refused", "plan", _unforeseen(error)))
+    plan.id = identity(assembly, plan)
     return plan
+
+
+def _refuse(plan: Planned, refusal: Refusal) -> None:
+    plan.refusal = refusal
+    plan.steps, plan.programs, plan.baselines, plan.facts = (), {}, {}, {}
+
+
+def _unforeseen(error: Exception) -> KernloomError:
+    """What nobody has worded for people, with the place it comes from."""
+    place = error.__traceback__
+    while place and place.tb_next:
+        place = place.tb_next
+    where = f" ({place.tb_frame.f_code.co_filename}:{place.tb_lineno})" if place else ""
+    return KernloomError(f"planning failed: {type(error).__name__}: {error}{where}")
 
 
 def _without(
@@ -174,20 +202,29 @@ def _without(
 
 
 def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
-    assembly.check_available(plan.experiment)
-    stages = [node.stage for node in plan.graph.nodes.values()]
-    if not any(s.phase == "run" and "verified" in s.outputs.values() for s in stages):
+    experiment = plan.experiment
+    target, arch, toolchain = experiment.target, experiment.arch, experiment.toolchain
+    tensors = experiment.workload.tensors
+    _available.get(
+        lambda *_: assembly.check_available(experiment),
+        *(assembly, target, arch, toolchain, tensors, experiment.workload.dtype),
+    )
+    plan.facts = _device_facts(assembly, plan)
+    plan.files = data_files(assembly, experiment)
+    if not plan.graph.verifies:
         raise PipelineError(
             "no stage verifies, so nothing would show that the results are right",
             key="pipeline.stages",
             hint="Keep a stage with `use: verify`.",
         )
-    context = Context(plan.experiment, assembly.planning_services)
+    context = Context(experiment, assembly.planning_services)
     plan.graph.run("plan", context, plan.outputs)
-    for tensors in plan.graph.of_type("tensors", plan.outputs):
-        check_memory(tensors, memory)
-    check_goldens(plan.experiment.workload)
-    placement = placement_of(plan.experiment, assembly.places.cache)
+    for shaped in plan.graph.of_type("tensors", plan.outputs):
+        check_memory(shaped, memory)
+    check_goldens(experiment.workload)
+    placement = _placements.get(
+        lambda *_: placement_of(experiment, assembly.places.cache), assembly, target, tensors
+    )
     plan.graph.run("build", context, plan.outputs)
     artifacts = plan.graph.of_type("artifacts", plan.outputs)
     plan.steps = tuple(step for found in artifacts for step in found)
@@ -196,8 +233,10 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
     for outputs in plan.outputs.values():
         if "provenance" in outputs:
             check_applied(outputs, tuple(item.step for item in plan.steps))
-    plan.programs = assembly.programs(plan.experiment)
-    if plan.experiment.measure.baselines and plan.graph.has("metrics"):
+    plan.programs = _programs.get(
+        lambda *_: assembly.programs(experiment), assembly, target, arch, toolchain
+    )
+    if experiment.measure.baselines and plan.graph.has("metrics"):
         planner = Planner(
             assembly.transforms.keys() - {"parallelize"},
             lambda point: _planned(assembly, point, MEASURING, memory, alone=True),
@@ -218,79 +257,16 @@ def _check_tensors(plan: Planned) -> set[str]:
     }
     tensors = tensors_of(plan.experiment.workload)
     nbytes = {name: tensor.nbytes for name, tensor in tensors.items() if name in used}
-    DEVICES.get(target.device, key="target.device").check_tensors(arch, nbytes)
+    _device(target).check_tensors(arch, nbytes)
     return used
 
 
-def _identity(assembly: Assembly, plan: Planned) -> str:
-    """Hash of all that makes trials the same: config, artifacts, runner, machine, data files."""
-    data = plan.point.data
-    sections = [
-        f"{key}:{_texts.get(_section_text, data[key])}"
-        for key in sorted(data)
-        if key not in NOT_IDENTITY
-    ]
-    rest: dict[str, Any] = {
-        "kernloom": [__version__, _engine_digest()],
-        "stages": list(plan.graph.nodes),
-        "artifacts": [step.artifact.key for step in plan.steps],
-        "programs": {role: program.key for role, program in plan.programs.items()},
-        "machine": machine_class(),
-        "emulator": _emulator_version(assembly, plan),
-        "device": plan.facts,
-        "files": _data_files(assembly, plan.experiment),
-    }
-    if plan.baselines:
-        rest["baselines"] = [baseline.identity for baseline in plan.baselines.values()]
-    return sha256_text("\n".join([*sections, canonical_json(rest)]))[:ID_LENGTH]
-
-
-def _section_text(section: Any) -> str:
-    """A section's canonical JSON, from that of its parts: most points share most of them."""
-    if not isinstance(section, dict) or not all(type(name) is str for name in section):
-        return canonical_json(section)
-    parts = (
-        f"{canonical_json(name)}:{_texts.get(canonical_json, value)}"
-        if isinstance(value, (dict, list))
-        else f"{canonical_json(name)}:{canonical_json(value)}"
-        for name, value in sorted(section.items(), key=itemgetter(0))
-    )
-    return f"{{{','.join(parts)}}}"
-
-
-def _emulator_version(assembly: Assembly, plan: Planned) -> str:
-    """Of the emulator that runs the trial; a refused one has perhaps none."""
-    emulator = plan.experiment.target.emulator
-    if emulator is None or plan.refusal:
-        return ""
-    return assembly.emulator(emulator).version
+def _device(target: Target) -> type[Device]:
+    return _devices.get(lambda _: DEVICES.get(target.device, key="target.device"), target)
 
 
 def _device_facts(assembly: Assembly, plan: Planned) -> dict[str, str]:
     target = plan.experiment.target
-    if plan.refusal:
-        return {}
-    device = DEVICES.get(target.device, key="target.device")
-    return device.facts(target, cache=assembly.places.cache)
-
-
-@cache
-def _engine_digest() -> str:
-    """Hash of our own code that decides what is right and how it is timed."""
-    package = Path(kernloom.__file__).parent
-    others = [package / "expressions.py", package / "arithmetic.py"]
-    paths = [*sorted((package / "measure").glob("*.py")), *others]
-    return sha256_json([sha256_file(path) for path in paths])
-
-
-def _data_files(assembly: Assembly, experiment: Experiment) -> dict[str, str]:
-    """Hashes of the files that tensors are filled from."""
-    found = {}
-    for name, tensor in experiment.workload.tensors.items():
-        if tensor.fill.kind == "file":
-            key = f"workload.tensors.{name}.fill.path"
-            path = confined(
-                str(tensor.fill.path), list(assembly.places.roots), key=key, what="data file"
-            )
-            found[name] = sha256_file(path)
-    return found
+    return _facts.get(
+        lambda *_: _device(target).facts(target, cache=assembly.places.cache), assembly, target
+    )

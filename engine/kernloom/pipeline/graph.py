@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -46,6 +45,8 @@ class Ref:
     text: str
     source: str
     path: tuple[str, ...]
+    key: str
+    """Where it stands in the config."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,22 @@ class Graph:
         for name, node in self.nodes.items():
             if node.stage.phase != phase:
                 continue
-            with _blamed(name, node.stage):
+            try:
                 inputs = {
-                    key: self.value(given, context, values, f"pipeline.stages.{name}.in.{key}")
-                    if isinstance(given, Ref)
-                    else given
+                    key: self.value(given, context, values) if isinstance(given, Ref) else given
                     for key, given in node.inputs.items()
                 }
                 outputs = node.stage.run(context, inputs)
                 values[name] = (yield from outputs) if isinstance(outputs, Generator) else outputs
+            except Exception as error:
+                _blame(error, name, node.stage)
+                raise
+
+    @cached_property
+    def verifies(self) -> bool:
+        """Whether some stage shows that results are right."""
+        stages = [node.stage for node in self.nodes.values()]
+        return any(s.phase == "run" and "verified" in s.outputs.values() for s in stages)
 
     def has(self, kind: str) -> bool:
         """Whether some stage has an output of a type."""
@@ -106,41 +114,33 @@ class Graph:
                 found.setdefault(kind, []).append((name, output))
         return found
 
-    def value(
-        self, ref: Ref, context: Context, values: Mapping[str, Mapping[str, Any]], key: str
-    ) -> Any:
+    def value(self, ref: Ref, context: Context, values: Mapping[str, Mapping[str, Any]]) -> Any:
         """What a ref stands for."""
         if ref.source in ROOTS:
             node: Any = getattr(context.experiment, ref.source)
         else:
             node = values[ref.source]
         for part in ref.path:
-            if isinstance(node, Mapping):
+            if type(node) is dict or isinstance(node, Mapping):
                 if part not in node:
                     raise PipelineError(
                         f"'{ref.text}' refers to nothing: there is no '{part}'",
-                        key=key,
+                        key=ref.key,
                         hint=nearest(part, node),
                     )
                 node = node[part]
             elif hasattr(node, part) and not part.startswith("_"):
                 node = getattr(node, part)
             else:
-                raise PipelineError(f"'{ref.text}' refers to nothing: no '{part}'", key=key)
+                raise PipelineError(f"'{ref.text}' refers to nothing: no '{part}'", key=ref.key)
         return node
 
 
-@contextmanager
-def _blamed(name: str, stage: Stage) -> Iterator[None]:
-    """Whatever fails in here failed in this stage."""
-    try:
-        yield
-    except KernloomError as error:
+def _blame(error: Exception, name: str, stage: Stage) -> None:
+    """The error says in which stage it arose."""
+    if isinstance(error, KernloomError):
         error.stage = error.stage or name
-        raise
-    except Exception as error:
-        if type(stage).__module__.startswith("kernloom."):
-            raise
+    elif not type(stage).__module__.startswith("kernloom."):
         # A stage type of somebody else's: its failure is a trial's, not the engine's.
         failed = PipelineError(
             f"stage type {type(stage).__name__} failed: {type(error).__name__}: {error}",
@@ -151,6 +151,9 @@ def _blamed(name: str, stage: Stage) -> Iterator[None]:
 
 
 _graphs: ById[Graph] = ById()
+_nodes: ById[Node] = ById()
+_inputs: ById[dict[str, Any]] = ById()
+_orders: ById[tuple[str, ...]] = ById()
 
 
 def read_graph(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> Graph:
@@ -161,10 +164,23 @@ def read_graph(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Sta
 def _read(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> Graph:
     if not stages:
         raise PipelineError("has no stages", key="pipeline.stages")
-    nodes = {name: _node(name, data, types) for name, data in stages.items()}
+    nodes = {name: _nodes.get(_node, name, data, types) for name, data in stages.items()}
+    # Options aside, the points of a sweep have their stages in common.
+    seen = [
+        part
+        for name, node in nodes.items()
+        for part in (name, node.stage.inputs, node.stage.outputs, node.stage.phase, node.inputs)
+    ]
+    order = _orders.get(
+        lambda *_: _checked_order(nodes), *seen, *(node.after for node in nodes.values())
+    )
+    return Graph({name: nodes[name] for name in order})
+
+
+def _checked_order(nodes: Mapping[str, Node]) -> tuple[str, ...]:
     for name, node in nodes.items():
         _check_inputs(name, node, nodes)
-    return Graph(_ordered(nodes))
+    return tuple(_ordered(nodes))
 
 
 def _node(name: str, data: Mapping[str, Any], types: Registry[type[Stage]]) -> Node:
@@ -185,8 +201,13 @@ def _node(name: str, data: Mapping[str, Any], types: Registry[type[Stage]]) -> N
         options = convert(cls.Options, rest, key)
     except ConfigError as error:
         raise PipelineError(error.message, hint=error.hint) from None
-    inputs = {str(k): _ref_or_value(v, f"{key}.in.{k}") for k, v in given.items()}
+    inputs = _inputs.get(_read_inputs, given, name)
     return Node(cls(name, options), inputs, tuple(map(str, after)))
+
+
+def _read_inputs(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    key = f"pipeline.stages.{name}.in"
+    return {str(k): _ref_or_value(v, f"{key}.{k}") for k, v in given.items()}
 
 
 def _ref_or_value(value: Any, key: str) -> Any:
@@ -196,7 +217,7 @@ def _ref_or_value(value: Any, key: str) -> Any:
     if len(value) != 1 or not isinstance(text, str) or not text:
         raise PipelineError("a ref is written {ref: stage.output}", key=key)
     source, *path = text.split(".")
-    return Ref(text, source, tuple(path))
+    return Ref(text, source, tuple(path), key)
 
 
 def _check_inputs(name: str, node: Node, nodes: Mapping[str, Node]) -> None:

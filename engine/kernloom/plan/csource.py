@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,9 +134,14 @@ def check_signature(
             )
 
 
-def check_macros(text: str, macros: Mapping[str, Scalar], *, where: str, key: str) -> None:
+def words_in(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(_COMMENT.sub(" ", text)))
+
+
+def check_macros(
+    words: Collection[str], macros: Mapping[str, Scalar], *, where: str, key: str
+) -> None:
     """A macro that the file never mentions is a slip."""
-    words = set(_WORD.findall(_COMMENT.sub(" ", text)))
     for macro in macros:
         if macro not in words:
             capitals = [word for word in words if word.isupper()]

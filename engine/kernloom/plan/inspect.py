@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from kernloom.config.schema import Argument, Kernel, Step, Target, Workload
+from kernloom.config.schema import Argument, Kernel, Scalar, Step, Target, Workload
 from kernloom.errors import ConfigError, nearest
 from kernloom.expressions import evaluate, format_size, parse
 from kernloom.pipeline.stage import Context, Stage
@@ -52,6 +52,8 @@ class Inspect(Stage):
 
 _sizes: ById[dict[str, int]] = ById()
 _tensors: ById[dict[str, TensorSpec]] = ById()
+_kernels: ById[Kernel] = ById()
+_undecided: ById[dict[str, dict[str, Scalar]]] = ById()
 
 
 def sizes_of(workload: Workload) -> dict[str, int]:
@@ -129,7 +131,7 @@ def _record(
     tensors: Mapping[str, TensorSpec],
     target: Target,
 ) -> StepRecord:
-    kernel = workload.kernels[step.kernel].for_sources(target.sources)
+    kernel = _kernels.get(_for_target, workload.kernels[step.kernel], target)
     key = f"workload.steps.{name}"
     if workload.dtype not in kernel.dtypes:
         raise ConfigError(
@@ -155,11 +157,20 @@ def _record(
         sizes=own_sizes,
         fusable=False,
         key=f"workload.kernels.{step.kernel}",
-        decisions={
-            transform: {tunable: spec.off for tunable, spec in group.items()}
-            for transform, group in kernel.tunables.items()
-        },
+        decisions=_undecided.get(_off, kernel),
     )
+
+
+def _for_target(kernel: Kernel, target: Target) -> Kernel:
+    return kernel.for_sources(target.sources)
+
+
+def _off(kernel: Kernel) -> dict[str, dict[str, Scalar]]:
+    """What holds where no stage decides."""
+    return {
+        transform: {tunable: spec.off for tunable, spec in group.items()}
+        for transform, group in kernel.tunables.items()
+    }
 
 
 def _bind(

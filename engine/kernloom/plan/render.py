@@ -25,9 +25,11 @@ from kernloom.plan.csource import (
     check_signature,
     read_signature,
     read_with_includes,
+    words_in,
 )
 from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord
 from kernloom.plan.source import ENTRY, Source
+from kernloom.remember import ById
 
 TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse")
 """Names every template can rely on, decided or not."""
@@ -63,8 +65,11 @@ class Render(Stage):
             )
             for record in schedule
         )
-        text = "\n".join(_whole_text(item.source) for item in sources)
+        text = "\n".join([_texts.get(_whole_text, item.source) for item in sources])
         return {"sources": sources, "text": text}
+
+
+_texts: ById[str] = ById()
 
 
 def _whole_text(source: Source) -> str:
@@ -72,6 +77,17 @@ def _whole_text(source: Source) -> str:
     included = {name: text for name, text in source.files.items() if name != source.main}
     parts = [f"/* {name} */\n{text}" for name, text in included.items()]
     return "\n".join([*parts, source.files[source.main]])
+
+
+@dataclass(frozen=True)
+class _PlainFile:
+    """A plain C file with all that it includes."""
+
+    main: str
+    found: dict[str, str]
+    """Path below the templates' folder -> text."""
+    parameters: tuple[Parameter, ...]
+    words: frozenset[str]
 
 
 class Renderer:
@@ -83,9 +99,35 @@ class Renderer:
         self._environment: Any = None
         self._rendered: dict[str, tuple[str, dict[str, str]]] = {}
         self._read: dict[str, tuple[Path, str] | None] = {}
+        self._files: dict[tuple[str, str], _PlainFile] = {}
+        self._sources: dict[tuple[Any, ...], tuple[Source, KernelSource, Arch]] = {}
+        """With what their ids in the key belong to, so that no id is used again."""
 
     def source(self, name: str, record: StepRecord, arch: Arch, target: Target) -> Source:
         source, key = source_for(record, target)
+        if not source.template:
+            return self._source(name, source, key, record, arch)
+        # A template sees no sizes, so points that differ by nothing else have one source.
+        seen = (
+            name,
+            id(source),
+            id(arch),
+            record.kernel.name,
+            record.dtype,
+            # As text: 1, 1.0 and true are different choices, but equal.
+            str(record.decisions),
+            record.epilogue,
+            *((arg.name, arg.kind, arg.access, arg.dtype) for arg in record.arguments),
+        )
+        known = self._sources.get(seen)
+        if known is None:
+            made = self._source(name, source, key, record, arch)
+            known = self._sources[seen] = (made, source, arch)
+        return known[0]
+
+    def _source(
+        self, name: str, source: KernelSource, key: str, record: StepRecord, arch: Arch
+    ) -> Source:
         if source.template:
             function = f"kl_{record.kernel.name}"
             text, origins = self._template(source.template, record, arch, function, key)
@@ -105,20 +147,15 @@ class Renderer:
     ) -> tuple[dict[str, str], dict[str, str]]:
         """A plain C file: included by a wrapper that defines its macros and the entry."""
         name, function = str(source.file), str(source.function)
-        path = confined(name, self.folders, key=f"{key}.file", what="kernel file")
-        root = next(r for r in self.folders if path.is_relative_to(r.resolve()))
-        found = read_with_includes(path, root)
-        main = path.relative_to(root.resolve()).as_posix()
-        text = found[main]
-        parameters = read_signature(text, function, where=name, key=f"{key}.function")
+        file = self._plain_file(name, function, key)
+        main, found, parameters = file.main, file.found, file.parameters
         arguments_key = f"{record.key}.arguments"
         check_signature(parameters, record, source, key=arguments_key)
         macros = {
             macro: _macro_value(value, record, f"{key}.macros.{macro}")
             for macro, value in source.macros.items()
         }
-        everything = "\n".join(found.values())
-        check_macros(everything, macros, where=name, key=key)
+        check_macros(file.words, macros, where=name, key=key)
         defines = "".join(f"#define {macro} {value}\n" for macro, value in macros.items())
         casts = [
             f"({parameter.ctype})args[{i}]"
@@ -133,6 +170,19 @@ class Renderer:
         wrapper = f'{_header(record)}{defines}#include "{main}"\n\n{entry}'
         main = "kernel.c" if "kernel.c" not in found else "kernloom_entry.c"
         return {main: wrapper, **found}, found
+
+    def _plain_file(self, name: str, function: str, key: str) -> _PlainFile:
+        """A plain C file, read once: all points of a sweep are built from the same text."""
+        if (name, function) not in self._files:
+            path = confined(name, self.folders, key=f"{key}.file", what="kernel file")
+            root = next(r for r in self.folders if path.is_relative_to(r.resolve()))
+            found = read_with_includes(path, root)
+            main = path.relative_to(root.resolve()).as_posix()
+            text = found[main]
+            parameters = read_signature(text, function, where=name, key=f"{key}.function")
+            words = words_in("\n".join(found.values()))
+            self._files[name, function] = _PlainFile(main, found, parameters, words)
+        return self._files[name, function]
 
     def _template(
         self, template: str, record: StepRecord, arch: Arch, function: str, key: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kernloom.config.schema import Kernel, Scalar
@@ -64,7 +64,17 @@ class StepRecord:
     def decided(self, transform: str, values: Mapping[str, Scalar]) -> StepRecord:
         """The record after `transform` has decided `values`."""
         group = {**self.decisions.get(transform, {}), **values}
-        return replace(self, decisions={**self.decisions, transform: group})
+        return StepRecord(
+            self.name,
+            self.kernel,
+            self.dtype,
+            self.arguments,
+            self.sizes,
+            self.fusable,
+            self.key,
+            {**self.decisions, transform: group},
+            self.epilogue,
+        )
 
 
 Schedule = tuple[StepRecord, ...]

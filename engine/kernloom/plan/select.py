@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from kernloom.config.reader import load_yaml
 from kernloom.config.schema import Arch, Scalar
-from kernloom.errors import ConfigError, nearest
+from kernloom.errors import ConfigError, KernloomError, nearest
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.schedule import Schedule, StepRecord
 from kernloom.plan.space import (
@@ -99,7 +98,8 @@ class Select(Stage):
         for name, provider in providers:
             if len(decided) == len(wanted):
                 break
-            answer = provider(Request(record, arch, self.options, dict(decided), steps))
+            request = Request(record, arch, self.options, dict(decided), steps)
+            answer = _answer(name, provider, request, f"{key}.providers")
             for tunable, value in answer.items():
                 if tunable not in decided and tunable in wanted:
                     decided[tunable] = allowed_value(record.kernel, tunable, value, key="select")
@@ -117,6 +117,19 @@ class Select(Stage):
             check_point(record.kernel, decided, known, key="select")
             _allowed_points.add(asked)
         return decided, by
+
+
+def _answer(name: str, provider: Provider, request: Request, key: str) -> Mapping[str, Scalar]:
+    if name in BUILT_IN:
+        return provider(request)
+    try:
+        return dict(provider(request))
+    except KernloomError:
+        raise
+    except Exception as error:  # somebody else's code
+        raise ConfigError(
+            f"provider '{name}' failed: {type(error).__name__}: {error}", key=key
+        ) from error
 
 
 def check_applied(outputs: Mapping[str, Any], schedule: Schedule) -> None:
@@ -161,11 +174,18 @@ def file(request: Request) -> Mapping[str, Scalar]:
     """Values from a YAML file of the same shape as `select.fixed`."""
     if not request.options.file:
         return {}
+    from kernloom.config.reader import load_yaml
+
     path = Path(request.options.file)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"'{path}' cannot be read: {error}", key="select.file") from None
+        several = "For several paths: -m select.file=choice(a.yaml,b.yaml), or sweep.axes."
+        raise ConfigError(
+            f"'{path}' cannot be read: {error}",
+            key="select.file",
+            hint=several if "," in str(path) else "",
+        ) from None
     data = load_yaml(text, where=str(path)) or {}
     if not isinstance(data, Mapping):
         raise ConfigError("expected transforms with their tunables", key=str(path))

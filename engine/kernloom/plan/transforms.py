@@ -39,7 +39,7 @@ class Transform(Stage):
         params: Mapping[str, Mapping[str, Scalar]] = inputs["params"]
         names = {record.name for record in schedule}
         for step, values in params.items():
-            if not isinstance(values, Mapping):
+            if type(values) is not dict and not isinstance(values, Mapping):
                 raise PipelineError(
                     f"'{step}' should be a step with its tunables, not {values!r}",
                     key=f"pipeline.stages.{self.name}.in.params",
