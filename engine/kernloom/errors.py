@@ -26,6 +26,15 @@ class KernloomError(Exception):
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
 
+    def document(self, exit_code: int | None = None) -> dict[str, str | int]:
+        """For programs."""
+        return {
+            "kind": type(self).__name__,
+            "message": self.message,
+            "hint": self.hint,
+            "exit_code": self.exit_code if exit_code is None else exit_code,
+        }
+
 
 class UsageError(KernloomError):
     """The command line itself is wrong."""
@@ -69,6 +78,10 @@ class StoreError(KernloomError):
     """The store of results cannot be read or written."""
 
 
+class DamagedError(StoreError):
+    """The store of results is damaged, or no store at all; repairing may help."""
+
+
 class DeviceError(KernloomError):
     """A device refused or failed an operation; `status` is the trial status it leads to."""
 
@@ -82,20 +95,36 @@ class DeviceError(KernloomError):
         """What the device itself calls it, where that says more: `use_after_free`."""
 
 
+_SERVER = r"(postgres[\w+]*://[^:/\s]*:)(?!\*\*\*@).*(@)"
+"""A server's password may have anything in it, spaces too: all is hidden up to the last @."""
+_OTHER = r"(://[^:/\s]*:)(?!\*\*\*@)\S+(@)"
+_OPTION = r"(?i)([?&][\w.%-]*(?:password|passwd)=)(?!\*\*\*(?:[&\s'\"]|$))[^&'\"\n]+"
+
+
 def without_password(text: str) -> str:
-    """The text with `***` for the password of any URL in it: it may be printed and stored."""
+    """The text with `***` for the passwords of any URL in it: it may be printed and stored."""
     if "://" not in text:
         return text
-    text = re.sub(r"(://[^:/@\s]*:)\S+(@)", r"\1***\2", text)
-    return re.sub(r"([?&]password=)[^&\s'\"]+", r"\1***", text)
+    text = re.sub(_OTHER, r"\1***\2", re.sub(_SERVER, r"\1***\2", text))
+    return re.sub(_OPTION, r"\1***", text)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that lists what is allowed and, where one is close, the name that was meant."""
+SHOWN = 40
+"""How many names a hint lists."""
+
+
+def nearest(name: str, known: Iterable[str], first: Iterable[str] = ()) -> str:
+    """A hint that lists what is allowed and, where one is close, the name that was meant.
+
+    Those that are to be listed first also stay where there are too many to list.
+    """
     import difflib
 
-    options = sorted(str(option) for option in known)
-    close = difflib.get_close_matches(str(name), options, n=1, cutoff=0.5)
+    options = list(dict.fromkeys([*first, *sorted(str(option) for option in known)]))
+    close = [option for option in options if option.lower() == str(name).lower()]
+    close = close or difflib.get_close_matches(str(name), options, n=1, cutoff=0.5)
     meant = f"Did you mean '{close[0]}'? " if close else ""
-    shown = ", ".join(options[:40]) + (", ..." if len(options) > 40 else "")
+    shown = ", ".join(options[:SHOWN])
+    if len(options) > SHOWN:
+        shown += f" and {len(options) - SHOWN} more"
     return f"{meant}Allowed: {shown or '(none)'}."

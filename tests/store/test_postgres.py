@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import signal
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +24,7 @@ from kernloom.errors import (
 from kernloom.store import open_store
 from postgres import PASSWORD, QUOTED
 
-SECRETS = (PASSWORD, QUOTED, "s3cret", "hunter2")
+SECRETS = (PASSWORD, QUOTED, "s3cret", "hunter2", "ter2")
 
 
 def trouble(url: str) -> KernloomError:
@@ -44,7 +49,24 @@ def test_a_wrong_password_is_a_wrong_url(server):
 def test_a_database_that_is_not_there_is_named_with_how_to_make_it(server):
     error = trouble(server.url(database="elsewhere"))
     assert isinstance(error, ConfigError)
-    assert "createdb elsewhere" in str(error)
+    assert f"createdb -h 127.0.0.1 -p {server.port} -U loom elsewhere" in str(error)
+
+
+def test_a_user_that_is_not_there_is_a_wrong_url(server):
+    error = trouble(f"postgresql://nobody@/trials?host={server.folder}&port={server.port}")
+    assert isinstance(error, ConfigError)
+    assert 'role "nobody" does not exist' in error.message
+    assert "Check the user" in error.hint
+
+
+def test_a_schema_that_is_not_there_is_named_with_how_to_make_it(server, make_trial):
+    place = server.url(query="?options=-csearch_path%3Dmine")
+    error = trouble(place)
+    assert isinstance(error, ConfigError)
+    assert "there is no schema mine" in error.message
+    assert error.hint == "Make it once: CREATE SCHEMA mine"
+    with open_store(place) as store, pytest.raises(ConfigError, match="CREATE SCHEMA mine"):
+        store.add(make_trial())
 
 
 @pytest.mark.parametrize(
@@ -55,6 +77,15 @@ def test_a_database_that_is_not_there_is_named_with_how_to_make_it(server):
         ("postgresql://u:hunter2@h:port/db", "is not a URL"),
         ("sqlite:///file.db", "store.path=FILE"),
         ("hunter2", "not the URL of a store"),
+        ("127.0.0.1:5977/kernloom", "'127.0.0.1:5977/kernloom' is not the URL of a store"),
+        ("db.example.org/kernloom", "store.url=postgresql+psycopg://USER@HOST/DATABASE"),
+        ("me@db.example.org/kernloom", "'me@db.example.org/kernloom' is not"),
+        ("me:hunter2@h:5977/kernloom", "'me:***@h:5977/kernloom' is not"),
+        ("me:hun@ter2@h/kernloom", "'me:***@h/kernloom' is not"),
+        ("me:hunter2", "not the URL of a store"),
+        ("h/db?password=hunter2", "not the URL of a store"),
+        ("mysql://u:hun ter2@h/db", "not the URL of a store"),
+        ("postgresql://h?sslpassword=hunter2", "names no database"),
     ],
 )
 def test_what_is_no_url_of_a_server_is_refused(url, said):
@@ -119,12 +150,33 @@ def test_the_password_is_not_stored(server, make_trial):
     assert not any(secret in str(rows) for secret in SECRETS)
 
 
+def test_what_comes_after_a_hidden_password_is_still_said():
+    said = "postgresql://u:***@h:5/db?sslpassword=*** cannot be reached: mail root@h"
+    assert without_password(said) == said
+
+
+def test_a_password_with_a_space_is_not_stored(path, make_trial):
+    url = "postgresql://me:SEC RET@h/db?sslpassword=SEC RET&x=1"
+    chosen = {"store": {"name": "postgres", "url": url}}
+    with open_store(path) as store:
+        store.add(make_trial(config=chosen, overrides=(f"store.url={url}",)))
+        (trial,) = store.query()
+    hidden = "postgresql://me:***@h/db?sslpassword=***&x=1"
+    assert trial.config["store"]["url"] == hidden
+    assert trial.overrides == (f"store.url={hidden}",)
+    assert b"RET" not in path.read_bytes()
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "postgresql://u:hunter2@host/db",
         "see postgresql+psycopg://u:hunter2/@:x@host:5/db?x=1 there",
         "postgresql://host/db?user=u&password=hunter2&x=1",
+        "postgresql://u:my hunter2 @host/db",
+        "'postgresql://u@domain:my hunter2@host/db' cannot be reached",
+        "postgresql://host/db?sslpassword=hunter2&sslmode=require",
+        "store.url=postgresql://host/db?sslpassword=my hunter2&PASSWD=hunter2",
     ],
 )
 def test_a_password_never_gets_into_an_error(text):
@@ -150,3 +202,32 @@ def test_a_missing_driver_is_named_with_how_to_install_it(environment, tmp_path:
     )
     assert "pip install 'psycopg[binary]'" in done.stdout, done.stderr
     assert "hunter2" not in json.dumps([done.stdout, done.stderr])
+
+
+SERVER = """
+import os, signal
+from postgres import postgres
+
+with postgres() as server:
+    print(server.watcher.pid, server.port, server.folder, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_server_ends_with_the_tests_even_if_they_are_killed(server, environment):
+    path = f"{Path(__file__).parents[1]}:{environment['PYTHONPATH']}"
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        env=environment | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as tests:
+        watcher, port, folder = tests.stdout.readline().split()
+        with suppress(ProcessLookupError):
+            ended = select.poll()
+            ended.register(os.pidfd_open(int(watcher)), select.POLLIN)
+            assert ended.poll(120_000)
+    assert tests.returncode == -signal.SIGKILL
+    assert not Path(folder).exists()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(port))).close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernloom.errors import UsageError
-from kernloom.store import open_store
+from kernloom.store import open_store, statements
 from kernloom.store.keys import MISSING, Filter, lookup, parse_key
 
 
@@ -98,8 +98,46 @@ def test_a_tunable_is_found_whichever_step_has_the_value(place, make_trial):
         assert ids(store.query({"toolchain.extra_flags": "[-O1, -g]"})) == ["flags"]
 
 
-def test_the_values_of_a_column_can_be_listed(store):
+@pytest.mark.parametrize("wanted", ["-O1 -g", "[-O1,-g]", "[-O1, -g]"])
+def test_a_list_is_found_as_it_is_shown(place, make_trial, wanted):
+    swept = {"toolchain.extra_flags": ["-O1", "-g"]}
+    with open_store(place) as store:
+        store.add(make_trial("both", point=swept))
+        store.add(make_trial("one", point={"toolchain.extra_flags": ["-O3"]}))
+        assert ids(store.query({"extra_flags": wanted})) == ["both"]
+        assert ids(store.query({"extra_flags": "-O3"})) == ["one"]
+        assert set(store.distinct("extra_flags")) == {"-O1 -g", "-O3"}
+
+
+def test_the_values_of_several_steps_are_found_as_they_are_shown(place, make_trial):
+    with open_store(place) as store:
+        store.add(make_trial("two", params={"tile": {"fc1": {"mr": 6}, "fc2": {"mr": 8}}}))
+        store.add(make_trial("one", params={"tile": {"fc1": {"mr": 6}}}))
+        assert ids(store.query({"mr": "6x8"})) == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("key", "comparison", "either", "expected"),
+    [
+        ("status", "=", ("crashed", "wrong"), ["3def"]),
+        ("status", "!=", ("crashed", "wrong"), ["2abc", "1abc", "0abc"]),
+        ("id", "=", ("0", "1a"), ["1abc", "0abc"]),
+        ("id", "!=", ("0", "1a"), ["2abc", "3def"]),
+        ("verified", "=", ("true", "false"), ["2abc", "1abc", "0abc", "3def"]),
+        ("seconds", "=", ("0.25", "7"), ["2abc", "1abc", "0abc", "3def"]),
+        ("median_ns", "=", ("100", "300"), ["1abc", "0abc"]),
+        ("M", "!=", ("64", "128"), ["2abc"]),
+    ],
+)
+def test_either_of_several_values_will_do(store, key, comparison, either, expected):
+    asked = Filter(parse_key(key), ",".join(either), comparison, either)
+    assert ids(store.query([asked])) == expected
+
+
+def test_the_values_of_a_key_can_be_listed(store):
     assert store.distinct("status") == ["crashed", "ok"]
+    assert sorted(store.distinct("mr")) == [6, 8]
+    assert store.distinct("arch.name") == ["x86_64_v3"]
 
 
 def test_sorting_puts_what_has_no_value_last_either_way(store):
@@ -130,6 +168,16 @@ def test_a_mistyped_tunable_is_answered_with_short_names_only(store):
     assert "config." not in refused.value.hint
 
 
+def test_of_many_keys_those_asked_for_most_are_listed(place, make_trial):
+    many = {f"aa{number:02}": number for number in range(60)}
+    with open_store(place) as store:
+        store.add(make_trial(machine=many))
+        with pytest.raises(UsageError) as refused:
+            store.query({"zzzzzz": "1"})
+    assert refused.value.hint.startswith("Allowed: status, workload, target, toolchain, M, mr, ")
+    assert refused.value.hint.endswith(" more.")
+
+
 def test_a_mistyped_column_is_noticed_in_an_empty_store_too(place):
     with open_store(place) as store:
         with pytest.raises(UsageError, match="Did you mean 'status'"):
@@ -141,13 +189,30 @@ def test_a_metric_that_only_the_filtered_out_trials_have_is_not_unknown(store):
     assert store.query({"target": "aarch64", "baselines.openblas.ratio": "1"}) == []
 
 
+def test_a_key_that_only_trials_before_a_large_sweep_have_is_not_unknown(
+    path, make_trial, monkeypatch
+):
+    monkeypatch.setattr(statements, "SEEN", 3)
+    with open_store(path) as store:
+        store.add(make_trial("old", params={"tile": {"multiply": {"kc": 6}}}))
+        for number in range(5):
+            store.add(make_trial(f"new{number}", created=f"2026-01-0{number + 1}T00:00:00+00:00"))
+        store.check_keys([parse_key("kc")])
+        assert store.query({"workload": "matmul", "kc": "6", "target": "aarch64"}) == []
+        with pytest.raises(UsageError, match="no trial has 'kx'"):
+            store.check_keys([parse_key("kx")])
+
+
 def test_values_that_a_column_cannot_have_are_refused(store):
     with pytest.raises(UsageError, match="true, false"):
         store.query({"verified": "maybe"})
     with pytest.raises(UsageError, match="number"):
         store.query({"seconds": "long"})
-    with pytest.raises(UsageError, match="median_ns<long: expected a number"):
-        store.query([Filter(parse_key("median_ns"), "long", "<")])
+    for comparison in ("<", "="):
+        with pytest.raises(UsageError, match=f"median_ns{comparison}long: expected a number"):
+            store.query([Filter(parse_key("median_ns"), "long", comparison)])
+    with pytest.raises(UsageError, match=r"metrics\.median_ns=1,x: expected a number"):
+        store.query([Filter(parse_key("metrics.median_ns"), "1,x", "=", ("1", "x"))])
 
 
 def test_paths_find_names_that_contain_dots():

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kernloom.errors import StoreError
+from kernloom.store import log as log_module
 from kernloom.store import open_store
-from kernloom.store.pages import PAGE_SIZE
+from kernloom.store import salvage as module
+from kernloom.store.log import FRAME_HEADER, HEADER, PAGE_SIZE, gap_in
 from kernloom.store.salvage import salvage
 from kernloom.store.sqlite import wal_of
 
@@ -68,7 +74,7 @@ def check(path, trials, done):
             assert store.samples(id) in ((), trials[id].samples)
         store.add(replace(trials["t000"], id="after"))
     assert done.kept.exists()
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert salvage(path).kept is None
 
@@ -76,7 +82,7 @@ def check(path, trials, done):
 def test_a_sound_store_is_left_as_it_is(written):
     before = written.read_bytes()
     done = salvage(written)
-    assert (done.saved, done.lost, done.kept) == (COUNT, 0, None)
+    assert (done.saved, done.lost, done.more, done.kept) == (COUNT, 0, False, None)
     assert written.read_bytes() == before
     assert [file.name for file in written.parent.iterdir()] == [written.name]
 
@@ -87,6 +93,7 @@ def test_of_a_truncated_store_the_trials_in_front_are_saved(written, trials):
     refused(written)
     done = salvage(written)
     assert COUNT // 4 < done.saved < COUNT
+    assert done.more
     assert done.kept.read_bytes() == whole[: len(whole) // 2 + 1000]
     check(written, trials, done)
 
@@ -104,6 +111,7 @@ def test_of_a_damaged_page_only_its_own_trials_are_lost(written, trials):
     done = salvage(written)
     assert 0 < done.lost < 10
     assert done.saved + done.lost == COUNT
+    assert done.more
     assert done.incomplete == 0
     check(written, trials, done)
     with open_store(written) as store:
@@ -114,7 +122,7 @@ def test_without_its_first_pages_a_store_is_saved_whole(written, trials):
     changed(written, 0, bytes(100))
     refused(written)
     done = salvage(written)
-    assert (done.saved, done.lost) == (COUNT, 0)
+    assert (done.saved, done.lost, done.more) == (COUNT, 0, False)
     check(written, trials, done)
 
 
@@ -157,10 +165,110 @@ def test_a_torn_log_costs_the_trials_in_the_torn_part_at_most(logged, trials):
         assert {trial.id for trial in store.query()} <= trials.keys()
 
 
+def flipped(path, at):
+    """One bit of a file is another."""
+    changed(path, at, bytes([path.read_bytes()[at] ^ 1]))
+
+
+def frames(log):
+    """Where the frames of a log begin, and whether each ends a commit."""
+    data = log.read_bytes()
+    starts = range(HEADER, len(data), FRAME_HEADER + PAGE_SIZE)
+    return [(start, any(data[start + 4 : start + 8])) for start in starts]
+
+
+@pytest.mark.parametrize("at", [2, 20, HEADER + 1, HEADER + 9, HEADER + 17, HEADER + 100, "middle"])
+def test_one_wrong_bit_in_the_log_is_said_and_nothing_is_lost(logged, trials, at):
+    log = wal_of(logged)
+    flipped(log, log.stat().st_size // 2 if at == "middle" else at)
+    before = log.read_bytes()
+    refused(logged)
+    assert log.read_bytes() == before
+    done = salvage(logged)
+    assert COUNT - 1 <= done.saved <= COUNT
+    check(logged, trials, done)
+
+
+@pytest.mark.parametrize("at", [None, 2, 20, HEADER + 1, HEADER + 9, HEADER + 100, "middle"])
+def test_a_log_is_told_sound_or_damaged_whether_it_is_short_or_long(logged, monkeypatch, at):
+    log = wal_of(logged)
+    if at is not None:
+        flipped(log, log.stat().st_size // 2 if at == "middle" else at)
+    told = []
+    for few in (0, 10**6):
+        monkeypatch.setattr(log_module, "FEW", few)
+        told.append(gap_in(log))
+    assert told[0] == told[1]
+    assert (told[0] is None) == (at is None)
+
+
+def test_a_short_log_is_read_without_numpy(path, make_trial, tmp_path, environment):
+    copy = tmp_path / path.name
+    with open_store(path) as store:
+        for number in range(20):
+            store.add(make_trial(f"t{number}"))
+        for file in (path, wal_of(path)):
+            shutil.copyfile(file, copy.with_name(file.name))
+    code = (
+        "import sys; from pathlib import Path; from kernloom.store import open_store;"
+        "assert 't19' in open_store(Path(sys.argv[1])).latest(['t19']);"
+        "sys.exit(any(name in sys.modules for name in ('numpy', 'sqlalchemy')))"
+    )
+    assert wal_of(copy).stat().st_size > 20 * PAGE_SIZE
+    subprocess.run([sys.executable, "-c", code, str(copy)], check=True, env=environment)
+
+
+def test_the_last_commit_may_be_torn_by_a_power_failure_but_by_nothing_else(logged, trials):
+    log = wal_of(logged)
+    commits = [start for start, commit in frames(log) if commit]
+    flipped(log, commits[-2] + 2 * FRAME_HEADER + PAGE_SIZE)
+    refused(logged)
+    os.utime(log, (0, 0))
+    with open_store(logged) as store:
+        assert len(store.query()) == COUNT - 1
+
+
+def test_a_log_that_is_used_again_from_its_beginning_is_sound(path, trials, tmp_path):
+    with open_store(path) as store:
+        for trial in trials.values():
+            store.add(trial)
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA wal_checkpoint(RESTART)")
+        store.add(replace(trials["t000"], id="again"))
+        copy = tmp_path / path.name
+        for file in (path, wal_of(path)):
+            shutil.copyfile(file, copy.with_name(file.name))
+    assert salvage(copy).kept is None
+    with open_store(copy) as store:
+        assert len(store.query()) == COUNT + 1
+
+
+def test_a_log_that_others_write_meanwhile_is_never_taken_for_damaged(path, environment):
+    code = (
+        "import sqlite3, sys\n"
+        "database = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "database.execute('PRAGMA journal_mode=WAL')\n"
+        "database.execute('PRAGMA wal_autocheckpoint=20')\n"
+        "database.execute('CREATE TABLE t (x)')\n"
+        "print(flush=True)\n"
+        "while True:\n"
+        "    database.execute('INSERT INTO t VALUES (randomblob(9000))')\n"
+        "    database.execute('DELETE FROM t')\n"
+    )
+    path.parent.mkdir(parents=True)
+    argv = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as writer:
+        writer.stdout.readline()
+        for _ in range(500):
+            assert gap_in(wal_of(path)) is None
+        writer.kill()
+
+
 def test_a_log_that_is_damaged_in_its_middle_gives_what_comes_after_too(logged, trials):
     log = wal_of(logged)
     middle = log.stat().st_size // 2
     changed(log, middle, bytes(64))
+    refused(logged)
     done = salvage(logged)
     assert done.saved >= COUNT - 10
     assert done.kept is not None
@@ -183,6 +291,39 @@ def test_an_empty_file_needs_no_repair(path):
     assert salvage(path).kept is None
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_database_of_something_else_is_not_repaired(path, damaged):
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as theirs:
+        theirs.execute("CREATE TABLE meta (key TEXT, value TEXT)")
+        theirs.execute("INSERT INTO meta VALUES ('schema_version', '1')")
+        theirs.execute("CREATE TABLE bookmarks (url TEXT)")
+        theirs.executemany("INSERT INTO bookmarks VALUES (?)", [("x" * 500,)] * 100)
+        if not damaged:
+            theirs.execute("DROP TABLE meta")
+    if damaged:
+        changed(path, 3 * PAGE_SIZE, bytes(PAGE_SIZE))
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="no store" if damaged else "bookmarks") as caught:
+        salvage(path)
+    assert str(path) in caught.value.message
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_store_of_a_newer_kernloom_is_not_repaired(written, damaged):
+    with closing(sqlite3.connect(written, isolation_level=None)) as database:
+        database.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
+    if damaged:
+        changed(written, 0, bytes(100))
+    before = written.read_bytes()
+    with pytest.raises(StoreError, match=r"schema version (is )?99, newer"):
+        salvage(written)
+    assert written.read_bytes() == before
+    assert [file.name for file in written.parent.iterdir()] == [written.name]
+
+
 def test_a_text_is_no_store_and_is_not_touched(path):
     path.parent.mkdir(parents=True)
     path.write_text("My notes.\n" * 1000)
@@ -190,6 +331,160 @@ def test_a_text_is_no_store_and_is_not_touched(path):
     with pytest.raises(StoreError, match="is no store"):
         salvage(path)
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_removed_baseline_stays_removed(path, trials, tmp_path):
+    with open_store(path) as store:
+        for trial in trials.values():
+            store.add(trial)
+        store.save_baseline("few", ["t001"])
+        store.save_baseline("many", list(trials))
+        store.save_baseline("kept", ["t002", "t003"])
+        store.remove_baseline("few")
+        store.remove_baseline("many")
+        copy = tmp_path / path.name
+        for file in (path, wal_of(path)):
+            shutil.copyfile(file, copy.with_name(file.name))
+    flipped(wal_of(copy), HEADER + 100)
+    salvage(copy)
+    with open_store(copy) as store:
+        assert [(name, count) for name, _, count in store.baselines()] == [("kept", 2)]
+
+
+def test_how_often_trials_were_reused_is_saved(written, trials):
+    with open_store(written) as store:
+        for _ in range(3):
+            store.count_reuses(["t004", "t005"])
+        store.count_reuses(["t005"])
+    changed(written, 0, bytes(100))
+    check(written, trials, salvage(written))
+    with open_store(written) as store:
+        assert store.reuses(trials) == {"t004": 3, "t005": 4}
+
+
+def test_looks_are_no_baselines_and_do_not_hinder_a_repair(written, trials):
+    with open_store(written) as store:
+        store.keep_looks(dict(list(trials.items())[:100]))
+    assert salvage(written).kept is None
+    changed(written, 0, bytes(100))
+    check(written, trials, salvage(written))
+    with open_store(written) as store:
+        assert [(name, count) for name, _, count in store.baselines()] == [("main", 2)]
+        assert store.looks(trials) == {}
+        store.keep_looks({"t001": trials["t001"]})
+        assert set(store.looks(trials)) == {"t001"}
+
+
+def test_a_trial_without_the_samples_it_had_is_incomplete(path, make_trial, two_processes):
+    with open_store(path) as store:
+        for id in ("a1", "b2", "c3"):
+            store.add(make_trial(id, metrics={"processes": 2}, samples=two_processes))
+        store.add(make_trial("unmeasured", metrics={}))
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("DELETE FROM samples WHERE trial = 'a1' OR (trial = 'b2' AND process = 1)")
+        database.execute("VACUUM")
+    changed(path, 0, bytes(100))
+    done = salvage(path)
+    assert (done.saved, done.lost, done.incomplete) == (4, 0, 2)
+
+
+ADD = """
+import sys
+from pathlib import Path
+from kernloom.measure.trial import Trial
+from kernloom.store import open_store
+
+with open_store(Path(sys.argv[1])) as store:
+    store.add(Trial(id="late", workload="w", case="c", target="t", status="ok", verified=True))
+"""
+
+
+def test_what_others_store_during_a_repair_is_not_lost(written, trials, environment, monkeypatch):
+    with closing(sqlite3.connect(written, isolation_level=None)) as database:
+        database.execute("DELETE FROM documents")
+    others = []
+    replace_it = module._replace
+
+    def watched(path, found):
+        argv = [sys.executable, "-c", ADD, str(path)]
+        other = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE)
+        others.append(other)
+        descriptors = Path(f"/proc/{other.pid}/fd")
+        # It has the damaged file open, and waits.
+        while not any(is_link_to(file, path) for file in descriptors.iterdir()):
+            assert other.poll() is None, other.stderr.read()
+        kept = replace_it(path, found)
+        assert other.poll() is None
+        return kept
+
+    monkeypatch.setattr(module, "_replace", watched)
+    done = salvage(written)
+    assert others[0].wait() == 0, others[0].stderr.read()
+    with open_store(written) as store:
+        assert len(store.query()) == done.saved + 1 == COUNT + 1
+        assert "late" in store.latest(["late"])
+
+
+def is_link_to(file, path):
+    try:
+        return file.resolve() == path.resolve()
+    except OSError:
+        return False
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_repair_that_is_killed_at_any_moment_is_finished_by_the_next(
+    path, trials, monkeypatch, linked, tmp_path
+):
+    few = list(trials.values())[:12]
+    logged = tmp_path / "killed" / path.name
+    logged.parent.mkdir()
+    with open_store(path) as store:
+        for trial in few:
+            store.add(trial)
+        for file in (path, wal_of(path)):
+            shutil.copyfile(file, logged.with_name(file.name))
+    flipped(wal_of(logged), wal_of(logged).stat().st_size // 2)
+    for moment in itertools.count():
+        folder = tmp_path / f"at-{moment}"
+        shutil.copytree(logged.parent, folder)
+        store_file = folder / logged.name
+        with monkeypatch.context() as patched:
+            steps = itertools.count()
+            for place, name in [(os, "link"), (os, "fsync"), (Path, "unlink"), (Path, "replace")]:
+                patched.setattr(place, name, killing(getattr(place, name), steps, moment, linked))
+            try:
+                salvage(store_file)
+            except Killed:
+                pass
+            else:
+                break
+        try:
+            with open_store(store_file) as store:
+                assert len(store.query()) >= len(few) - 1
+        except StoreError as error:
+            assert "results repair" in error.hint
+            done = salvage(store_file)
+            assert done.saved >= len(few) - 1
+            check(store_file, trials, done)
+    assert moment > 8
+
+
+def killing(function, steps, moment, linked):
+    """The function, but the process ends at one of its calls; maybe links are not possible."""
+
+    def call(*arguments, **named):
+        if next(steps) == moment:
+            raise Killed
+        if function.__name__ == "link" and not linked:
+            raise PermissionError(errno.EPERM, "no links here")
+        return function(*arguments, **named)
+
+    return call
 
 
 def test_a_store_that_is_in_use_is_not_repaired(written, environment):

@@ -9,10 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import inspect
 
 from kernloom.errors import StoreError, UsageError
 from kernloom.measure.trial import Samples
 from kernloom.store import open_store
+from kernloom.store.schema import TABLES
+from kernloom.store.tables import trials
 
 
 def test_reading_a_missing_store_finds_nothing_and_creates_nothing(path):
@@ -23,13 +26,57 @@ def test_reading_a_missing_store_finds_nothing_and_creates_nothing(path):
     assert not path.parent.exists()
 
 
-def test_sqlalchemy_is_not_imported_before_there_is_something_to_read_or_write(path, environment):
-    code = (
-        "import sys; from pathlib import Path; from kernloom.store import open_store;"
-        "open_store(Path(sys.argv[1])).latest(['a1']);"
-        "sys.exit('sqlalchemy' in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code, str(path)], check=True, env=environment)
+RUN = """
+import sys
+from pathlib import Path
+from kernloom.measure.trial import Samples, Trial
+from kernloom.store import open_store
+
+taken = (Samples(1, (1.0,), (1.0,), (0,)),)
+trial = Trial("a1", "w", "c", "t", "ok", True, config={"large": {"text": "x" * 999}}, samples=taken)
+for _ in range(2):
+    with open_store(Path(sys.argv[1])) as store:
+        store.latest(["a1"])
+        store.add(trial)
+        store.count_reuses(["a1"])
+        assert store.latest(["a1"])["a1"].config == trial.config
+        assert store.samples("a1") == taken
+"""
+
+
+def modules_after(code, path, environment):
+    code = f"{RUN}{code}\nprint(*sys.modules)"
+    argv = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(argv, check=True, env=environment, stdout=subprocess.PIPE, text=True)
+    return done.stdout.split()
+
+
+def test_what_a_run_does_with_a_file_does_not_import_sqlalchemy(path, environment):
+    assert "sqlalchemy" not in modules_after("", path, environment)
+
+
+def test_asking_a_file_imports_nothing_of_postgresql(path, environment):
+    ask = "assert len(open_store(Path(sys.argv[1])).query({'workload': 'w'})) == 1"
+    modules = modules_after(ask, path, environment)
+    assert "sqlalchemy" in modules
+    assert not [name for name in modules if "postgresql" in name or name == "psycopg"]
+
+
+def test_the_tables_that_are_made_are_those_that_are_asked(place, make_trial):
+    with open_store(place) as store:
+        store.add(make_trial())
+        found = inspect(store._database().engine())
+        assert sorted(found.get_table_names()) == sorted(table.name for table in TABLES)
+        for table in TABLES:
+            columns = found.get_columns(table.name)
+            assert [column["name"] for column in columns] == table.names
+            assert not any(column["nullable"] for column in columns)
+            keys = [column.name for column in table.columns if column.key]
+            assert found.get_pk_constraint(table.name)["constrained_columns"] == keys
+        made = {column["name"]: column["type"] for column in found.get_columns("trials")}
+        for column in trials.columns:
+            assert made[column.name].python_type is column.type.python_type
+        assert [index["name"] for index in found.get_indexes("trials")] == ["trials_by_time"]
 
 
 def test_a_trial_comes_back_as_it_was_added(place, make_trial, two_processes):
@@ -49,6 +96,19 @@ def test_the_newest_attempt_wins_and_older_ones_are_kept(place, make_trial, two_
         assert store.samples("a1") == two_processes
         assert [trial.status for trial in store.query()] == ["ok"]
         assert [trial.status for trial in store.query(history=True)] == ["ok", "crashed"]
+
+
+def test_every_attempt_has_the_samples_that_it_took(place, make_trial, two_processes):
+    with open_store(place) as store:
+        store.add(make_trial(samples=two_processes))
+        store.add(make_trial(samples=two_processes[:1]))
+        store.add(make_trial("b2", status="crashed", verified=False))
+        trials = store.query(history=True)
+        assert {(trial.id, trial.attempt) for trial in trials} == {("a1", 1), ("a1", 2), ("b2", 1)}
+        assert store.samples_of([*trials, *trials]) == {
+            ("a1", 1): two_processes,
+            ("a1", 2): two_processes[:1],
+        }
 
 
 def test_many_ids_are_looked_up_at_once_and_unknown_ones_are_left_out(place, make_trial):
@@ -78,8 +138,7 @@ def test_a_store_is_safe_against_power_loss_and_open_to_readers_while_written(pa
         with sqlite3.connect(path) as reader:
             assert reader.execute("PRAGMA journal_mode").fetchone() == ("wal",)
             assert reader.execute("SELECT count(*) FROM trials").fetchone() == (1,)
-        with store._open().connect() as connection:
-            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert store._open().rows("PRAGMA synchronous") == [{"synchronous": 2}]
 
 
 def test_an_empty_file_becomes_a_store_with_the_first_trial(path, make_trial):

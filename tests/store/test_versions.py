@@ -8,20 +8,35 @@ from pathlib import Path
 
 import pytest
 
+from kernloom.errors import StoreError
 from kernloom.measure.trial import Samples
 from kernloom.store import open_store
 from kernloom.store.salvage import salvage
+from kernloom.store.schema import VERSION
+from postgres import QUOTED
 
-OLD = Path(__file__).parent / "version1.sql"
+HERE = Path(__file__).parent
+PLACED = """
+ALTER TABLE trials ADD COLUMN placement TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE samples ADD COLUMN transfer_ns TEXT NOT NULL DEFAULT '[]';
+UPDATE meta SET value = '2' WHERE key = 'schema_version';
+"""
+OLD = {
+    "1": ("version1.sql", ""),
+    "1, brought up to the first 2": ("version1.sql", PLACED),
+    "the first 2": ("version2.sql", ""),
+    "the second 2": ("version2_baselines.sql", ""),
+}
 
 
-@pytest.fixture
-def old(path: Path) -> Path:
-    """A store that version 1 wrote."""
+@pytest.fixture(params=list(OLD))
+def old(request: pytest.FixtureRequest, path: Path) -> Path:
+    """A store that an earlier version wrote."""
+    file, then = OLD[request.param]
     path.parent.mkdir(parents=True)
     database = sqlite3.connect(path)
     database.execute("PRAGMA journal_mode=WAL")
-    database.executescript(OLD.read_text(encoding="utf-8"))
+    database.executescript((HERE / file).read_text(encoding="utf-8") + then)
     database.close()
     return path
 
@@ -59,7 +74,17 @@ def test_an_older_store_is_queried_like_any_other(either):
             "ok",
             "crashed",
         ]
-        assert store.baselines() == []
+        assert [name for name, _, _ in store.baselines()] in ([], ["first"])
+        assert store.reuses(["a1"]) == {}
+        assert store.looks(["a1"]) == {}
+
+
+def test_an_older_store_is_read_again_after_it_was_closed(either):
+    store = open_store(either)
+    for _ in range(2):
+        with store:
+            assert len(store.query()) == 2
+            assert store.latest(["a1"])["a1"].overrides == ()
 
 
 def test_an_older_store_goes_on_with_new_trials(old, make_trial):
@@ -76,9 +101,13 @@ def test_an_older_store_goes_on_with_new_trials(old, make_trial):
         ]
         assert before in store.query(history=True)
         store.save_baseline("main", ["a1"])
+        store.count_reuses(["a1"])
+        assert store.reuses(["a1"]) == {"a1": 1}
+        store.keep_looks({"l1": placed})
+        assert store.looks(["l1"])["l1"]["status"] == "ok"
     with sqlite3.connect(old) as database:
         version = database.execute("SELECT value FROM meta WHERE key = 'schema_version'")
-        assert version.fetchone() == ("2",)
+        assert version.fetchone() == (str(VERSION),)
 
 
 @pytest.mark.parametrize("brought_up", [False, True])
@@ -97,3 +126,47 @@ def test_a_damaged_older_store_is_saved_with_all_that_it_has(old, make_trial, br
         assert len(store.samples("a1")) == 1
         if brought_up:
             assert {trial.id: trial for trial in store.query()} == before
+
+
+def test_a_store_on_a_server_is_brought_up_with_all_that_it_lacks(server, make_trial):
+    server.execute("CREATE SCHEMA elder")
+    place = server.url(query="?options=-csearch_path%3Delder")
+    with open_store(place) as store:
+        store.add(make_trial())
+    server.execute("UPDATE elder.meta SET value = '2' WHERE key = 'schema_version'")
+    server.execute("ALTER TABLE elder.trials DROP COLUMN overrides, DROP COLUMN warnings")
+    for table in ("looks", "reuses", "baselines"):
+        server.execute(f"DROP TABLE elder.{table}")
+    with open_store(place) as store:
+        assert store.query() == [make_trial()]
+        assert store.baselines() == []
+        store.count_reuses(["a1"])
+        store.keep_looks({"l1": make_trial()})
+        assert set(store.looks(["l1"])) == {"l1"}
+        assert store.reuses(["a1"]) == {"a1": 1}
+    assert server.execute("SELECT value FROM elder.meta WHERE key = 'schema_version'") == [
+        (str(VERSION),)
+    ]
+
+
+def test_a_store_that_lacks_nothing_but_the_number_is_read_by_those_who_may_not_write(
+    server, make_trial
+):
+    server.execute("CREATE SCHEMA numbered")
+    place = server.url(query="?options=-csearch_path%3Dnumbered")
+    with open_store(place) as store:
+        store.add(make_trial())
+    server.execute("UPDATE numbered.meta SET value = '2' WHERE key = 'schema_version'")
+    server.execute("CREATE ROLE guest LOGIN PASSWORD 'hunter2'")
+    server.execute("GRANT USAGE ON SCHEMA numbered TO guest")
+    server.execute("GRANT SELECT ON ALL TABLES IN SCHEMA numbered TO guest")
+    as_guest = place.replace(f"loom:{QUOTED}", "guest:hunter2")
+    with open_store(as_guest) as store:
+        assert len(store.query()) == 1
+    server.execute("ALTER TABLE numbered.trials DROP COLUMN overrides")
+    with open_store(as_guest) as store, pytest.raises(StoreError, match="older Kernloom"):
+        store.query()
+    with open_store(place) as store:
+        assert store.query() == [make_trial()]
+    with open_store(as_guest) as store:
+        assert len(store.query()) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.config.groups import Groups
-from kernloom.config.schema import Store as Chosen
+from kernloom.config.settings import Store as Chosen
 from kernloom.errors import ConfigError, UsageError, nearest
 from kernloom.places import Places
 from kernloom.store.database import EXAMPLE, check_url
@@ -24,7 +24,17 @@ def place_of(chosen: Chosen, places: Places) -> Path | str:
         return check_url(chosen.url)
     if chosen.name == "postgres":
         raise ConfigError("store=postgres needs a URL", key="store.url", hint=EXAMPLE)
-    return Path(chosen.path) if chosen.path else places.store
+    if not chosen.path:
+        return places.store
+    path = Path(chosen.path)
+    # A folder of another name is most likely a slip, and would be noticed by nobody.
+    if not path.parent.is_dir() and path.parent.resolve() != places.store.parent.resolve():
+        raise ConfigError(
+            f"there is no folder {path.parent} for {path.name}",
+            key="store.path",
+            hint="Make the folder first, or name another file.",
+        )
+    return path
 
 
 def split_store(words: Sequence[str], places: Places) -> tuple[Path | str, tuple[str, ...]]:

@@ -64,6 +64,8 @@ USUAL_METRICS = (
 
 MISSING = object()
 
+FIRST = ("status", "workload", "target", "toolchain")
+"""Keys that are asked for most."""
 
 SHORT = ("point", "params")
 """Documents whose paths go by short names."""
@@ -89,6 +91,11 @@ class Key:
     """Document and path, tried in order."""
 
     @property
+    def is_metric(self) -> bool:
+        """Whether it can be nothing but a metric."""
+        return self.text in USUAL_METRICS or self.documents == ("metrics",)
+
+    @property
     def documents(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for name, _ in self.places))
 
@@ -112,32 +119,65 @@ class Key:
 
 @dataclass(frozen=True)
 class Filter:
-    """What is asked of the value of a key: `status=ok`, `median_ns<1000`."""
+    """What is asked of the value of a key: `status=ok`, `status=ok,wrong`, `median_ns<1000`."""
 
     key: Key
     value: str
     comparison: str = "="
+    either: tuple[str, ...] = ()
+    """The parts of a value with commas: any of them will do, or for `!=` none."""
 
     def __str__(self) -> str:
         return f"{self.key.text}{self.comparison}{self.value}"
 
-    def holds(self, values: Iterable[Any]) -> bool:
-        """Whether one of the stored values is as asked."""
+    @property
+    def equality(self) -> bool:
+        return self.comparison in ("=", "!=")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that an equal value may be written as."""
+        return (self.value, *self.either)
+
+    def holds(self, values: Sequence[Any]) -> bool:
+        """Whether one of the stored values is as asked, or all of them as they are shown."""
+        if len(values) > 1 and self.equality and value_text(values) in self.texts:
+            return self.comparison == "="
         return any(self._holds(value) for value in values)
 
     def _holds(self, value: Any) -> bool:
-        if self.comparison in ("=", "!="):
-            return matches(value, self.value) == (self.comparison == "=")
+        if self.equality:
+            found = any(matches(value, text) for text in self.texts)
+            return found == (self.comparison == "=")
         if isinstance(value, (int, float)):
             return bool(COMPARISONS[self.comparison](value, number(self)))
         return isinstance(value, str) and bool(COMPARISONS[self.comparison](value, self.value))
 
+    def misses_numbers(self, values: Sequence[Any]) -> bool:
+        """Whether it asks for a text where there are numbers only, which it cannot be."""
+        if self.comparison != "=" or all(map(_is_number, self.either or (self.value,))):
+            return False
+        numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
+        return numbers and value_text(values) not in self.texts
 
-def number(asked: Filter) -> float:
+
+def number(asked: Filter, text: str | None = None) -> float:
     try:
-        return float(asked.value)
+        return float(asked.value if text is None else text)
     except ValueError:
-        raise UsageError(f"{asked}: expected a number") from None
+        raise not_a_number(asked) from None
+
+
+def not_a_number(asked: Filter) -> UsageError:
+    return UsageError(f"{asked}: expected a number")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_key(text: str) -> Key:
@@ -181,16 +221,26 @@ def matches(value: Any, wanted: str) -> bool:
     if isinstance(value, bool) or value is None:
         return wanted.lower() == {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, (int, float)):
-        try:
-            return float(wanted) == value
-        except ValueError:
-            return False
+        return _is_number(wanted) and float(wanted) == value
     if isinstance(value, str):
         return wanted == value
     if isinstance(value, Mapping) and wanted == value.get("name"):
         return True
-    plain_list = isinstance(value, list) and f"[{','.join(map(str, value))}]"
-    return wanted.replace(" ", "") == plain_list or wanted == canonical_json(value)
+    if isinstance(value, list):
+        plain = f"[{','.join(map(str, value))}]"
+        if wanted.replace(" ", "") == plain or (value and wanted == value_text(value)):
+            return True
+    return wanted == canonical_json(value)
+
+
+def value_text(value: Any) -> str:
+    """A value as tables show it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        between = " " if any(isinstance(inner, str) for inner in value) else "x"
+        return between.join(value_text(inner) for inner in value)
+    return str(value)
 
 
 def paths_in(value: Any) -> Iterable[str]:
@@ -213,15 +263,20 @@ def spellings(name: str, document: Any) -> set[str]:
     return paths | bare | {f"{name}.{path}" for path in paths}
 
 
-def check_known(key: Key, seen: Iterable[str]) -> None:
-    """Refuse a key that neither a column nor anything in the store has; `seen` are its paths."""
+def check_known(key: Key, seen: Mapping[str, Iterable[str]]) -> None:
+    """Refuse a key that neither a column nor anything in the store has.
+
+    `seen` are the paths in it, by their documents.
+    """
     if key.column or key.text in USUAL_METRICS:
         return
-    names = set(seen)
+    names = {name for paths in seen.values() for name in paths}
     if names and key.text in names:
         return
     if not names and "." in key.text:
         return
     names |= {*COLUMNS, *USUAL_METRICS}
     like_it = {name for name in names if ("." in name) == ("." in key.text)}
-    raise UsageError(f"no trial has '{key.text}'", hint=nearest(key.text, like_it))
+    chosen = [name for document in SHORT for name in sorted(seen.get(document, ()))]
+    first = [name for name in (*FIRST, *chosen) if name in like_it]
+    raise UsageError(f"no trial has '{key.text}'", hint=nearest(key.text, like_it, first))

@@ -1,8 +1,9 @@
 """The rows that stand on the pages of a SQLite file, read without SQLite, page by page.
 
 SQLite finds a row by way of others and stops where one is damaged. Trials are only ever added,
-never changed, so whatever row can be read on any page, or on any version of it in the write-ahead
-log, is a good one; how the pages hang together does not matter.
+never changed, so whatever row of one can be read on any page, or on any version of it in the
+write-ahead log, is a good one; how the pages hang together does not matter. Of what is changed and
+removed, only the latest version of a page tells.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernloom.store.log import FRAME_HEADER, HEADER, PAGE_SIZE, is_log, page_size
+
 MAGIC = b"SQLite format 3\0"
-WAL_MAGIC = (0x377F0682, 0x377F0683)
-TABLE_LEAF, INDEX_LEAF, INDEX_INNER = 0x0D, 0x0A, 0x02
-PAGE_SIZE = 4096
-"""What Kernloom's stores have, for when the header does not say."""
+TABLE_LEAF, INDEX_LEAF, INDEX_INNER, TABLE_INNER = 0x0D, 0x0A, 0x02, 0x05
+LOCKS = 1 << 30
+"""The page with this byte is for locks; nothing is ever written there."""
 LONGEST = 1 << 28
 """No row is this long; a length that says so is damage."""
 
@@ -25,10 +27,23 @@ Value = int | float | str | bytes | None
 
 @dataclass(frozen=True)
 class Row:
-    """A row, and whether it stands in a table or in an index."""
+    """A row, and where it stands."""
 
     values: tuple[Value, ...]
     table: bool
+    """In a table, not in an index."""
+    latest: bool
+    """On the latest version of a page that is in use."""
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A page as it is in the log."""
+
+    number: int
+    commit: bool
+    salts: bytes
+    page: bytes
 
 
 class Pages:
@@ -38,58 +53,114 @@ class Pages:
         self._data = path.read_bytes() if path.is_file() else b""
         self._log = log.read_bytes() if log.is_file() else b""
         self.size = self._page_size()
-        self._latest: dict[int, bytes] = {}
-        """Number -> page, of those in the log."""
-        for number, page in self._frames():
-            self._latest[number] = page
+        self._frames = self._read_frames()
+        self._latest = {self._frames[at].number: at for at in self._committed()}
+        """Number -> frame, of the pages in the log."""
+        self._free = self._free_pages()
+        self._followed: set[int] = set()
+        """Pages that a row goes on to."""
+        self._unread: set[int] = set()
+        """Pages in use on which not every row could be read, if there are rows on them at all."""
 
     def is_store(self) -> bool:
         """Whether this was ever a file of SQLite's."""
-        return self._data.startswith(MAGIC) or bool(self._latest)
+        return self._data.startswith(MAGIC) or is_log(self._log)
 
     def rows(self) -> Iterator[Row]:
         """Whatever can be read, some of it more than once."""
         for start in range(0, len(self._data), self.size):
             page = self._data[start : start + self.size]
-            yield from self._rows_on(page, 100 if start == 0 else 0)
-        for number, page in self._frames():
-            yield from self._rows_on(page, 100 if number == 1 else 0)
+            number = start // self.size + 1
+            yield from self._rows_on(page, number, number not in self._latest)
+        for at, frame in enumerate(self._frames):
+            yield from self._rows_on(frame.page, frame.number, self._latest.get(frame.number) == at)
+
+    def has_gaps(self) -> bool:
+        """Whether rows may be missing of which nothing is known; to be asked after all `rows`."""
+        whole = len(self._data) // self.size
+        numbers = range(1, self._count() + 1)
+        missing = any(number > whole and number not in self._latest for number in numbers)
+        return missing or bool(self._unread - self._followed)
+
+    def _count(self) -> int:
+        """How many pages there should be, where the first of them says so."""
+        first = self._page(1)
+        # Programs from before the count was kept leave these two different.
+        if not first.startswith(MAGIC) or first[24:28] != first[92:96]:
+            return 0
+        (count,) = struct.unpack_from(">I", first, 28)
+        return int(count)
 
     def _page_size(self) -> int:
-        if self._data.startswith(MAGIC):
-            (size,) = struct.unpack_from(">H", self._data, 16)
-        elif len(self._log) >= 32 and struct.unpack_from(">I", self._log)[0] in WAL_MAGIC:
-            (size,) = struct.unpack_from(">I", self._log, 8)
-        else:
-            size = PAGE_SIZE
+        if not self._data.startswith(MAGIC):
+            return page_size(self._log[:HEADER])
+        (size,) = struct.unpack_from(">H", self._data, 16)
         size = 65536 if size == 1 else size
         return size if 512 <= size <= 65536 and not size & (size - 1) else PAGE_SIZE
 
-    def _frames(self) -> Iterator[tuple[int, bytes]]:
-        """Page number and page of each frame, also of those after a damaged one."""
-        for start in range(32, len(self._log) - 24 - self.size + 1, 24 + self.size):
-            (number,) = struct.unpack_from(">I", self._log, start)
-            yield number, self._log[start + 24 : start + 24 + self.size]
+    def _read_frames(self) -> list[_Frame]:
+        """All of them, also those after a damaged one."""
+        whole = FRAME_HEADER + self.size
+        frames = []
+        for start in range(HEADER, len(self._log) - whole + 1, whole):
+            number, pages = struct.unpack_from(">II", self._log, start)
+            salts = self._log[start + 8 : start + 16]
+            page = self._log[start + FRAME_HEADER : start + whole]
+            frames.append(_Frame(number, pages != 0, salts, page))
+        return frames
+
+    def _committed(self) -> list[int]:
+        """The frames of the log's last use, up to its last commit; older ones come after them."""
+        salts = {frame.salts for frame in self._frames}
+        ours = self._log[16:24]
+        if self._frames and ours not in salts:
+            ours = self._frames[0].salts
+        mine = [at for at, frame in enumerate(self._frames) if frame.salts == ours]
+        last = max((at for at in mine if self._frames[at].commit), default=-1)
+        return [at for at in mine if at <= last]
+
+    def _free_pages(self) -> set[int]:
+        """Pages that are not in use, as far as that is known; old rows may stand on them."""
+        free: set[int] = set()
+        first = self._page(1)
+        if not first.startswith(MAGIC):
+            return free
+        (trunk,) = struct.unpack_from(">I", first, 32)
+        while trunk and trunk not in free:
+            free.add(trunk)
+            page = self._page(trunk)
+            if len(page) < self.size:
+                break
+            following, count = struct.unpack_from(">II", page)
+            free.update(struct.unpack_from(f">{min(count, self.size // 4 - 2)}I", page, 8))
+            trunk = following
+        return free
 
     def _page(self, number: int) -> bytes:
         start = (number - 1) * self.size
-        return self._latest.get(number) or self._data[start : start + self.size]
+        at = self._latest.get(number)
+        return self._data[start : start + self.size] if at is None else self._frames[at].page
 
-    def _rows_on(self, page: bytes, header: int) -> Iterator[Row]:
+    def _rows_on(self, page: bytes, number: int, latest: bool) -> Iterator[Row]:
+        header = 100 if number == 1 else 0
+        latest = latest and number not in self._free
         if len(page) < header + 12:
             return
         kind = page[header]
         if kind not in (TABLE_LEAF, INDEX_LEAF, INDEX_INNER):
+            if latest and kind != TABLE_INNER and number != LOCKS // self.size + 1:
+                self._unread.add(number)
             return
         (cells,) = struct.unpack_from(">H", page, header + 3)
         pointers = header + (12 if kind == INDEX_INNER else 8)
-        for number in range(min(cells, self.size // 4)):
+        for which in range(min(cells, self.size // 4)):
             try:
-                (cell,) = struct.unpack_from(">H", page, pointers + 2 * number)
+                (cell,) = struct.unpack_from(">H", page, pointers + 2 * which)
                 payload = self._payload(page, cell + (4 if kind == INDEX_INNER else 0), kind)
-                yield Row(_record(payload), kind == TABLE_LEAF)
+                yield Row(_record(payload), kind == TABLE_LEAF, latest)
             except (ValueError, IndexError, struct.error):
-                continue
+                if latest:
+                    self._unread.add(number)
 
     def _payload(self, page: bytes, at: int, kind: int) -> bytes:
         """A row's bytes, those on overflow pages too."""
@@ -109,6 +180,7 @@ class Pages:
         length -= here
         while length > 0:
             overflow = self._page(following)
+            self._followed.add(following)
             parts.append(_bytes(overflow, 4, min(length, self.size - 4)))
             length -= len(parts[-1])
             (following,) = struct.unpack_from(">I", overflow)

@@ -28,7 +28,9 @@ DOCUMENTS = (
 SHARED = ("config", "machine")
 """Those of which large sections are kept once for all trials that have them."""
 OWN = tuple(name for name in DOCUMENTS if name not in SHARED)
-_numbers = json.JSONEncoder(separators=(",", ":")).encode
+# Made once: json.dumps looks at more than there is to encode.
+_encode = json.JSONEncoder().encode
+_encode_short = json.JSONEncoder(separators=(",", ":")).encode
 LISTS = ("artifacts", "warnings", "overrides")
 
 
@@ -49,8 +51,8 @@ def _text(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 
-def row_of(trial: Trial, writer: Writer) -> tuple[dict[str, Any], dict[str, str]]:
-    """The row of a trial, and by hash the sections that it shares with others."""
+def row_of(trial: Trial, writer: Writer) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+    """The row of a trial, and with their hashes the sections that it shares with others."""
     config, machine = writer.document(_unsecret(trial.config)), writer.document(trial.machine)
     row: dict[str, Any] = {
         "id": trial.id,
@@ -75,11 +77,15 @@ def row_of(trial: Trial, writer: Writer) -> tuple[dict[str, Any], dict[str, str]
     }
     if "://" in row["overrides"]:
         row["overrides"] = json.dumps([without_password(word) for word in trial.overrides])
-    return row, dict(config.sections + machine.sections)
+    return row, config.sections + machine.sections
 
 
 def _dumped(value: Any) -> str:
-    return json.dumps(value) if value else "[]" if isinstance(value, (tuple, list)) else "{}"
+    return _encode(value) if value else "[]" if isinstance(value, (tuple, list)) else "{}"
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return _encode_short(values) if values else "[]"
 
 
 def _unsecret(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -102,13 +108,14 @@ def trial_of(row: Mapping[Any, Any], decode: Callable[[str], Any] = json.loads) 
         case=row["case_name"],
         target=row["target"],
         status=row["status"],
-        verified=row["verified"],
+        verified=bool(row["verified"]),
         provider=row["provider"],
         stage=row["stage"],
         message=row["message"],
         stderr=row["stderr"],
         created=row["created"],
         seconds=row["seconds"],
+        attempt=row["attempt"],
         **documents | {name: tuple(documents[name]) for name in LISTS},
     )
 

@@ -24,8 +24,7 @@ OUTER = 1200
 is in one of those, and then nobody shares it."""
 HASH = 32
 _PLACE = re.compile(r'\{"\$": "([0-9a-f]{32})"\}')
-_CONSTANTS = {None: "null", True: "true", False: "false"}
-_PLAIN_TYPES = frozenset([str, int, bool, float, list, tuple, type(None)])
+_encode = json.JSONEncoder().encode
 
 
 @dataclass(frozen=True)
@@ -37,51 +36,70 @@ class Shared:
     """Hash and text of each."""
 
 
+_Last = dict[str, tuple[Any, str, tuple[tuple[str, str], ...]]]
+"""Name -> the value that a mapping last had there, its text, and what is kept apart from that."""
+
+
 class Writer:
-    """Turns documents into texts; what it did for a section it remembers by the object."""
+    """Turns documents into texts; what it did for a section it remembers by the object.
+
+    Nothing in a document may change later. Most of one is the same as in the one before.
+    """
 
     def __init__(self) -> None:
         self._outer: ById[Shared] = ById()
         self._inner: ById[Shared] = ById()
+        self._last_outer: _Last = {}
+        self._last_inner: _Last = {}
 
     def document(self, value: Any) -> Shared:
         """The outermost text is never kept apart: it is the trial's own."""
         if not isinstance(value, Mapping):
-            return Shared(json.dumps(value))
-        return _joined(value, self._outer, self._outer_section)
+            return Shared(_encode(value))
+        return _joined(value, self._last_outer, self._outer, self._outer_section)
 
     def _outer_section(self, value: Mapping[str, Any]) -> Shared:
-        whole = _joined(value, self._inner, self._inner_section)
+        whole = _joined(value, self._last_inner, self._inner, self._inner_section)
         return _apart(whole, OUTER if whole.sections else LARGE)
 
     def _inner_section(self, value: Mapping[str, Any]) -> Shared:
-        return _apart(_joined(value, self._inner, self._inner_section), LARGE)
+        return _apart(_joined(value, {}, self._inner, self._inner_section), LARGE)
 
 
 def _joined(
     value: Mapping[str, Any],
+    last: _Last,
     known: ById[Shared],
     section: Callable[[Mapping[str, Any]], Shared],
 ) -> Shared:
     """The text of a mapping, made of the texts of its sections."""
+    if len(value) == 1 and str(next(iter(value))).startswith("$"):
+        ((name, inner),) = value.items()
+        found = _part(inner, known, section)
+        return Shared(f"{{{encode_basestring_ascii(f'${name}')}: {found.text}}}", found.sections)
     parts: list[str] = []
     apart: list[tuple[str, str]] = []
-    escape = "$" if len(value) == 1 and str(next(iter(value))).startswith("$") else ""
     for name, inner in value.items():
-        kind = type(inner)
-        if kind is dict or (kind not in _PLAIN_TYPES and isinstance(inner, Mapping)):
-            found = known.get(section, inner)
-            text = found.text
-            apart += found.sections
-        elif kind is str:
-            text = encode_basestring_ascii(inner)
-        elif kind is int:
-            text = str(inner)
-        else:
-            text = _CONSTANTS[inner] if inner is None or kind is bool else json.dumps(inner)
-        key = name if isinstance(name, str) else json.dumps(name)
-        parts.append(f"{encode_basestring_ascii(escape + key)}: {text}")
+        same = last.get(name)
+        if same is None or same[0] is not inner:
+            found = _part(inner, known, section)
+            key = name if isinstance(name, str) else json.dumps(name)
+            text = f"{encode_basestring_ascii(key)}: {found.text}"
+            same = (inner, text, found.sections)
+            if isinstance(name, str):
+                last[name] = same
+        parts.append(same[1])
+        if same[2]:
+            apart += same[2]
     return Shared("{" + ", ".join(parts) + "}", tuple(apart))
+
+
+def _part(
+    value: Any, known: ById[Shared], section: Callable[[Mapping[str, Any]], Shared]
+) -> Shared:
+    if isinstance(value, Mapping):
+        return known.get(section, value)
+    return Shared(_encode(value))
 
 
 def _apart(whole: Shared, limit: int) -> Shared:

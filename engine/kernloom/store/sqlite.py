@@ -3,22 +3,82 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect
-from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.pool import QueuePool
-
-from kernloom.errors import StoreError
+from kernloom.errors import DamagedError, StoreError
 from kernloom.store import versions
-from kernloom.store.schema import VERSION
+from kernloom.store.database import NOTHING, PlainConnection
+from kernloom.store.log import gap_in
+from kernloom.store.schema import META, definitions
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from kernloom.store.versions import Lack
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for the others; each of them holds the store for about a millisecond."""
 DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+
+
+_DEFINITIONS = tuple(definitions(name="VARCHAR", by_key="WITHOUT ROWID"))
+_COLUMNS = (
+    "SELECT tables.name AS its_table, columns.name AS name "
+    "FROM main.sqlite_master AS tables, pragma_table_info(tables.name, 'main') AS columns "
+    "WHERE tables.type = 'table'"
+)
+
+
+@lru_cache
+def _by_position(statement: str) -> tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]:
+    """The statement with its values in their order: by name, each is looked up for every row."""
+    names = re.findall(r":(\w+)", statement)
+    return re.sub(r":\w+", "?", statement), lambda row: tuple(map(row.__getitem__, names))
+
+
+class SqliteConnection:
+    """A connection to the file, without anything between."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def begin(self) -> None:
+        # At once: who reads first and then wants to write may be refused without having waited.
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    begin_alone = begin
+
+    def rows(self, statement: str, values: Mapping[str, Any] = NOTHING) -> list[dict[str, Any]]:
+        found = self._connection.execute(statement, values or ())
+        names = [column[0] for column in found.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    def run(self, statement: str, rows: Sequence[Mapping[str, Any]] | None = None) -> int:
+        if rows is None:
+            return self._connection.execute(statement).rowcount
+        text, values_of = _by_position(statement)
+        return self._connection.executemany(text, map(values_of, rows)).rowcount
+
+    def columns(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for row in self.rows(_COLUMNS):
+            found.setdefault(row["its_table"], set()).add(row["name"])
+        return found
+
+    def commit(self) -> None:
+        self._connection.commit()
+
+    def rollback(self) -> None:
+        self._connection.rollback()
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class Sqlite:
@@ -27,91 +87,107 @@ class Sqlite:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = str(path)
+        self._engine: Engine | None = None
+        self._lack: Lack | None = None
+        """Of an older store that cannot be brought up."""
+
+    def connect(self) -> PlainConnection:
+        # Once is enough: questions are asked while this connection is open, and as long as it is,
+        # SQLite recovers nothing from the log and nobody repairs the file.
+        if repaired_of(self.path).exists():
+            raise self.damaged("its repair was interrupted")
+        if self.path.exists():
+            self._check_log()
+        return SqliteConnection(self._opened())
 
     def engine(self) -> Engine:
+        if self._engine is None:
+            from sqlalchemy import create_engine
+            from sqlalchemy.pool import QueuePool
+
+            self._engine = create_engine("sqlite://", creator=self._opened, poolclass=QueuePool)
+        return self._engine
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+        self._engine = None
+        self._lack = None
+
+    def _opened(self) -> sqlite3.Connection:
         path = self.path
         uri = path.absolute().as_uri()
-        if path.exists():
-            if _is_emptied(path):
-                # SQLite would take it for new, and delete the other file.
-                raise self.damaged("it is empty, and what was last written lies beside it")
-            if not os.access(path.parent, os.W_OK) and not wal_of(path).exists():
-                # A reader makes two files beside the store; where it cannot, nobody can be
-                # writing either.
-                uri += "?immutable=1"
+        if path.exists() and not os.access(path.parent, os.W_OK) and not wal_of(path).exists():
+            # A reader makes two files beside the store; where it cannot, nobody can be writing
+            # either.
+            uri += "?immutable=1"
+        connection = _connected(path, uri)
+        try:
+            _safely(connection)
+            if self._lack is not None:
+                _as_if_there(connection.execute, self._lack)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
-        def opened() -> sqlite3.Connection:
-            return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
-
-        engine = create_engine("sqlite://", creator=opened, poolclass=QueuePool)
-        event.listen(engine, "connect", _safely)
-        return engine
-
-    def begin_alone(self, connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    def check_version(self, engine: Engine) -> bool:
-        with engine.connect() as connection:
-            try:
-                text = versions.version_of(connection)
-            except OperationalError:
-                tables = inspect(connection).get_table_names()
-                if not tables:
-                    return False
-                raise StoreError(
-                    f"{self.name} is a database of something else: it has the tables "
-                    f"{', '.join(tables)}",
-                    hint="Choose another file with store.path=FILE.",
-                ) from None
-        if text is None or not text.isdigit():
-            raise self.damaged(f"its schema version is {text!r}")
-        if int(text) > VERSION:
-            raise StoreError(
-                f"{self.name} has schema version {text}, newer than {VERSION}, the newest known "
-                "here",
-                hint="Use the Kernloom that wrote it, or another file with store.path=FILE.",
+    def _check_log(self) -> None:
+        """SQLite would make good what it can, and delete the log with the rest."""
+        log = wal_of(self.path)
+        if not log.exists() or log.stat().st_size == 0:
+            return
+        if self.path.is_file() and self.path.stat().st_size == 0:
+            raise self.damaged("it is empty, and what was last written lies beside it")
+        if gap_in(log):
+            raise self.damaged(
+                f"its log {log.name} is damaged, and what was stored after that place is not read"
             )
-        if int(text) < VERSION:
-            self._bring_up(engine, int(text))
+
+    def check_version(self, connection: PlainConnection) -> bool:
+        try:
+            text = versions.version_of(connection)
+        except sqlite3.OperationalError as error:
+            names = sorted(connection.columns())
+            if not names:
+                return False
+            if META.name in names and "no such table" in str(error):
+                # Somebody has made them since.
+                return self.check_version(connection)
+            raise StoreError(
+                f"{self.name} is a database of something else: it has the tables "
+                f"{', '.join(names)}",
+                hint="Choose another file with store.path=FILE.",
+            ) from None
+        if versions.is_older(text, self, "another file with store.path=FILE"):
+            self._bring_up(connection)
         return True
 
-    def _bring_up(self, engine: Engine, version: int) -> None:
+    def _bring_up(self, connection: PlainConnection) -> None:
         """An older store that cannot be written is read as if it had what it lacks."""
         try:
-            with engine.connect() as connection:
-                self.begin_alone(connection)
-                versions.bring_up(connection)
-                connection.commit()
-        except OperationalError as error:
+            connection.begin_alone()
+            versions.bring_up(connection, _DEFINITIONS)
+            connection.commit()
+        except sqlite3.OperationalError as error:
             if not error_name(error).startswith("SQLITE_READONLY"):
                 raise
+            connection.rollback()
+            self._lack = versions.lack_of(connection)
+            _as_if_there(connection.run, self._lack)
 
-            def as_if(connection: Any, record: object) -> None:
-                for table, columns in versions.lacking(version):
-                    added = ", ".join(f"'{default}' AS {name}" for name, default in columns.items())
-                    # All of it is ours, from ADDED.
-                    view = f"SELECT *, {added} FROM main.{table}"  # noqa: S608
-                    connection.execute(f"CREATE TEMP VIEW {table} AS {view}")
-                connection.execute(
-                    "CREATE TEMP TABLE baselines (name TEXT, trial TEXT, created TEXT)"
-                )
-                connection.execute("CREATE TEMP TABLE documents (hash TEXT, text TEXT)")
-                connection.execute("CREATE TEMP TABLE reuses (trial TEXT, times INTEGER)")
+    def make_tables(self, connection: PlainConnection) -> None:
+        _write_ahead(connection)
+        connection.begin_alone()
+        versions.make(connection, _DEFINITIONS)
+        connection.commit()
 
-            event.listen(engine, "connect", as_if)
-            engine.dispose()
-
-    def make_tables(self, engine: Engine) -> None:
-        _write_ahead(engine)
-        with engine.connect() as connection:
-            self.begin_alone(connection)
-            versions.make(connection)
-            connection.commit()
-
-    def explain(self, error: DBAPIError) -> StoreError:
-        name = error_name(error)
-        if name.startswith(DAMAGED):
-            return self.damaged(str(error.orig))
+    def explain(self, error: Exception) -> StoreError | None:
+        said = getattr(error, "orig", error)
+        if not isinstance(said, sqlite3.Error):
+            return None
+        name = error_name(said)
+        if name.startswith(DAMAGED) or "no such table" in str(said):
+            return self.damaged(str(said))
         if name.startswith("SQLITE_FULL"):
             return StoreError(
                 f"{self.name} cannot grow: the disk is full",
@@ -120,7 +196,7 @@ class Sqlite:
             )
         if name.startswith("SQLITE_IOERR"):
             return StoreError(
-                f"{self.name} cannot be written or read: {error.orig}",
+                f"{self.name} cannot be written or read: {said}",
                 hint="Look for a full disk, a quota or a limit on the size of files, and run "
                 "again: what was stored is safe, only the rest is done.",
             )
@@ -135,12 +211,12 @@ class Sqlite:
                 hint="See who has it open (for instance: fuser FILE), end that and run again.",
             )
         return StoreError(
-            f"{self.name} cannot be used: {error.orig}",
+            f"{self.name} cannot be used: {said}",
             hint="Check the file, its folder and the free space, or use another store.path=FILE.",
         )
 
-    def damaged(self, why: str) -> StoreError:
-        return StoreError(
+    def damaged(self, why: str) -> DamagedError:
+        return DamagedError(
             f"{self.name} is damaged or no store: {why}",
             hint="`kernloom results repair` (with the same store.path=FILE, if one was given) "
             "saves what can still be read and puts a sound store in its place. Or move it away: "
@@ -152,30 +228,66 @@ def wal_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def _is_emptied(path: Path) -> bool:
-    wal = wal_of(path)
-    return path.is_file() and path.stat().st_size == 0 and wal.exists() and wal.stat().st_size > 0
+def repaired_of(path: Path) -> Path:
+    """Where the store that is to replace a damaged one stands until it does."""
+    return path.with_name(path.name + ".repaired")
 
 
-def _safely(connection: Any, record: object) -> None:
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _connected(path: Path, uri: str) -> sqlite3.Connection:
+    """A connection to the file that has the store's name when it is made."""
+    while True:
+        before = _identity(path)
+        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+        if before is None:
+            return connection
+        try:
+            # Waits for whoever repairs the store, and then another file has its name.
+            connection.execute("PRAGMA schema_version").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        if _identity(path) == before:
+            return connection
+        connection.close()
+
+
+def _safely(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous=FULL")
     # Every checkpoint is a pause of several commits' length; a sweep should meet few of them.
     connection.execute("PRAGMA wal_autocheckpoint=8000")
 
 
-def _write_ahead(engine: Engine) -> None:
+def _as_if_there(carry_out: Callable[[str], object], lack: Lack) -> None:
+    """Put what an older store lacks before what it has, for this connection only."""
+    for table, columns in lack.columns.items():
+        added = ", ".join(f"'{default}' AS {name}" for name, default in columns.items())
+        # All of it is ours, from ADDED.
+        view = f"SELECT *, {added} FROM main.{table}"  # noqa: S608
+        carry_out(f"CREATE TEMP VIEW {table} AS {view}")
+    for missing in lack.tables:
+        carry_out(f"CREATE TEMP TABLE {missing.name} ({', '.join(missing.names)})")
+
+
+def _write_ahead(connection: PlainConnection) -> None:
     """Switch the file to WAL; SQLite itself does not wait for another process doing the same."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            with engine.connect() as connection:
-                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+            connection.run("PRAGMA journal_mode=WAL")
             return
-        except OperationalError as error:
+        except sqlite3.OperationalError as error:
             if error_name(error) != "SQLITE_BUSY" or time.monotonic() > deadline:
                 raise
             time.sleep(0.005)
 
 
-def error_name(error: DBAPIError) -> str:
-    return getattr(error.orig, "sqlite_errorname", "") or ""
+def error_name(error: BaseException) -> str:
+    return getattr(error, "sqlite_errorname", "") or ""

@@ -1,4 +1,4 @@
-"""What is asked of a store, as statements on an open connection."""
+"""Questions about the trials of a store, by any of their keys: SQLAlchemy composes them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,31 @@ from sqlalchemy import (
     Float,
     Integer,
     RowMapping,
-    delete,
     func,
-    insert,
+    or_,
     select,
     tuple_,
 )
 
 from kernloom.errors import UsageError
-from kernloom.measure.trial import Samples, Trial
-from kernloom.store.keys import COMPARISONS, Filter, Key, check_known, number, spellings
-from kernloom.store.rows import SHARED, samples_of, trial_of
-from kernloom.store.schema import baselines, documents, reuses, samples, trials
-from kernloom.store.shared import Reader
+from kernloom.files import canonical_json
+from kernloom.measure.trial import Trial
+from kernloom.store.keys import (
+    COMPARISONS,
+    USUAL_METRICS,
+    Filter,
+    Key,
+    check_known,
+    not_a_number,
+    number,
+    spellings,
+    value_text,
+)
+from kernloom.store.lookups import CHUNK, Sections
+from kernloom.store.tables import trials
 
-CHUNK = 500
-"""Trials asked for by name in one statement."""
 SEEN = 1000
-"""How many of the newest trials are looked through for the keys there are."""
+"""How many of the newest trials are looked through first for the keys there are."""
 
 
 def _newest() -> ColumnElement[bool]:
@@ -38,106 +45,9 @@ def _newest() -> ColumnElement[bool]:
     return trials.c.attempt == newest.scalar_subquery()
 
 
-class Sections:
-    """Reads trials, with the sections that they share fetched and decoded once."""
-
-    def __init__(self, reader: Reader, connection: Connection) -> None:
-        self._reader = reader
-        self._connection = connection
-
-    def trials(self, rows: Iterable[RowMapping]) -> list[Trial]:
-        found = list(rows)
-        self.need(found)
-        return [trial_of(row, self._reader.document) for row in found]
-
-    def need(self, rows: Iterable[Mapping[Any, Any]]) -> None:
-        """Have ready what the documents of these rows refer to."""
-        texts = (row[name] for row in rows for name in SHARED if name in row)
-        self._reader.need(texts, self._fetch)
-
-    def document(self, text: str) -> Any:
-        return self._reader.document(text)
-
-    def _fetch(self, hashes: Sequence[str]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for start in range(0, len(hashes), CHUNK):
-            some = documents.c.hash.in_(hashes[start : start + CHUNK])
-            for row in self._connection.execute(select(documents).where(some)):
-                found[row.hash] = row.text
-        return found
-
-
-def latest(connection: Connection, sections: Sections, ids: Sequence[str]) -> dict[str, Trial]:
-    found: dict[str, Trial] = {}
-    for start in range(0, len(ids), CHUNK):
-        some = trials.c.id.in_(ids[start : start + CHUNK])
-        rows = connection.execute(select(trials).where(some, _newest())).mappings()
-        found |= {trial.id: trial for trial in sections.trials(rows)}
-    return found
-
-
-def samples_of_trial(connection: Connection, id: str) -> tuple[Samples, ...]:
-    newest = select(func.max(trials.c.attempt)).where(trials.c.id == id)
-    rows = connection.execute(
-        select(samples)
-        .where(samples.c.trial == id, samples.c.attempt == newest.scalar_subquery())
-        .order_by(samples.c.process)
-    )
-    return tuple(samples_of(row) for row in rows.mappings())
-
-
 def starting_with(connection: Connection, sections: Sections, prefix: str) -> list[Trial]:
     some = trials.c.id.startswith(prefix, autoescape=True)
     return sections.trials(connection.execute(select(trials).where(some, _newest())).mappings())
-
-
-def count_reuses(connection: Connection, ids: Sequence[str]) -> None:
-    """Note that each of these trials was taken instead of being carried out."""
-    from sqlalchemy.dialects import postgresql, sqlite
-
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    first = dialect.insert(reuses).values(times=1)
-    again = first.on_conflict_do_update(
-        index_elements=[reuses.c.trial], set_={"times": reuses.c.times + 1}
-    )
-    # In one order: writers that wait for each other's would wait for ever.
-    connection.execute(again, [{"trial": id} for id in sorted(set(ids))])
-
-
-def reuses_of(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for start in range(0, len(ids), CHUNK):
-        some = reuses.c.trial.in_(ids[start : start + CHUNK])
-        found |= {row.trial: row.times for row in connection.execute(select(reuses).where(some))}
-    return found
-
-
-def save_baseline(connection: Connection, name: str, ids: Sequence[str], created: str) -> None:
-    """Put these trials, and no others, under a name."""
-    remove_baseline(connection, name)
-    rows = [{"name": name, "trial": id, "created": created} for id in ids]
-    connection.execute(insert(baselines), rows)
-
-
-def remove_baseline(connection: Connection, name: str) -> int:
-    """How many trials were under the name."""
-    return connection.execute(delete(baselines).where(baselines.c.name == name)).rowcount
-
-
-def baseline(connection: Connection, name: str) -> list[str]:
-    """The ids of the trials under a name."""
-    rows = connection.execute(select(baselines.c.trial).where(baselines.c.name == name))
-    return [row.trial for row in rows]
-
-
-def named_baselines(connection: Connection) -> list[tuple[str, str, int]]:
-    """Name, time and number of trials of each baseline."""
-    rows = connection.execute(
-        select(baselines.c.name, func.max(baselines.c.created), func.count())
-        .group_by(baselines.c.name)
-        .order_by(baselines.c.name)
-    )
-    return [(name, created, count) for name, created, count in rows]
 
 
 class _Decoded(Mapping[str, Any]):
@@ -194,18 +104,20 @@ def search(
     wanted = [trials.c[name] for name in ("id", "attempt", *documents)]
     candidates = []
     missed = set(keys)
+    wordy = [asked for asked in inside if asked.key.is_metric and asked.misses_numbers(())]
     rows = connection.execute(select(*wanted).where(*conditions).order_by(*ordering))
     for row in _ready(rows.mappings().all(), sections):
         decoded = _Decoded(row, sections.document)
         values = {key: key.values(decoded) for key in keys}
         missed -= {key for key, found in values.items() if found}
+        wordy = [asked for asked in wordy if asked.misses_numbers(values[asked.key])]
         if all(asked.holds(values[asked.key]) for asked in inside):
             value = values[by][0] if by and values[by] else None
             candidates.append(((row["id"], row["attempt"]), value))
-    if missed:
-        seen = _seen(connection, sections)
-        for key in missed:
-            check_known(key, seen)
+    check_keys(connection, sections, missed)
+    for asked in wordy:
+        if asked.key not in missed or asked.key.text in USUAL_METRICS:
+            raise not_a_number(asked)
     if by:
         candidates = _sorted(candidates, down)
     return _fetch(connection, sections, [name for name, _ in candidates[:limit]])
@@ -216,10 +128,18 @@ def _ready(rows: Sequence[RowMapping], sections: Sections) -> Sequence[RowMappin
     return rows
 
 
-def distinct(connection: Connection, column: str) -> list[str]:
-    """The values that a column has."""
-    found = connection.execute(select(trials.c[column]).distinct().order_by(trials.c[column]))
-    return [str(value) for value in found.scalars()]
+def distinct(connection: Connection, sections: Sections, key: Key) -> list[Any]:
+    """The values that a key has: plain ones as they are, others as tables show them."""
+    if key.column:
+        column = trials.c[key.column]
+        return list(connection.execute(select(column).distinct().order_by(column)).scalars())
+    values: dict[str, Any] = {}
+    for value in _everywhere(connection, sections, key):
+        if isinstance(value, Mapping):
+            value = value.get("name", canonical_json(value))
+        text = value_text(value)
+        values[text] = value if isinstance(value, (int, float, str)) else text
+    return list(values.values())
 
 
 def _sorted(candidates: list[tuple[Any, Any]], down: bool) -> list[tuple[Any, Any]]:
@@ -250,36 +170,56 @@ def _fetch(
 def _condition(asked: Filter) -> ColumnElement[bool]:
     """What is asked of a column; the start of an id is enough."""
     column: ColumnElement[Any] = trials.c[asked.key.column]
-    equality = asked.comparison in ("=", "!=")
-    if asked.key.column == "id" and equality:
-        starts = column.startswith(asked.value, autoescape=True)
+    texts = asked.either or (asked.value,)
+    if asked.key.column == "id" and asked.equality:
+        starts = or_(*(column.startswith(text, autoescape=True) for text in texts))
         return starts if asked.comparison == "=" else ~starts
-    compare = COMPARISONS[asked.comparison]
-    value: Any = asked.value
+    values: list[Any] = list(asked.texts)
     if isinstance(column.type, Boolean):
-        if value.lower() not in ("true", "false") or not equality:
+        if not {text.lower() for text in texts} <= {"true", "false"} or not asked.equality:
             raise UsageError(f"{asked} is not allowed", hint="Allowed: = and != with true, false.")
-        value = value.lower() == "true"
+        values = [text.lower() == "true" for text in texts]
     elif isinstance(column.type, (Integer, Float)):
-        value = number(asked)
-    condition: ColumnElement[bool] = compare(column, value)
+        values = [number(asked, text) for text in texts]
+    if asked.equality:
+        return column.in_(values) if asked.comparison == "=" else column.not_in(values)
+    condition: ColumnElement[bool] = COMPARISONS[asked.comparison](column, values[0])
     return condition
 
 
 def check_keys(connection: Connection, sections: Sections, keys: Iterable[Key]) -> None:
     """Refuse keys that no trial has."""
     inside = [key for key in keys if not key.column]
-    seen = _seen(connection, sections) if inside else set()
+    seen = _seen(connection, sections) if inside else {}
     for key in inside:
-        check_known(key, seen)
+        try:
+            check_known(key, seen)
+        except UsageError:
+            if not _is_anywhere(connection, sections, key):
+                raise
 
 
-def _seen(connection: Connection, sections: Sections) -> set[str]:
-    """The dotted paths that the newest trials have."""
+def _is_anywhere(connection: Connection, sections: Sections, key: Key) -> bool:
+    """Whether any trial at all has a key."""
+    return any(True for _ in _everywhere(connection, sections, key))
+
+
+def _everywhere(connection: Connection, sections: Sections, key: Key) -> Iterator[Any]:
+    """The values that trials have under a key of their documents, most of them repeatedly."""
+    wanted = select(*(trials.c[name] for name in key.documents)).distinct()
+    for some in connection.execute(wanted).mappings().partitions(SEEN):
+        for row in _ready(some, sections):
+            yield from key.values(_Decoded(row, sections.document))
+
+
+def _seen(connection: Connection, sections: Sections) -> dict[str, set[str]]:
+    """The dotted paths that the newest trials have, by their documents."""
     names = ("metrics", "placement", "conditions", "point", "params", "config", "machine")
     rows = connection.execute(
         select(*(trials.c[name] for name in names)).order_by(trials.c.created.desc()).limit(SEEN)
     )
     ready = _ready(rows.mappings().all(), sections)
-    texts = {(name, row[name]) for row in ready for name in names}
-    return {path for name, text in texts for path in spellings(name, sections.document(text))}
+    seen: dict[str, set[str]] = {name: set() for name in names}
+    for name, text in {(name, row[name]) for row in ready for name in names}:
+        seen[name] |= spellings(name, sections.document(text))
+    return seen

@@ -1,8 +1,8 @@
 """Where trials are kept: one SQLite file that several processes may write and any may be killed,
 or a PostgreSQL server.
 
-SQLAlchemy takes a fifth of a second of CPU to import, whichever part of it is wanted. So it is
-imported when a store that exists is first read or a trial is first written, and not before.
+SQLAlchemy takes a fifth of a second of CPU to import, whichever part of it is wanted. So a store in
+a file does without it until a question is asked that it composes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kernloom.errors import KernloomError, StoreError, UsageError, nearest, without_password
 from kernloom.measure.trial import Samples, Trial
+from kernloom.store import changes, lookups
 from kernloom.store.keys import Filter, Key, check_known, parse_key
+from kernloom.store.rows import now, row_of
 from kernloom.store.shared import Reader, Writer
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
 
-    from kernloom.store.database import Database
-    from kernloom.store.statements import Sections
+    from kernloom.store.database import Database, PlainConnection
 
 
 def open_store(place: Path | str) -> Store:
@@ -42,9 +43,8 @@ class Store:
         self._reader = Reader()
         self._written: set[str] = set()
         """Hashes of sections that are surely in the store."""
-        self._adding: Connection | None = None
-        """Kept open: taking one from the pool costs as much as the insert."""
-        self._engine: Engine | None = None
+        self._connection: PlainConnection | None = None
+        """Kept open until something goes wrong with it."""
         self._ready = False
         """The tables are there and of a version we know."""
 
@@ -60,12 +60,10 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        if self._adding is not None:
-            self._adding.close()
-        if self._engine is not None:
-            self._engine.dispose()
-        self._adding = None
-        self._engine, self._ready = None, False
+        self._hang_up()
+        if self._made is not None:
+            self._made.close()
+        self._ready = False
         self._written.clear()
 
     @property
@@ -80,34 +78,28 @@ class Store:
 
     def add(self, trial: Trial) -> None:
         """Keep a trial as the next attempt of its id, in one commit."""
-        from kernloom.store.rows import row_of
-
         row, sections = row_of(trial, self._writer)
-        new = {name: text for name, text in sections.items() if name not in self._written}
-        with self._explained():
-            try:
-                self._insert(row, trial.samples, new)
-            except Exception as error:
+        new = {name: text for name, text in sections if name not in self._written}
+        try:
+            self._insert(row, trial.samples, new)
+        except Exception as error:
+            with self._explained():
                 # A server that was restarted meanwhile is asked once more.
                 if not getattr(error, "connection_invalidated", False):
                     raise
                 self._insert(row, trial.samples, new)
-        self._written |= new.keys()
+        self._written.update(new)
 
     def _insert(
         self, row: Mapping[str, Any], taken: Sequence[Samples], sections: Mapping[str, str]
     ) -> None:
-        engine = self._writable()
-        from kernloom.store import inserts
-
-        if self._adding is None:
-            self._adding = engine.connect()
+        connection = self._writable()
         try:
-            with self._adding.begin():
-                inserts.add(self._adding, row, taken, sections)
+            connection.begin()
+            changes.add(connection, row, taken, sections)
+            connection.commit()
         except BaseException:
-            self._adding.close()
-            self._adding = None
+            self._hang_up()
             raise
 
     def latest(self, ids: Iterable[str]) -> dict[str, Trial]:
@@ -115,19 +107,23 @@ class Store:
         with self._reading() as connection:
             if connection is None:
                 return {}
-            from kernloom.store import statements
-
             wanted = list(dict.fromkeys(ids))
-            return statements.latest(connection, self._sections(connection), wanted)
+            return lookups.latest(connection, self._sections(connection), wanted)
 
     def samples(self, id: str) -> tuple[Samples, ...]:
         """What each process of a trial's newest attempt measured."""
         with self._reading() as connection:
             if connection is None:
                 return ()
-            from kernloom.store import statements
+            return lookups.samples_of_trial(connection, id)
 
-            return statements.samples_of_trial(connection, id)
+    def samples_of(self, trials: Iterable[Trial]) -> dict[tuple[str, int], tuple[Samples, ...]]:
+        """What each process measured, by id and attempt of trials that came from here."""
+        names = list(dict.fromkeys((trial.id, trial.attempt) for trial in trials))
+        with self._reading() as connection:
+            if connection is None:
+                return {}
+            return lookups.samples_of_attempts(connection, names)
 
     def query(
         self,
@@ -148,27 +144,28 @@ class Store:
             filters = [Filter(parse_key(name), value) for name, value in filters.items()]
         wanted = list(filters)
         order = parse_key(sort.removeprefix("-")) if sort else None
-        with self._reading() as connection:
-            if connection is None:
+        with self._asking() as asking:
+            if asking is None:
                 for key in (*(asked.key for asked in wanted), *([order] if order else [])):
-                    check_known(key, ())
+                    check_known(key, {})
                 return []
             from kernloom.store import statements
 
+            connection, sections = asking
             down = sort.startswith("-")
-            sections = self._sections(connection)
             return statements.search(connection, sections, wanted, limit, order, down, history)
 
     def check_keys(self, keys: Iterable[Key]) -> None:
         """Refuse keys that no trial has, with the nearest that one has."""
-        with self._reading() as connection:
-            if connection is None:
+        with self._asking() as asking:
+            if asking is None:
                 for key in keys:
-                    check_known(key, ())
+                    check_known(key, {})
                 return
             from kernloom.store import statements
 
-            statements.check_keys(connection, self._sections(connection), keys)
+            connection, sections = asking
+            statements.check_keys(connection, sections, keys)
 
     def count_reuses(self, ids: Iterable[str]) -> None:
         """Note that trials were taken from here; a store that cannot be written is only read."""
@@ -176,40 +173,46 @@ class Store:
         if not wanted:
             return
         with suppress(StoreError), self._writing() as connection:
-            from kernloom.store import statements
-
-            statements.count_reuses(connection, wanted)
+            changes.count_reuses(connection, wanted)
 
     def reuses(self, ids: Iterable[str]) -> dict[str, int]:
         """How often trials were taken from here instead of being carried out again."""
         with self._reading() as connection:
             if connection is None:
                 return {}
-            from kernloom.store import statements
+            return lookups.reuses_of(connection, list(ids))
 
-            return statements.reuses_of(connection, list(ids))
+    def keep_looks(self, looks: Mapping[str, Trial]) -> None:
+        """Keep what came of looks at points of a screening, by their identities."""
+        if looks:
+            with self._writing() as connection:
+                changes.keep_looks(connection, looks, now())
+
+    def looks(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """What came of earlier looks: those fields of a trial that are not known beforehand."""
+        with self._reading() as connection:
+            if connection is None:
+                return {}
+            return lookups.looks(connection, list(ids))
 
     def starting_with(self, prefix: str) -> list[Trial]:
         """The newest attempts of the trials whose ids begin so."""
-        with self._reading() as connection:
-            if connection is None:
+        with self._asking() as asking:
+            if asking is None:
                 return []
             from kernloom.store import statements
 
-            return statements.starting_with(connection, self._sections(connection), prefix)
+            connection, sections = asking
+            return statements.starting_with(connection, sections, prefix)
 
     def save_baseline(self, name: str, ids: Iterable[str]) -> None:
         """Put trials under a name, in place of those that were under it."""
         with self._writing() as connection:
-            from kernloom.store import rows, statements
-
-            statements.save_baseline(connection, name, list(ids), rows.now())
+            changes.save_baseline(connection, name, list(ids), now())
 
     def remove_baseline(self, name: str) -> None:
         with self._writing() as connection:
-            from kernloom.store import statements
-
-            if not statements.remove_baseline(connection, name):
+            if not changes.remove_baseline(connection, name):
                 raise self._no_baseline(name, connection)
 
     def baselines(self) -> list[tuple[str, str, int]]:
@@ -217,18 +220,14 @@ class Store:
         with self._reading() as connection:
             if connection is None:
                 return []
-            from kernloom.store import statements
-
-            return statements.named_baselines(connection)
+            return lookups.named_baselines(connection)
 
     def baseline(self, name: str, filters: Iterable[Filter] = ()) -> list[Trial]:
         """The trials under a name of which all filters hold."""
         with self._reading() as connection:
             if connection is None:
                 raise self._no_baseline(name, None)
-            from kernloom.store import statements
-
-            ids = set(statements.baseline(connection, name))
+            ids = set(lookups.baseline(connection, name))
             if not ids:
                 raise self._no_baseline(name, connection)
         found = [trial for trial in self.query(filters) if trial.id in ids]
@@ -236,62 +235,88 @@ class Store:
             raise UsageError(f"no trial of baseline '{name}' is as asked")
         return found
 
-    def _no_baseline(self, name: str, connection: Connection | None) -> UsageError:
-        from kernloom.store import statements
-
-        known = [entry[0] for entry in statements.named_baselines(connection)] if connection else []
+    def _no_baseline(self, name: str, connection: PlainConnection | None) -> UsageError:
+        known = [entry[0] for entry in lookups.named_baselines(connection)] if connection else []
         hint = nearest(name, known) if known else "Save one: kernloom results baseline save NAME."
         return UsageError(f"no baseline '{name}'", hint=hint)
 
-    def distinct(self, column: str) -> list[str]:
-        """The values that a column has in any trial."""
-        with self._reading() as connection:
-            if connection is None:
+    def distinct(self, key: str) -> list[Any]:
+        """The values that a key has in any trial."""
+        with self._asking() as asking:
+            if asking is None:
                 return []
             from kernloom.store import statements
 
-            return statements.distinct(connection, column)
+            connection, sections = asking
+            return statements.distinct(connection, sections, parse_key(key))
 
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
+    def _writing(self) -> Iterator[PlainConnection]:
         """A connection whose changes are on disk when this ends."""
-        with self._explained(), self._writable().begin() as connection:
+        with self._explained(), self._kept():
+            connection = self._writable()
+            connection.begin()
             yield connection
+            connection.commit()
 
-    def _writable(self) -> Engine:
-        """The engine of a store that has its tables."""
-        if self._ready and self._engine:
-            return self._engine
+    def _writable(self) -> PlainConnection:
+        """The connection to a store that has its tables."""
+        if self._ready and self._connection:
+            return self._connection
         if isinstance(self._place, Path):
             self._place.parent.mkdir(parents=True, exist_ok=True)
-        engine = self._open()
+        connection = self._open()
         if not self._ready:
-            self._database().make_tables(engine)
+            self._database().make_tables(connection)
             self._ready = True
-        return engine
+        return connection
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection | None]:
+    def _reading(self) -> Iterator[PlainConnection | None]:
         """A connection for reading, or None where nothing was ever written."""
-        with self._explained():
-            if self._engine is None and not self._exists():
+        with self._explained(), self._kept():
+            if self._connection is None and not self._exists():
                 yield None
                 return
-            engine = self._open()
+            connection = self._open()
             if not self._ready:
                 yield None
                 return
+            yield connection
+            connection.rollback()
+
+    @contextmanager
+    def _asking(self) -> Iterator[tuple[Connection, lookups.Sections] | None]:
+        """What a question that SQLAlchemy composes needs, or None, as above."""
+        with self._reading() as plain:
+            if plain is None:
+                yield None
+                return
+            with _collecting_later():
+                engine = self._database().engine()
             with engine.connect() as connection:
-                yield connection
+                yield connection, self._sections(plain)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Keep the connection for what follows, unless something goes wrong with it."""
+        try:
+            yield
+        except BaseException:
+            self._hang_up()
+            raise
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
 
     def _exists(self) -> bool:
-        """Whether there can be anything to read; asked before SQLAlchemy is imported."""
+        """Whether there can be anything to read."""
         return not isinstance(self._place, Path) or self._place.exists()
 
-    def _sections(self, connection: Connection) -> Sections:
-        from kernloom.store.statements import Sections
-
-        return Sections(self._reader, connection)
+    def _sections(self, connection: PlainConnection) -> lookups.Sections:
+        return lookups.Sections(self._reader, connection)
 
     def _database(self) -> Database:
         if self._made is None:
@@ -300,18 +325,14 @@ class Store:
             self._made = database_at(self._place)
         return self._made
 
-    def _open(self) -> Engine:
+    def _open(self) -> PlainConnection:
         with _collecting_later():
             database = self._database()
-            engine = self._engine or database.engine()
-            if not self._ready:
-                try:
-                    self._ready = database.check_version(engine)
-                except BaseException:
-                    engine.dispose()
-                    raise
-        self._engine = engine
-        return engine
+            if self._connection is None:
+                self._connection = database.connect()
+        if not self._ready:
+            self._ready = database.check_version(self._connection)
+        return self._connection
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -328,11 +349,10 @@ class Store:
         except json.JSONDecodeError as error:
             raise self._database().damaged(f"a trial in it is no JSON: {error}") from error
         except Exception as error:
-            from sqlalchemy.exc import DBAPIError
-
-            if isinstance(error, DBAPIError):
-                raise self._database().explain(error) from error
-            raise
+            explained = self._database().explain(error)
+            if explained is None:
+                raise
+            raise explained from error
 
 
 @contextmanager

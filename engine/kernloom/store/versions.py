@@ -2,51 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from sqlalchemy import Connection, insert, select, update
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import kernloom
+from kernloom.errors import StoreError
+from kernloom.store.database import Database, PlainConnection
 from kernloom.store.rows import now
-from kernloom.store.schema import ADDED, VERSION, meta, metadata
-
-_STORED = select(meta.c.value).where(meta.c.key == "schema_version")
+from kernloom.store.schema import ADDED, META, TABLES, VERSION, Table, insert_into
 
 
-def version_of(connection: Connection) -> str | None:
+def version_of(connection: PlainConnection) -> str | None:
     """As it is written in the store."""
-    return connection.scalar(_STORED)
+    found = connection.rows("SELECT value FROM meta WHERE key = 'schema_version'")
+    return found[0]["value"] if found else None
 
 
-def make(connection: Connection) -> None:
+def is_older(text: str | None, database: Database, instead: str) -> bool:
+    """Whether a store of this version has to be brought up; what nobody can read is refused."""
+    if text is None or not text.isdigit():
+        raise database.damaged(f"its schema version is {text!r}")
+    if int(text) > VERSION:
+        raise StoreError(
+            f"{database.name} has schema version {text}, newer than {VERSION}, the newest known "
+            "here",
+            hint=f"Use the Kernloom that wrote it, or {instead}.",
+        )
+    return int(text) < VERSION
+
+
+def make(connection: PlainConnection, definitions: Iterable[str]) -> None:
     """Make the tables; whoever comes second finds them made."""
-    metadata.create_all(connection)
+    for definition in definitions:
+        connection.run(definition)
     if version_of(connection) is None:
         facts = {
             "schema_version": str(VERSION),
             "created": now(),
             "created_by": f"kernloom {kernloom.__version__}",
         }
-        connection.execute(
-            insert(meta), [{"key": key, "value": value} for key, value in facts.items()]
-        )
+        rows = [{"key": key, "value": value} for key, value in facts.items()]
+        connection.run(insert_into(META), rows)
 
 
-def bring_up(connection: Connection) -> None:
+@dataclass(frozen=True)
+class Lack:
+    """What an older store is without."""
+
+    columns: Mapping[str, Mapping[str, str]]
+    """Table -> column -> what older rows have there."""
+    tables: tuple[Table, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.columns or self.tables)
+
+
+def lack_of(connection: PlainConnection) -> Lack:
+    """Seen from the tables themselves: one number has stood for several shapes of them."""
+    there = connection.columns()
+    columns = {
+        table: {name: text for name, text in added.items() if name not in there[table]}
+        for table, added in ADDED.items()
+        if table in there
+    }
+    tables = tuple(table for table in TABLES if table.name not in there)
+    return Lack({table: names for table, names in columns.items() if names}, tables)
+
+
+def bring_up(connection: PlainConnection, definitions: Iterable[str]) -> None:
     """Give an older store what it lacks; another process may have been faster."""
-    for table, columns in lacking(int(version_of(connection) or VERSION)):
+    for table, columns in lack_of(connection).columns.items():
         for name, default in columns.items():
-            connection.exec_driver_sql(
+            connection.run(
                 f"ALTER TABLE {table} ADD COLUMN {name} TEXT NOT NULL DEFAULT '{default}'"
             )
-    metadata.create_all(connection)
-    connection.execute(
-        update(meta).where(meta.c.key == "schema_version").values(value=str(VERSION))
+    for definition in definitions:
+        connection.run(definition)
+    connection.run(
+        "UPDATE meta SET value = :version WHERE key = 'schema_version'", [{"version": str(VERSION)}]
     )
-
-
-def lacking(version: int) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Table and columns that a store of this version is without."""
-    for since, tables in ADDED.items():
-        if since > version:
-            yield from tables.items()

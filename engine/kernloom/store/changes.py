@@ -1,0 +1,88 @@
+"""Whatever changes a store. Adding a trial is what a sweep does thousands of times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernloom.errors import StoreError
+from kernloom.measure.trial import Samples, Trial
+from kernloom.store.database import PlainConnection
+from kernloom.store.rows import sample_row
+from kernloom.store.schema import BASELINES, DOCUMENTS, LOOKS, REUSES, SAMPLES, TRIALS, insert_into
+
+TRIES = 1000
+"""How often another writer may be first with a number before something else must be wrong."""
+
+_OR_LEAVE = " ON CONFLICT DO NOTHING"
+# Counted inside the insert. SQLite lets one process write at a time; in PostgreSQL another one may
+# be given the same number, and then whoever is second inserts nothing. The casts are for
+# PostgreSQL, which must find the same type wherever the same value stands.
+_NEXT = "(SELECT coalesce(max(attempt), 0) + 1 FROM trials WHERE id = CAST(:id AS VARCHAR))"
+_NEWEST = "(SELECT max(attempt) FROM trials WHERE id = CAST(:trial AS VARCHAR))"
+_ADD_TRIAL = insert_into(TRIALS, attempt=_NEXT) + _OR_LEAVE
+_ADD_SAMPLES = insert_into(SAMPLES, attempt=_NEWEST)
+_ADD_DOCUMENTS = insert_into(DOCUMENTS) + _OR_LEAVE
+_KEEP_LOOK = (
+    insert_into(LOOKS)
+    + " ON CONFLICT (id) DO UPDATE SET created = excluded.created, text = excluded.text"
+)
+_OF_A_LOOK = ("status", "verified", "metrics", "conditions", "stage", "message", "stderr")
+"""What of a trial is not known beforehand."""
+_COUNT_REUSE = (
+    insert_into(REUSES, times="1") + " ON CONFLICT (trial) DO UPDATE SET times = reuses.times + 1"
+)
+
+
+def add(
+    connection: PlainConnection,
+    row: Mapping[str, Any],
+    taken: Sequence[Samples],
+    sections: Mapping[str, str],
+) -> None:
+    """Insert a trial as the next attempt of its id; `sections` are those not there yet."""
+    if sections:
+        # In one order: writers that wait for each other's would wait for ever.
+        rows = [{"hash": name, "text": sections[name]} for name in sorted(sections)]
+        connection.run(_ADD_DOCUMENTS, rows)
+    for _ in range(TRIES):
+        if connection.run(_ADD_TRIAL, (row,)) == 1:
+            break
+    else:
+        raise StoreError(f"trial {row['id']} was refused a number {TRIES} times")
+    if taken:
+        rows = [sample_row(row["id"], process, s) for process, s in enumerate(taken)]
+        connection.run(_ADD_SAMPLES, rows)
+
+
+def count_reuses(connection: PlainConnection, ids: Sequence[str]) -> None:
+    """Note that each of these trials was taken instead of being carried out."""
+    # In one order, as above.
+    connection.run(_COUNT_REUSE, [{"trial": id} for id in sorted(set(ids))])
+
+
+def keep_looks(connection: PlainConnection, looks: Mapping[str, Trial], created: str) -> None:
+    """What came of looks, in place of earlier ones with the same identities."""
+    rows = [
+        {
+            "id": id,
+            "created": created,
+            "text": json.dumps({name: getattr(looks[id], name) for name in _OF_A_LOOK}),
+        }
+        # In one order, as above.
+        for id in sorted(looks)
+    ]
+    connection.run(_KEEP_LOOK, rows)
+
+
+def save_baseline(connection: PlainConnection, name: str, ids: Sequence[str], created: str) -> None:
+    """Put these trials, and no others, under a name."""
+    remove_baseline(connection, name)
+    rows = [{"name": name, "trial": id, "created": created} for id in ids]
+    connection.run(insert_into(BASELINES), rows)
+
+
+def remove_baseline(connection: PlainConnection, name: str) -> int:
+    """How many trials were under the name."""
+    return connection.run("DELETE FROM baselines WHERE name = :name", [{"name": name}])
