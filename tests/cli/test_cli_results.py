@@ -44,6 +44,60 @@ def test_a_metric_is_shown_by_two_keys(swept: Project, axes: list[str]) -> None:
     assert all(float(row["seed=1"]) > 0 and float(row["seed=2"]) > 0 for row in rows)
 
 
+def test_a_pivot_table_may_have_several_keys_for_its_columns(swept: Project) -> None:
+    done = swept.json("results", "--pivot", "workload", "toolchain,n,seed")
+    (row,) = done.document["rows"]
+    assert list(row) == [
+        "workload",
+        *(f"toolchain=gcc n={n} seed={s}" for n in (100, 200) for s in (1, 2)),
+    ]
+    done = swept.json("results", "--pivot", "n,seed", "toolchain", "min_ns")
+    assert [(row["n"], row["seed"]) for row in done.document["rows"]] == [
+        (100, 1),
+        (100, 2),
+        (200, 1),
+        (200, 2),
+    ]
+
+
+def test_either_of_several_values_is_asked_for_with_commas(swept: Project) -> None:
+    assert len(swept.json("results", "status=ok,wrong", "n=200,300").trials) == 2
+    assert len(swept.json("results", "n!=200,300").trials) == 2
+
+
+def test_a_metric_that_no_trial_has_is_said(swept: Project, tmp_path: Path) -> None:
+    note = "note: no trial has gflops: the workload states no cost\n"
+    assert swept.run("results", "--group", "toolchain", "--metric", "gflops").stderr == note
+    file = tmp_path / "x.json"
+    done = swept.run("results", "output=t4", "--to", str(file), "--metric", "gflops")
+    assert done.stderr == f"{note}4 trials written: {file}\n"
+
+
+def test_a_filter_that_no_trial_fits_is_told_what_there_is(swept: Project) -> None:
+    done = swept.run("results", "n=300")
+    assert done.stderr == "note: no trial has n=300. There are: 100, 200.\n"
+
+
+def test_a_store_that_is_not_there_is_said_not_to_be(swept: Project) -> None:
+    done = swept.run("results", "store.path=nope.db")
+    assert done.code == 2
+    assert "store.path: there is no store nope.db" in done.stderr
+
+
+def test_a_run_makes_no_folders_for_a_mistyped_store(project: Project) -> None:
+    project.add("good")
+    done = project.run("run", "workload=good", "store.path=no/such/x.db")
+    assert done.code == 2
+    assert "store.path: there is no folder no/such for x.db" in done.stderr
+    assert not (project.folder / "no").exists()
+
+
+def test_the_folder_for_stores_of_a_project_is_made(fresh_project: Project) -> None:
+    fresh_project.add("good")
+    done = fresh_project.run("plan", "workload=good", "store.path=.kernloom/other.db")
+    assert done.code == 0, done.stderr
+
+
 def test_only_the_asked_columns_are_shown(swept: Project) -> None:
     done = swept.run(
         "results", "--columns", "n,seed,status", "--sort", "n", "--limit", "1", "output=jsonl"
@@ -60,12 +114,14 @@ def test_only_the_asked_columns_are_shown(swept: Project) -> None:
         (["--pivot", "n", "sede"], "Did you mean 'seed'?"),
         (["--pivot", "n"], "--pivot needs a key for the rows and one for the columns"),
         (["--group", "n", "--metric", "gflosp"], "Did you mean 'gflops'?"),
+        (["median_ns=abc"], "median_ns=abc: expected a number"),
         (["--group", "n", "--sort", "wurst"], "the answer has no such column"),
         (["--group", "n", "--pivot", "n", "seed"], "do not go together"),
         (["output=parquet"], "--to trials.parquet"),
         (["output=t4", "--group", "n"], "has trials, not --group"),
         (["--to", "no/such/folder/x.csv"], "there is no folder"),
         (["store.url=postgres"], "is not the URL of a store"),
+        (["store.url=127.0.0.1:5977/db"], "'127.0.0.1:5977/db' is not the URL of a store"),
         (["store=postgres"], "needs a URL"),
         (["store=postgers"], "Did you mean 'postgres'?"),
         (["store.pat=x"], "Did you mean 'path'?"),
@@ -99,6 +155,15 @@ def test_trials_are_exported_to_parquet(swept: Project, tmp_path: Path) -> None:
     assert parquet.read_table(file).column("point.seed").to_pylist().count(2) == 2
 
 
+def test_each_attempt_is_exported_with_its_own_samples(project: Project) -> None:
+    project.add("good")
+    for _ in range(2):
+        assert project.run("run", "workload=good", "rerun=all").code == 0
+    results = json.loads(project.run("results", "--history", "output=t4").stdout)["results"]
+    first, second = (result["times"]["runtimes"] for result in results)
+    assert first and second and first != second
+
+
 def test_a_missing_package_for_parquet_is_named(swept: Project, tmp_path: Path) -> None:
     (tmp_path / "pyarrow.py").write_text("raise ImportError('No module named pyarrow')")
     path = f"{tmp_path}:{Path(__file__).resolve().parents[2] / 'engine'}"
@@ -121,10 +186,23 @@ def test_a_damaged_store_is_said_and_repaired(project: Project) -> None:
         assert "kernloom results repair" in done.stderr
     done = project.run("results", "repair")
     assert done.code == 0, done.stderr
-    assert "3 trials saved, none known to be lost" in done.stdout
+    assert "3 trials saved, none known to be lost\n" in done.stdout
+    assert done.stderr == ""
     again = project.json("run", "-m", "workload=good", "seed=1,2,3")
     assert [trial["reused"] for trial in again.trials] == [True] * 3
     assert "nothing to repair: 3 trials" in project.run("results", "repair").stdout
+
+
+def test_what_a_torn_file_has_lost_is_said_to_be_unknown(project: Project) -> None:
+    project.add("good")
+    project.run("run", "-m", "workload=good", "seed=range(1,13)")
+    store = project.folder / ".kernloom" / "store.db"
+    data = store.read_bytes()
+    store.write_bytes(data[: len(data) * 3 // 4])
+    done = project.run("results", "repair")
+    assert done.code == 0, done.stderr
+    assert "; an unknown number may be lost: a part of the file is missing" in done.stdout
+    assert "what is lost is measured again" in done.stderr
 
 
 def test_a_team_works_with_one_server_and_nobody_sees_its_password(
@@ -154,7 +232,12 @@ def test_a_team_works_with_one_server_and_nobody_sees_its_password(
     wrong = project.json("run", "workload=good", f"{chosen[1]}x", "store=postgres")
     assert wrong.code == 2
     bad = project.json("run", "workload=good", "store=postgres", f"store.url={url}", "nosuch=1")
-    said = [done, reused, shown, plan, wrong, bad]
+    # A password in a file of the project stays there.
+    project.write("configs/store/ours.yaml", f"name: postgres\npath: null\nurl: {url}\n")
+    ours = project.json("run", "workload=good", "seed=2", "store=ours")
+    assert ours.trial["reused"]
+    (project.folder / "configs" / "store" / "ours.yaml").unlink()
+    said = [done, reused, shown, plan, wrong, bad, ours]
     everything = recipe + "".join(item.stdout + item.stderr for item in said)
     assert PASSWORD not in everything and QUOTED not in everything
     written = [file for file in project.folder.rglob("*") if file.is_file()]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import KERNEL, Project, command, environment
+from command_line import KERNEL, PATIENCE_S, Project, command, environment
 
 
 def redirected(project: Project, how: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -60,6 +60,32 @@ def test_closed_streams_change_nothing_but_what_is_said(shared_project: Project)
     assert (failed.returncode, failed.stdout) == (2, "")
 
 
+@pytest.mark.parametrize("output", ["jsonl", "json", "csv", "table"])
+def test_a_reader_that_goes_away_costs_no_trial_and_no_exit_code(
+    project: Project, output: str
+) -> None:
+    project.add("good")
+    project.add("bad", "y[0] = x[n - 1];")
+    sweep = ("run", "-m", "workload=good,bad", "seed=range(6)", f"output={output}")
+    process = project.start(*sweep)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(PATIENCE_S), "Error" in said) == (1, False)
+    assert len(project.json("results").trials) == 12
+
+
+def test_a_reader_of_stderr_that_goes_away_costs_no_exit_code(project: Project) -> None:
+    project.add("bad", "y[0] = x[n - 1];")
+    process = project.start("run", "workload=bad", "recipe=bad.yaml", "output=json")
+    assert process.stdout is not None and process.stderr is not None
+    process.stderr.close()
+    assert '"status": "wrong"' in process.stdout.read()
+    process.stdout.close()
+    assert process.wait(PATIENCE_S) == 1
+
+
 def test_a_reader_that_goes_away_is_no_error(shared_project: Project) -> None:
     done = redirected(shared_project, "| true", "run", "workload=axpy", "output=json")
     assert done.stderr == ""
@@ -103,7 +129,7 @@ def test_a_damaged_store_is_named_and_left_alone(project: Project, words: tuple[
     before = store.read_bytes()
     done = project.json(*words)
     assert done.code == 1
-    assert done.document["error"]["kind"] == "StoreError"
+    assert done.document["error"]["kind"] == "DamagedError"
     assert str(store) in done.stderr
     assert store.read_bytes() == before
 

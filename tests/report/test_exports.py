@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import resource
+
+import pytest
 
 from kernloom.config.schema import STATUSES
+from kernloom.errors import KernloomError
 from kernloom.measure.trial import Samples
 from kernloom.report.exports import t4_document, write_parquet
 from parts import needs_module
@@ -92,3 +96,18 @@ def test_no_trials_make_a_parquet_file_without_rows(tmp_path):
     parquet = needs_module("pyarrow.parquet")
     write_parquet([], tmp_path / "trials.parquet")
     assert parquet.read_table(tmp_path / "trials.parquet").num_rows == 0
+
+
+def test_a_parquet_file_that_cannot_be_written_leaves_the_one_that_was_there(tmp_path, make_trial):
+    needs_module("pyarrow.parquet")
+    file = tmp_path / "trials.parquet"
+    file.write_text("of last week")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(KernloomError, match="cannot write"):
+            write_parquet([make_trial()], file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert file.read_text() == "of last week"
+    assert list(tmp_path.iterdir()) == [file]

@@ -60,7 +60,7 @@ def test_the_metric_is_the_one_by_which_trials_are_ranked(trials, make_trial):
 
 
 def test_a_pivot_table_has_the_best_of_each_pair_and_nothing_that_did_not_verify(trials):
-    answer = questions.pivot(trials, *keys("N", "toolchain", "median_ns"))
+    answer = questions.pivot(trials, keys("N"), keys("toolchain"), parse_key("median_ns"))
     assert answer.headings == ("N", "toolchain=clang", "toolchain=gcc")
     assert answer.rows == ((64, 200.0, 100.0), (128, None, 400.0))
     out = io.StringIO()
@@ -70,6 +70,47 @@ def test_a_pivot_table_has_the_best_of_each_pair_and_nothing_that_did_not_verify
         " 64           200 ns         100 ns",
         "128                          400 ns",
     ]
+
+
+def test_rows_and_columns_of_a_pivot_table_may_have_several_keys_each(trials):
+    median = parse_key("median_ns")
+    answer = questions.pivot(trials, keys("workload"), keys("toolchain", "N"), median)
+    assert answer.headings == (
+        "workload",
+        "toolchain=clang N=64",
+        "toolchain=gcc N=64",
+        "toolchain=gcc N=128",
+    )
+    assert answer.rows == (("matmul", 200.0, 100.0, 400.0),)
+    answer = questions.pivot(trials, keys("toolchain", "N"), keys("workload"), median)
+    assert answer.headings == ("toolchain", "N", "workload=matmul")
+    assert answer.rows == (("clang", 64, 200.0), ("gcc", 64, 100.0), ("gcc", 128, 400.0))
+
+
+def test_a_pivot_table_has_neither_rows_nor_columns_of_refused_points(trials, make_trial):
+    refused = make_trial(
+        id="r",
+        status="refused",
+        verified=False,
+        metrics={},
+        config={"toolchain": {}, "workload": {"sizes": {"N": -5}}},
+    )
+    answer = questions.pivot(
+        [*trials, refused], keys("N"), keys("toolchain"), parse_key("median_ns")
+    )
+    assert answer.headings == ("N", "toolchain=clang", "toolchain=gcc")
+    assert [row[0] for row in answer.rows] == [64, 128]
+
+
+def test_why_no_trial_has_a_metric_is_said(trials, make_trial):
+    plain = make_trial(metrics={"median_ns": 5.0})
+    lack_of = questions.lack_of
+    assert lack_of([plain], parse_key("gflops")) == (
+        "no trial has gflops: the workload states no cost"
+    )
+    assert lack_of([plain], parse_key("instructions")) == "no trial has instructions"
+    assert lack_of(trials[-1:], parse_key("gflops")) == "none of these trials verified"
+    assert lack_of([plain, *trials], parse_key("gflops")) == lack_of([], parse_key("gflops")) == ""
 
 
 def test_columns_are_the_values_of_keys_and_several_steps_give_several(make_trial):

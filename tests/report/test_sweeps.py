@@ -16,7 +16,7 @@ workload  case     target  mr  status           time   ratio             vs nump
 matmul    default  host    4   ok      15.0 µs ±0.7%   1.50×   0.80× (0.64..0.96)  model
 matmul    default  host    6   ok      10.0 µs ±1.0%    best  ~1.20× (0.96..1.44)  model
 matmul    default  host    8   ok      10.1 µs ±1.0%  ~1.01×  ~1.19× (0.95..1.43)  model
-3 verified, 0 failed; built 3, cached 0, 1.30 s
+3 verified, 0 failed; built 3, cached 0 in 1.30 s
 """
 
 
@@ -127,7 +127,7 @@ def test_warnings_are_told_below_the_table(make_trial):
         "    others took the core: end them",
         "warning: matmul on host",
         "    the clock is coarse",
-        "1 verified, 0 failed; built 3, cached 0, 1.30 s",
+        "1 verified, 0 failed; built 3, cached 0 in 1.30 s",
     ]
 
 

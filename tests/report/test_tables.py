@@ -68,7 +68,7 @@ def test_a_run_shows_parameters_time_rate_and_provider(make_trial):
         *("matmul", "default", "host", "mr=6", "kc=512", "b=true", "ok"),
         *("12.3", "µs", "±0.8%", "88.1", "model"),
     ]
-    assert closing == "1 verified, 0 failed; built 2, cached 4, 1.30 s"
+    assert closing == "1 verified, 0 failed; built 2, cached 4 in 1.30 s"
 
 
 def test_swept_keys_get_columns_by_the_shortest_name_that_is_theirs(make_trial):
@@ -153,7 +153,7 @@ def test_failures_are_told_below_with_stage_and_message(make_trial):
     assert "build_failed in stage library: matmul on host, M=64\n" in text
     assert "    kernel.c:3: error: [/bold] boom\n    line 0\n" in text
     assert "... 19 more lines" in text
-    assert text.endswith("0 verified, 1 failed; built 2, cached 4, 1.30 s\n")
+    assert text.endswith("0 verified, 1 failed; built 2, cached 4 in 1.30 s\n")
 
 
 def test_failures_of_one_kind_are_told_once(make_trial):
@@ -206,7 +206,7 @@ def test_messages_that_really_differ_are_all_told(make_trial):
 def test_the_closing_line_counts_what_was_reused_or_did_not_converge(make_trial):
     trials = [make_trial(reused=True), make_trial(status="unconverged")]
     line = closing_line(trials, {"built": 0, "cached": 2, "seconds": 0})
-    assert line == "2 verified, 0 failed, 1 unconverged, 1 from the store; built 0, cached 2, 0 s"
+    assert line == "2 verified, 0 failed, 1 unconverged, 1 from the store; built 0, cached 2 in 0 s"
 
 
 def test_parameters_of_several_steps_and_equal_names_stay_apart():

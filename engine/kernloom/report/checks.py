@@ -7,9 +7,9 @@ from typing import Any, TextIO
 from xml.sax.saxutils import escape, quoteattr
 
 from kernloom.measure.trial import Trial
-from kernloom.report.columns import value_text
 from kernloom.report.tables import closing_line, print_failures, print_rows
 from kernloom.report.units import printable
+from kernloom.store.keys import value_text
 
 
 def print_checks(trials: Sequence[Trial], build: Mapping[str, Any], file: TextIO) -> None:

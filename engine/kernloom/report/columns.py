@@ -12,12 +12,14 @@ from kernloom.report.best import Standing
 from kernloom.report.page import Heading
 from kernloom.report.sparkline import samples_line
 from kernloom.report.units import measured_time, ratio_text, three_digits, time_text, unsettled
-from kernloom.store.keys import MISSING, lookup
+from kernloom.store.keys import MISSING, lookup, value_text
 from kernloom.store.rows import name_in
 
 SHORT_ID = 12
 FIXED = "select.fixed."
 """Swept keys that begin so choose parameters."""
+IsSame = Callable[[Trial], bool]
+"""Whether a trial stands at an earlier point of the same run, too."""
 SamplesOf = Callable[[Trial], Sequence[Samples]]
 """Where a trial's samples are, those of a stored one for instance."""
 
@@ -26,6 +28,10 @@ _STYLES = {"ok": "green", "unconverged": "yellow", "unavailable": "yellow", "ref
 
 def status_style(trial: Trial) -> str:
     return _STYLES.get(trial.status, "red")
+
+
+def all_differ(trial: Trial) -> bool:
+    return False
 
 
 def _unstyled(trial: Trial) -> str:
@@ -66,13 +72,14 @@ def run_columns(
     trials: Sequence[Trial],
     standing: Mapping[str, Standing],
     samples_of: SamplesOf | None = None,
+    is_same: IsSame = all_differ,
 ) -> list[Column]:
     """What a run or sweep shows; columns without a single value are left out.
 
     Samples are drawn if it is said where they are.
     """
     compared = [*([_samples(samples_of)] if samples_of else []), _ratio(standing)]
-    outcome = _outcome(trials, compared)
+    outcome = _outcome(trials, compared, is_same)
     return _with_something(trials, [*SUBJECT, *_swept(trials, SUBJECT), *outcome])
 
 
@@ -152,7 +159,9 @@ def _with_something(trials: Sequence[Trial], columns: list[Column]) -> list[Colu
     return [column for column in columns if column.always or any(column.cell(t) for t in trials)]
 
 
-def _outcome(trials: Sequence[Trial], compared: Sequence[Column] = ()) -> list[Column]:
+def _outcome(
+    trials: Sequence[Trial], compared: Sequence[Column] = (), is_same: IsSame = all_differ
+) -> list[Column]:
     """How each trial ended; `compared` follow what was measured."""
     fixed = [key for key in _keys(trials) if key.startswith(FIXED)]
     return [
@@ -163,7 +172,7 @@ def _outcome(trials: Sequence[Trial], compared: Sequence[Column] = ()) -> list[C
             folds=True,
             spare=3,
         ),
-        Column("status", status_text, style=status_style),
+        Column("status", lambda trial: status_text(trial, is_same), style=status_style),
         Column("time", lambda trial: measured_time(trial.metrics), number=True, always=False),
         _metric("virtual", "virtual_ns", time_text),
         _metric("instructions", "instructions", lambda value: f"{value:,.0f}"),
@@ -283,7 +292,9 @@ def _without(params: Mapping[str, Any], keys: Sequence[str], prefix: str = "") -
     return kept
 
 
-def status_text(trial: Trial) -> str:
+def status_text(trial: Trial, is_same: IsSame = all_differ) -> str:
+    if is_same(trial):
+        return f"{trial.status} (same)"
     return f"{trial.status} (stored)" if trial.reused else trial.status
 
 
@@ -323,15 +334,6 @@ def params_text(params: Mapping[str, Any]) -> str:
         f"{', '.join(steps)}: {text}" if len(chosen) > 1 and all(steps) else text
         for text, steps in groups.items()
     )
-
-
-def value_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        between = " " if any(isinstance(inner, str) for inner in value) else "x"
-        return between.join(value_text(inner) for inner in value)
-    return str(value)
 
 
 def leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from kernloom.measure.trial import Trial
-from kernloom.report.columns import leaves, value_text
+from kernloom.report.columns import leaves
 from kernloom.report.questions import Answer
+from kernloom.store.keys import value_text
 from kernloom.store.rows import name_in
 
 _DOCUMENTS = ("point", "params", "metrics")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kernloom.measure.trial import Trial
@@ -40,10 +40,22 @@ def trial_document(trial: Trial) -> dict[str, Any]:
     }
 
 
-def run_document(trials: Iterable[Trial], build: Mapping[str, Any]) -> dict[str, Any]:
-    """What `run` prints; `build` says how many artifacts were built and cached, in what time."""
+def among(some: Iterable[Trial]) -> Callable[[Trial], bool]:
+    """Whether a trial is one of these, and not only equal to one."""
+    wanted = {id(trial) for trial in some}
+    return lambda trial: id(trial) in wanted
+
+
+def run_document(
+    trials: Iterable[Trial], build: Mapping[str, Any], same: Iterable[Trial] = ()
+) -> dict[str, Any]:
+    """What `run` prints; `build` says how many artifacts were built and cached, in what time, and
+    `same` are those of the trials that stand at an earlier point, too."""
+    is_same = among(same)
     return {
-        "trials": [trial_document(trial) for trial in trials],
+        "trials": [
+            trial_document(trial) | ({"same": True} if is_same(trial) else {}) for trial in trials
+        ],
         "build": {name: build.get(name, 0) for name in BUILD_NAMES},
     }
 
@@ -59,6 +71,7 @@ def screened_document(trial: Trial) -> dict[str, Any]:
         **plain(metrics),
         "stage": trial.stage,
         "message": trial.message,
+        "screened": True,
     }
 
 

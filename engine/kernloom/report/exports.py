@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -104,9 +105,11 @@ def write_parquet(trials: Sequence[Trial], path: Path) -> None:
         texts = [json.dumps(plain(getattr(trial, name))) for trial in trials]
         table[name] = pyarrow.array(texts, pyarrow.string())
     try:
-        parquet.write_table(pyarrow.table(table), path)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            whole = Path(folder) / path.name
+            parquet.write_table(pyarrow.table(table), whole)
+            whole.replace(path)
     except OSError as error:
-        path.unlink(missing_ok=True)
         raise KernloomError(f"cannot write {path}: {error.strerror or error}") from None
 
 

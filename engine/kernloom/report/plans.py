@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from kernloom.report.alike import alike
-from kernloom.report.columns import params_text, value_text
+from kernloom.report.columns import params_text
 from kernloom.report.tables import print_rows
 from kernloom.report.units import count, time_text
+from kernloom.store.keys import value_text
 
 SHORT_KEY = 12
 SHOWN = 25
@@ -38,11 +39,12 @@ def print_plan(document: Mapping[str, Any], file: TextIO) -> None:
     print_rows(rows, file)
     _more(len(trials), "trial", file)
     total = document["summary"]
-    refused = f", {total['refused']} refused" if total["refused"] else ""
+    rest = f", {total['refused']} refused" if total["refused"] else ""
+    rest += f", {total['same']} the same as another point" if total["same"] else ""
     print(
         f"{count(total['artifacts'], 'artifact')}: {total['to_build']} to build, "
         f"{total['cached']} cached; {count(total['points'], 'trial')}: "
-        f"{total['to_run']} to run, {total['stored']} stored{refused}",
+        f"{total['to_run']} to run, {total['stored']} stored{rest}",
         file=file,
     )
     print(estimate_text(document["estimate"]), file=file)
@@ -88,6 +90,8 @@ def duration_text(seconds: float) -> str:
 def _trial_state(trial: Mapping[str, Any]) -> str:
     if trial["refused"]:
         return f"refused: {trial['refused'].splitlines()[0]}"
+    if trial["same"]:
+        return "same as another point"
     return "stored" if trial["stored"] else "to run"
 
 

@@ -10,13 +10,14 @@ from typing import Any
 from kernloom.errors import UsageError, nearest
 from kernloom.measure.trial import Trial
 from kernloom.report.best import RANKED_BY
-from kernloom.report.columns import value_text
 from kernloom.report.units import three_digits, time_text
-from kernloom.store.keys import COLUMNS, Key, parse_key
+from kernloom.store.keys import COLUMNS, Key, parse_key, value_text
 from kernloom.store.rows import name_in
 
 LARGER_IS_BETTER = ("gflops", "gbytes_per_s", "roof_fraction", "ratio")
 """Of a metric whose name ends so the largest is the best; of any other, the smallest."""
+RATES = ("gflops", "gbytes_per_s")
+"""Metrics that follow from a time and from what the workload states as its cost."""
 _NOT_SHOWN = ("attempt", "version")
 _IN_CONFIG = {"arch": ("arch", "name"), "toolchain": ("toolchain", "name")}
 
@@ -93,7 +94,7 @@ def groups(trials: Sequence[Trial], keys: Sequence[Key], metric: Key) -> Answer:
     """Trials with equal values together: how many, and of the good ones best and median."""
     members = _together(trials, keys)
     rows = []
-    for values in sorted(members, key=lambda values: [_order(value) for value in values]):
+    for values in _sorted(members):
         inside = members[values]
         numbers = _numbers(inside, metric)
         best = _best(numbers, metric) if numbers else None
@@ -108,25 +109,41 @@ def groups(trials: Sequence[Trial], keys: Sequence[Key], metric: Key) -> Answer:
     )
 
 
-def pivot(trials: Sequence[Trial], down: Key, across: Key, metric: Key) -> Answer:
-    """The best of a metric for each value of one key, in a column for each value of another."""
-    members = _together(trials, (down, across))
-    headings = sorted({values[1] for values in members}, key=_order)
+def pivot(
+    trials: Sequence[Trial], down: Sequence[Key], across: Sequence[Key], metric: Key
+) -> Answer:
+    """The best of a metric for the values of some keys, in a column for each of those of others."""
+    members = _together([trial for trial in trials if trial.good], (*down, *across))
+    headings = _sorted({values[len(down) :] for values in members})
     rows = []
-    for first in sorted({values[0] for values in members}, key=_order):
-        cells: list[Any] = [first]
+    for first in _sorted({values[: len(down)] for values in members}):
+        cells: list[Any] = [*first]
         for heading in headings:
-            numbers = _numbers(members.get((first, heading), ()), metric)
+            numbers = _numbers(members.get((*first, *heading), ()), metric)
             cells.append(_best(numbers, metric) if numbers else None)
         rows.append(tuple(cells))
-    names = tuple(_heading(across, value) for value in headings)
+    names = tuple(" ".join(map(_heading, across, values)) for values in headings)
+    by = ", ".join(key.text for key in down), ", ".join(key.text for key in across)
     return Answer(
-        (down.text, *names),
+        (*(key.text for key in down), *names),
         tuple(rows),
-        ("", *(metric.text,) * len(names)),
-        f"{metric.text} by {down.text} and {across.text}: the {_direction(metric)} of the "
+        (*("",) * len(down), *(metric.text,) * len(names)),
+        f"{metric.text} by {by[0]} and {by[1]}: the {_direction(metric)} of the "
         "verified trials in each cell",
     )
+
+
+def lack_of(trials: Sequence[Trial], metric: Key) -> str:
+    """Why none of these trials has a metric; nothing, if one has it."""
+    good = [trial for trial in trials if trial.good]
+    if not trials or _numbers(good, metric):
+        return ""
+    if not good:
+        return "none of these trials verified"
+    rate = metric.text.removeprefix("metrics.") in RATES
+    timed = any("median_ns" in trial.metrics for trial in good)
+    why = ": the workload states no cost" if rate and timed else ""
+    return f"no trial has {metric.text}{why}"
 
 
 def ordered(answer: Answer, sort: str) -> Answer:
@@ -159,6 +176,10 @@ def _together(trials: Sequence[Trial], keys: Sequence[Key]) -> dict[tuple[Any, .
 
 def _hashable(value: Any) -> Any:
     return value_text(value) if isinstance(value, (list, Mapping)) else value
+
+
+def _sorted(several: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(several, key=lambda values: [_order(value) for value in values])
 
 
 def _order(value: Any) -> tuple[int, float, str]:

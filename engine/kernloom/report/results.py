@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from kernloom.errors import UsageError, nearest
 from kernloom.measure.trial import Trial
-from kernloom.store.keys import Filter, parse_key
+from kernloom.store.keys import Filter, parse_key, value_text
 from kernloom.store.store import Store
 
 FEW_VALUES = ("status", "workload", "target", "toolchain", "arch", "case", "variant")
-"""Keys with so few values that all can be named."""
+"""Columns with so few values that all can be named."""
+FEW_NUMBERS = 20
 
 _WORD = re.compile(r"([^=<>!]+)(!=|<=|>=|[=<>])(.*)", re.DOTALL)
 
@@ -27,16 +28,41 @@ def parse_filters(words: Sequence[str]) -> list[Filter]:
                 hint="For instance: status=ok target=host workload.sizes.M=64 'median_ns<1000'",
             )
         key, comparison, value = found.groups()
-        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-        asked = Filter(parse_key(key), value[1:-1] if quoted else value, comparison)
+        parts = _parts(value) if comparison in ("=", "!=") else []
+        either = tuple(map(_unquoted, parts)) if len(parts) > 1 else ()
+        asked = Filter(parse_key(key), _unquoted(value), comparison, either)
         for other in filters:
             if {asked.comparison, other.comparison} == {"="} and asked.key == other.key:
                 if asked != other:
-                    raise UsageError(f"{key} is given twice: {other.value} and {asked.value}")
+                    raise UsageError(
+                        f"{key} is given twice: {other.value} and {asked.value}",
+                        hint=f"For either of them: {key}={other.value},{asked.value}",
+                    )
                 break
         else:
             filters.append(asked)
     return filters
+
+
+def _parts(value: str) -> list[str]:
+    """What stands between commas that are in neither quotes nor brackets."""
+    parts, quote, depth = [""], "", 0
+    for letter in value:
+        if letter == "," and not quote and not depth:
+            parts.append("")
+            continue
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"" and not parts[-1]:
+            quote = letter
+        depth += 0 if quote else (letter in "[{") - (letter in "]}")
+        parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _unquoted(text: str) -> str:
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
 
 
 def results(
@@ -53,17 +79,25 @@ def results(
 
 def why_nothing(store: Store, filters: Sequence[Filter]) -> list[str]:
     """Which filters no trial at all fits, and which values there are instead."""
-    notes = []
-    for asked in filters:
-        if asked.comparison == "=" and asked.key.text in FEW_VALUES:
-            values = store.distinct(asked.key.column)
-            if values and asked.value not in values:
-                there = nearest(asked.value, values).replace("Allowed:", "There are:")
-                notes.append(f"no trial has {asked}. {there}")
-    if notes:
-        return notes
     if not store.distinct("workload"):
         return ["nothing has been stored here yet: `kernloom run` does"]
+    alone = [asked for asked in filters if not store.query([asked], 1, history=True)]
+    if alone:
+        return [f"no trial has {asked}. {_there(store, asked)}".rstrip() for asked in alone]
     if len(filters) > 1:
         return ["no trial fits all of these filters at once"]
     return []
+
+
+def _there(store: Store, asked: Filter) -> str:
+    """The values that a key has: all of them, or from where to where they go."""
+    if asked.key.column and asked.key.text not in FEW_VALUES:
+        return ""
+    values = store.distinct(asked.key.text)
+    numbers = sorted(v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool))
+    if not numbers or len(numbers) < len(values):
+        texts = [value_text(value) for value in values]
+        return nearest(asked.value, texts).replace("Allowed:", "There are:") if texts else ""
+    if len(numbers) > FEW_NUMBERS:
+        return f"There are {len(numbers)} values, from {numbers[0]:g} to {numbers[-1]:g}."
+    return f"There are: {', '.join(f'{number:g}' for number in numbers)}."

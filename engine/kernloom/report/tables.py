@@ -12,12 +12,15 @@ from kernloom.report.alike import alike
 from kernloom.report.best import standings
 from kernloom.report.columns import (
     Column,
+    IsSame,
     SamplesOf,
+    all_differ,
     results_columns,
     run_columns,
     status_style,
     subjects_text,
 )
+from kernloom.report.documents import among
 from kernloom.report.page import WHOLE_ROW, Heading, Page
 from kernloom.report.questions import Answer, cell_text
 from kernloom.report.units import count, time_text
@@ -34,19 +37,22 @@ def print_run(
     build: Mapping[str, Any],
     file: TextIO,
     samples_of: SamplesOf = attrgetter("samples"),
+    same: Sequence[Trial] = (),
 ) -> None:
     """The table of a run or sweep, what failed and why, what to distrust, and one closing line.
 
-    `samples_of` is asked only where samples are drawn, which takes a terminal.
+    `samples_of` is asked only where samples are drawn, which takes a terminal; `same` are those of
+    the trials that stand at an earlier point, too.
     """
+    is_same = among(same)
     page = Page(file)
     standing = standings(trials)
     best = {id for id, found in standing.items() if found.best}
-    columns = run_columns(trials, standing, samples_of if page.draws else None)
+    columns = run_columns(trials, standing, samples_of if page.draws else None, is_same)
     _table(page, trials, columns, lambda trial: "bold" if trial.id in best else "")
     _failures(page, [trial for trial in trials if not trial.good])
     _warnings(page, trials)
-    page.line(closing_line(trials, build))
+    page.line(closing_line(trials, build, is_same))
 
 
 def print_results(trials: Sequence[Trial], file: TextIO) -> None:
@@ -87,18 +93,23 @@ def print_rows(rows: Sequence[Mapping[str, str]], file: TextIO) -> None:
     Page(file).table(headings, [[row[name] for name in names] for row in rows])
 
 
-def closing_line(trials: Sequence[Trial], build: Mapping[str, Any]) -> str:
-    """`6 verified, 0 failed; built 2, cached 4, 1.3 s`."""
+def closing_line(
+    trials: Sequence[Trial], build: Mapping[str, Any], is_same: IsSame = all_differ
+) -> str:
+    """`6 verified, 0 failed; built 2, cached 4 in 1.3 s`."""
     good = [trial for trial in trials if trial.good]
-    reused = sum(trial.reused for trial in trials)
+    same = sum(map(is_same, trials))
+    reused = sum(trial.reused and not is_same(trial) for trial in trials)
     unconverged = sum(trial.status == "unconverged" for trial in good)
     words = [f"{len(good)} verified", f"{len(trials) - len(good)} failed{_kinds(trials)}"]
     if unconverged:
         words.append(f"{unconverged} unconverged")
     if reused:
         words.append(f"{reused} from the store")
+    if same:
+        words.append(f"{same} the same as another point")
     seconds = time_text(float(build.get("seconds", 0)) * 1e9) if build.get("seconds") else "0 s"
-    built = f"built {build.get('built', 0)}, cached {build.get('cached', 0)}, {seconds}"
+    built = f"built {build.get('built', 0)}, cached {build.get('cached', 0)} in {seconds}"
     runs = ", 1 SCons run" if build.get("scons") else ""
     return f"{', '.join(words)}; {built}{runs}"
 

@@ -7,7 +7,8 @@ kernloom results
 kernloom results workload=matmul status=ok --sort metrics.median_ns --limit 10
 kernloom results mr=6 'median_ns<50000' 'status!=ok' --columns id,mr,median_ns,message
 kernloom results --group workload,toolchain           # how many, best and median of the time
-kernloom results workload=softmax --pivot N toolchain gflops
+kernloom results status=ok,wrong N=64,128             # either value
+kernloom results workload=softmax --pivot N toolchain,case gflops
 kernloom results output=csv > trials.csv
 kernloom results output=parquet --to trials.parquet   # output=t4: for other autotuners
 kernloom results baseline save main workload=matmul   # for kernloom compare --baseline main
@@ -24,14 +25,14 @@ from pathlib import Path
 
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.stores import split_store
-from kernloom.errors import UsageError
+from kernloom.errors import ConfigError, UsageError
 from kernloom.files import write_atomically
 from kernloom.measure.trial import Trial
 from kernloom.places import find_places
 from kernloom.report import questions
 from kernloom.report.documents import results_document, stored_document, to_json
 from kernloom.report.results import parse_filters, results, why_nothing
-from kernloom.store.keys import Filter
+from kernloom.store.keys import Filter, Key
 from kernloom.store.store import Store, open_store
 
 USAGE = (
@@ -44,7 +45,9 @@ FLAGS = {
     "limit": Flag("at most this many trials, or rows", "N"),
     "columns": Flag("show these keys, separated by commas", "KEYS"),
     "group": Flag("trials with the same values together: count, best, median", "KEYS"),
-    "pivot": Flag("a table of a metric: --pivot ROWS COLUMNS [METRIC]", "ROWS"),
+    "pivot": Flag(
+        "a table of a metric: --pivot ROWS COLUMNS [METRIC]; ROWS, COLUMNS: KEYS", "ROWS"
+    ),
     "metric": Flag("what --group, --pivot and output=t4 are about; else what is ranked by", "KEY"),
     "history": Flag("every attempt of a trial, not only the newest"),
     "to": Flag("write to a file", "FILE"),
@@ -64,6 +67,12 @@ def run(invocation: Invocation) -> int:
     place, words = split_store(without_output(invocation.words), places)
     if words and words[0] == "repair":
         return _repair(place, words[1:], invocation)
+    if isinstance(place, Path) and place != places.store and not place.exists():
+        raise ConfigError(
+            f"there is no store {place}",
+            key="store.path",
+            hint="Name the file that `kernloom run store.path=FILE` wrote.",
+        )
     if words and words[0] == "baseline":
         from kernloom.cli import baseline_names
 
@@ -73,9 +82,9 @@ def run(invocation: Invocation) -> int:
     shape = _shape(invocation, file)
     axes: list[str] = []
     if shape == "pivot":
-        axes = [part for part in flags["pivot"].split(",") if part]
-        axes += [word for word in words if not any(sign in word for sign in "=<>")]
-        words = tuple(word for word in words if word not in axes)
+        plain = [word for word in words if not any(sign in word for sign in "=<>")]
+        axes = [flags["pivot"], *plain] if plain else flags["pivot"].split(",")
+        words = tuple(word for word in words if word not in plain)
     filters = parse_filters(words)
     with open_store(place) as store:
         if shape in ("group", "pivot"):
@@ -91,7 +100,7 @@ def run(invocation: Invocation) -> int:
         )
         times = store.reuses(trial.id for trial in trials)
         trials = [replace(trial, reuses=times.get(trial.id, 0)) for trial in trials]
-        store.check_keys(keys)
+        store.check_keys(_unseen(keys, trials))
         if not trials and limit != "0":
             _say_why(store, filters, invocation)
         if keys:
@@ -118,10 +127,21 @@ def _shape(invocation: Invocation, file: Path | None) -> str:
     return given[0] if given else ""
 
 
+def _unseen(keys: Sequence[Key], trials: Sequence[Trial]) -> list[Key]:
+    """The keys that none of these trials has."""
+    return [key for key in keys if all(questions.value_of(trial, key) is None for trial in trials)]
+
+
 def _say_why(store: Store, filters: Sequence[Filter], invocation: Invocation) -> None:
-    if invocation.for_people and filters:
+    if invocation.for_people:
         for note in why_nothing(store, filters):
             print(f"note: {note}", file=invocation.stderr)
+
+
+def _say_lack(trials: Sequence[Trial], metric: Key, invocation: Invocation) -> None:
+    """Say so where no trial has the metric that the answer is about."""
+    if note := questions.lack_of(trials, metric):
+        print(f"note: {note}", file=invocation.stderr)
 
 
 def _answer(
@@ -139,18 +159,20 @@ def _answer(
                 "--pivot needs a key for the rows and one for the columns",
                 hint="For instance: --pivot workload.sizes.N toolchain gflops",
             )
-        keys = questions.parse_keys(",".join(axes[:2]), "pivot")
+        down, across = (questions.parse_keys(axis, "pivot") for axis in axes[:2])
+        keys = [*down, *across]
         asked = axes[2] if len(axes) == 3 else flags.get("metric", "")
     else:
         keys = questions.parse_keys(flags["group"], "group")
         asked = flags.get("metric", "")
     trials = results(store, filters, history="history" in flags)
     metric = questions.chosen_metric(trials, asked)
-    store.check_keys([*keys, *([metric] if asked else [])])
+    store.check_keys(_unseen([*keys, *([metric] if asked else [])], trials))
     if not trials:
         _say_why(store, filters, invocation)
+    _say_lack(trials, metric, invocation)
     if "pivot" in flags:
-        answer = questions.pivot(trials, keys[0], keys[1], metric)
+        answer = questions.pivot(trials, down, across, metric)
     else:
         answer = questions.groups(trials, keys, metric)
     answer = questions.ordered(answer, flags.get("sort", ""))
@@ -190,11 +212,13 @@ def _show_trials(
         from kernloom.report.exports import t4_document
 
         objective = questions.chosen_metric(trials, invocation.flags.get("metric", ""))
-        store.check_keys([objective] if trials else [])
-        print(
-            to_json(t4_document(trials, objective.text, lambda trial: store.samples(trial.id))),
-            file=out,
+        store.check_keys(_unseen([objective], trials) if trials else [])
+        _say_lack(trials, objective, invocation)
+        taken = store.samples_of(trials)
+        document = t4_document(
+            trials, objective.text, lambda trial: taken.get((trial.id, trial.attempt), ())
         )
+        print(to_json(document), file=out)
     elif invocation.output == "csv":
         from kernloom.report.csv import write_csv
 
@@ -238,6 +262,7 @@ def _repair(place: Path | str, words: Sequence[str], invocation: Invocation) -> 
         document = {
             "saved": done.saved,
             "lost": done.lost,
+            "more_may_be_lost": done.more,
             "incomplete": done.incomplete,
             "damaged": str(done.kept) if done.kept else None,
         }
@@ -249,12 +274,19 @@ def _repair(place: Path | str, words: Sequence[str], invocation: Invocation) -> 
         )
         return 0
     lost = f"at least {count(done.lost, 'trial')} lost" if done.lost else "none known to be lost"
+    if done.more:
+        lost += "; an unknown number may be lost: a part of the file is missing or cannot be read"
     print(f"{count(done.saved, 'trial')} saved, {lost}", file=invocation.stdout)
     if done.incomplete:
         print(
-            f"{count(done.incomplete, 'saved trial')} without a part of the config or machine",
+            f"{count(done.incomplete, 'saved trial')} without a part of the config, the machine or "
+            "the samples",
             file=invocation.stdout,
         )
     print(f"the damaged file is kept: {done.kept}", file=invocation.stdout)
-    print("what is lost is measured again by the command that measured it", file=invocation.stderr)
+    if done.lost or done.more:
+        print(
+            "what is lost is measured again by the command that measured it",
+            file=invocation.stderr,
+        )
     return 0
