@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static int channel = -1;
@@ -32,15 +33,23 @@ static size_t receive_fully(void *to, size_t bytes) {
     return done;
 }
 
-static void send_fully(const void *from, size_t bytes) {
-    size_t done = 0;
-    while (done < bytes) {
-        ssize_t sent = send(channel, (const char *)from + done, bytes - done, MSG_NOSIGNAL);
+/* Both at once, so that whoever waits for them wakes up once. */
+static void send_both(const void *first, size_t first_bytes, const void *second,
+                      size_t second_bytes) {
+    struct iovec parts[2] = {{(void *)first, first_bytes}, {(void *)second, second_bytes}};
+    while (parts[0].iov_len || parts[1].iov_len) {
+        struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+        ssize_t sent = sendmsg(channel, &message, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent <= 0)
             return;
-        done += (size_t)sent;
+        for (int i = 0; i < 2; i++) {
+            size_t part = (size_t)sent < parts[i].iov_len ? (size_t)sent : parts[i].iov_len;
+            parts[i].iov_base = (char *)parts[i].iov_base + part;
+            parts[i].iov_len -= part;
+            sent -= (ssize_t)part;
+        }
     }
 }
 
@@ -97,9 +106,7 @@ void channel_respond(const struct reply *reply) {
                                             .samples_count = reply->sample_count,
                                             .conditions = reply->conditions};
     memcpy(message.detail, reply->detail, detail_bytes);
-    send_fully(&message, opening);
-    if (sample_bytes)
-        send_fully(reply->samples, sample_bytes);
+    send_both(&message, opening, reply->samples, sample_bytes);
 }
 
 bool channel_abandoned(void) {

@@ -92,26 +92,55 @@ static struct kl_sample take_sample(const struct program *program, uint64_t inne
                               .instructions = instructions};
 }
 
-static uint64_t elapsed_ns(const struct program *program, uint64_t inner) {
-    return take_sample(program, inner, KL_CLOCK_WALL).wall_ns;
+/* The shortest of several runs of equally many iterations. An interruption makes a run look longer
+ * than it is, and so does all that is touched for the first time: one run is proof enough after an
+ * earlier launch and without an interruption, and otherwise it takes two. */
+struct shortest {
+    uint64_t ns;
+    int proof;
+};
+
+enum { PROVEN = 2 };
+static const struct shortest NO_RUN = {.ns = UINT64_MAX};
+static bool launched_before;
+
+/* Of all threads, since a kernel's workers may be interrupted as well. */
+static long interruptions(void) {
+    struct rusage usage = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nivcsw;
 }
 
-/* An interruption makes a run look long enough when it is not, hence the shorter of two. */
-static uint64_t calibrate(const struct program *program, uint64_t min_sample_ns) {
+static void look(struct shortest *shortest, const struct program *program, uint64_t iterations) {
+    long before = interruptions();
+    uint64_t ns = take_sample(program, iterations, KL_CLOCK_WALL).wall_ns;
+    shortest->proof += launched_before && interruptions() == before ? PROVEN : 1;
+    if (ns < shortest->ns)
+        shortest->ns = ns;
+}
+
+/* The count with which a sample should last a little longer than asked for. */
+static uint64_t larger(uint64_t inner, uint64_t ns, uint64_t min_sample_ns) {
+    /* Without a time, the run is shorter than the clock can tell. */
+    double factor = ns ? 1.1 * (double)min_sample_ns / (double)ns : 16;
+    double wanted = (double)inner * (factor < 1.2 ? 1.2 : factor);
+    if (wanted >= (double)MAX_INNER)
+        return MAX_INNER;
+    return (uint64_t)wanted > inner ? (uint64_t)wanted : inner + 1;
+}
+
+/* The inner count, from what the warm-up has shown of single iterations. */
+static uint64_t calibrate(const struct program *program, uint64_t min_sample_ns,
+                          struct shortest warm) {
+    struct shortest found = warm;
     uint64_t inner = 1;
     for (;;) {
-        uint64_t first = elapsed_ns(program, inner);
-        uint64_t shorter = first;
-        if (first >= min_sample_ns) {
-            uint64_t second = elapsed_ns(program, inner);
-            shorter = second < first ? second : first;
-        }
-        if (shorter >= min_sample_ns || inner >= MAX_INNER)
+        while (found.ns >= min_sample_ns && found.proof < PROVEN)
+            look(&found, program, inner);
+        if (found.ns >= min_sample_ns || inner >= MAX_INNER)
             return inner;
-        double wanted = 1.1 * (double)min_sample_ns / (double)(shorter ? shorter : 1);
-        double factor = wanted < 1.2 ? 1.2 : wanted > 16 ? 16 : wanted;
-        uint64_t larger = (uint64_t)((double)inner * factor);
-        inner = larger > inner ? larger : inner + 1;
+        inner = larger(inner, found.ns, min_sample_ns);
+        found = NO_RUN;
     }
 }
 
@@ -195,16 +224,22 @@ static void measure(const struct program *program, const struct kl_kernel_launch
     memset(samples, 0, (message->samples + 1) * sizeof *samples);
     /* What a crash finds in it is the kernel's own. */
     errno = 0;
-    run(program, message->warmup);
     /* Only the first iteration after a flush is a cold one. */
     uint64_t inner = cold ? 1 : message->inner;
-    if (!inner)
-        inner = calibrate(program, message->min_sample_ns);
+    if (inner) {
+        run(program, message->warmup);
+    } else {
+        struct shortest warm = NO_RUN;
+        for (uint32_t i = 0; i < message->warmup; i++)
+            look(&warm, program, 1);
+        inner = calibrate(program, message->min_sample_ns, warm);
+    }
     for (uint32_t i = 0; i < message->samples; i++) {
         if (cold)
             memory_flush();
         samples[i] = take_sample(program, inner, message->clock);
     }
+    launched_before = true;
     if (!memory_intact(reply))
         return;
     reply->value = inner;

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -20,7 +22,9 @@ from kernloom.config.schema import DTYPES, STATUSES
 from kernloom.device.contract import (
     CAPABILITIES,
     Buffer,
+    BufferRequest,
     Call,
+    KernelRequest,
     LaunchResult,
     LaunchSettings,
     LoadedKernel,
@@ -127,6 +131,85 @@ def test_transfers_larger_than_the_window_go_in_pieces(session: Session, subject
     buffer = session.allocate(array.nbytes, "large")
     session.write(buffer, array)
     assert np.array_equal(np.frombuffer(session.read(buffer), "uint32"), array)
+
+
+def test_buffers_and_kernels_are_prepared_together(session: Session, subject: Subject) -> None:
+    given = np.arange(12, dtype="float64").reshape(3, 4).T
+    wanted = [
+        BufferRequest(8, "counter", 0),
+        BufferRequest(given.nbytes, "given", given),
+        BufferRequest(5, "filled", 0xAB),
+        BufferRequest(10, "part", b"xyz"),
+    ]
+    kernel = KernelRequest(subject.library, types("count"), "count")
+    buffers, kernels = session.prepare(wanted, [kernel, kernel])
+    assert [(b.nbytes, b.label) for b in buffers] == [(w.nbytes, w.label) for w in wanted]
+    calls = [Call(count, (buffers[0],)) for count in kernels]
+    result, seen = session.launch_and_look(calls, LaunchSettings(samples=2), buffers)
+    assert all(len(samples) == 2 for samples in measured(subject, result))
+    assert int.from_bytes(seen[0], "little") == 2 * 2
+    assert (seen[1], seen[2], seen[3][:3]) == (given.tobytes(), b"\xab" * 5, b"xyz")
+    assert [bytes(view) for view in session.look(buffers[::-1])][2] == given.tobytes()
+    # What was left to be sent does not undo what is written next.
+    (late,), _ = session.prepare([BufferRequest(8, "late", given[:1, 0])], [])
+    session.write(late, b"12345678")
+    assert session.read(late) == b"12345678"
+
+
+def test_what_cannot_be_prepared_is_refused_as_if_it_was_asked_for_alone(
+    session: Session, subject: Subject
+) -> None:
+    good, kernel = BufferRequest(8, "good", 1), KernelRequest(subject.library, types("count"))
+    with pytest.raises(DeviceError, match="'huge'") as error:
+        session.prepare([good, BufferRequest(1 << 50, "huge", 1)], [])
+    assert error.value.status == "out_of_memory"
+    with refused("load_failed"):
+        session.prepare([good], [replace(kernel, entry="missing"), kernel])
+    with refused("invalid"):
+        session.prepare([BufferRequest(2, "small", b"too much")], [])
+    (buffer,), _ = session.prepare([good], [])
+    assert session.read(buffer) == b"\1" * 8
+
+
+def test_a_crash_is_blamed_on_the_launch_whatever_was_sent_with_it(
+    session: Session, subject: Subject
+) -> None:
+    kernel = KernelRequest(subject.library, types("write_to"), "write_to")
+    buffers, (write_to,) = session.prepare([BufferRequest(8, "x", 1)], [kernel])
+    with pytest.raises(DeviceError) as error:
+        session.launch_and_look([Call(write_to, (Scalar(0),))], LaunchSettings(), buffers)
+    assert error.value.status == "crashed"
+    assert error.value.message.startswith(subject.kind.crashes["write_to", 0])
+    assert "Memory" not in error.value.message.removeprefix("MemManage")
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3, 4, 5, 7, 15, 100])
+def test_whatever_a_launch_answers_the_answers_after_it_are_found(
+    session: Session, subject: Subject, samples: int
+) -> None:
+    wanted = [BufferRequest(8, f"b{value}", value) for value in range(5)]
+    kernel = KernelRequest(subject.library, types("count"), "count")
+    buffers, (count,) = session.prepare(wanted, [kernel])
+    settings = LaunchSettings(samples=samples, timeout=60)
+    start = time.monotonic()
+    result, seen = session.launch_and_look([Call(count, (buffers[0],))], settings, buffers)
+    assert all(len(taken) == samples for taken in measured(subject, result))
+    assert int.from_bytes(seen[0], "little") == samples
+    assert [bytes(view) for view in seen[1:]] == [bytes([value] * 8) for value in range(1, 5)]
+    # Nobody waited, until the launch's time was over, for bytes that do not come.
+    assert time.monotonic() < start + 60
+
+
+def test_more_than_fits_the_window_is_prepared_and_looked_at(
+    session: Session, subject: Subject
+) -> None:
+    large = np.arange(subject.kind.pieces // 4, dtype="uint32")
+    small = np.arange(100, dtype="uint8")
+    contents = [small, large, small[::-1]]
+    wanted = [BufferRequest(c.nbytes, f"b{i}", c) for i, c in enumerate(contents)]
+    buffers, _ = session.prepare(wanted, [])
+    for view, content in zip(session.look(buffers), contents, strict=True):
+        assert np.array_equal(np.frombuffer(view, content.dtype), content)
 
 
 def test_buffers_are_aligned_and_do_not_overlap(session: Session, subject: Subject) -> None:
@@ -286,6 +369,20 @@ def test_calibration_makes_samples_long_enough_and_reports_the_count(
     assert result.inner > 1
     assert all(ns > 0 for ns in result.wall_ns)
     assert number(session, counter) >= 3 + 4 * result.inner
+
+
+@having("calibrate")
+@pytest.mark.parametrize("warmup", [0, 1, 5])
+def test_a_run_that_is_long_enough_is_a_sample_and_is_found_while_warming_up(
+    session: Session, subject: Subject, warmup: int
+) -> None:
+    counter = session.allocate(8)
+    session.fill(counter, 0)
+    count = Call(load(session, subject, "count"), (counter,))
+    settings = LaunchSettings(warmup=warmup, inner=0, samples=4, min_sample_ns=1)
+    assert session.launch([count], settings).inner == 1
+    # Two runs are proof; what the warm-up lacks of them is made up for.
+    assert number(session, counter) == max(warmup, 2) + 4
 
 
 @without("calibrate")

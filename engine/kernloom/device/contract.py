@@ -75,6 +75,24 @@ class LoadedKernel:
         return cls(handle, path, len(arguments), tuple(arguments))
 
 
+@dataclass(frozen=True)
+class BufferRequest:
+    """A buffer to allocate, and what goes into it: data, or one value for every byte."""
+
+    nbytes: int
+    label: str
+    content: Data | int
+
+
+@dataclass(frozen=True)
+class KernelRequest:
+    """A kernel to load."""
+
+    path: Path
+    arguments: Arguments
+    entry: str = "kl_entry"
+
+
 _SCALARS = {
     "float32": "<f",
     "float64": "<d",
@@ -199,6 +217,34 @@ class Session(ABC):
     def launch(
         self, calls: Sequence[Call | Transfer], settings: LaunchSettings | None = None
     ) -> LaunchResult: ...
+
+    def prepare(
+        self, buffers: Sequence[BufferRequest], kernels: Sequence[KernelRequest]
+    ) -> tuple[list[Buffer], list[LoadedKernel]]:
+        """Allocate and fill, and load, all of these. A device that is asked by message need not
+        wait for each answer; what goes wrong with a content may be said by the next operation."""
+        made = []
+        for wanted in buffers:
+            made.append(self.allocate(wanted.nbytes, wanted.label))
+            if isinstance(wanted.content, int):
+                self.fill(made[-1], wanted.content)
+            else:
+                self.write(made[-1], wanted.content)
+        return made, [self.load(item.path, item.arguments, item.entry) for item in kernels]
+
+    def look(self, buffers: Sequence[Buffer]) -> list[memoryview]:
+        """What the buffers hold, without a copy where that can be: it is good to look at until the
+        next operation, and not to be changed."""
+        return [memoryview(self.read(buffer)) for buffer in buffers]
+
+    def launch_and_look(
+        self,
+        calls: Sequence[Call | Transfer],
+        settings: LaunchSettings,
+        buffers: Sequence[Buffer],
+    ) -> tuple[LaunchResult, list[memoryview]]:
+        """A launch, and what the buffers hold after it."""
+        return self.launch(calls, settings), self.look(buffers)
 
     @abstractmethod
     def close(self) -> None:

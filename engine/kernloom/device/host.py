@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from functools import cached_property
 from pathlib import Path
 
 from kernloom.device.contract import Device, DeviceSetup, Session
@@ -80,7 +81,8 @@ class HostDevice(Device):
             sanitized="asan" in setup.target.variant,
         )
 
-    def open(self, *, timeout: float = 60.0) -> Session:
+    @cached_property
+    def _command(self) -> list[str]:
         command = [str(self.runner)]
         if self.pin is not None:
             allowed = sorted(os.sched_getaffinity(0))
@@ -95,13 +97,18 @@ class HostDevice(Device):
             command.append(f"--memory-limit={self.memory_limit}")
         if not self.aslr:
             command.append("--no-aslr")
-        command += [f"--library={path}" for path in self.libraries]
+        return command + [f"--library={path}" for path in self.libraries]
+
+    @cached_property
+    def _data_limit(self) -> int:
+        return data_limit(self.memory_limit)
+
+    def open(self, *, timeout: float = 60.0) -> Session:
+        windows = self._windows
         if self.sanitized:
             environment = _sanitizer_options(self.memory_limit)
-            return RunnerSession(self, command, self._windows, timeout, environment=environment)
-        return RunnerSession(
-            self, command, self._windows, timeout, data_limit=data_limit(self.memory_limit)
-        )
+            return RunnerSession(self, self._command, windows, timeout, environment=environment)
+        return RunnerSession(self, self._command, windows, timeout, data_limit=self._data_limit)
 
 
 def data_limit(memory_limit: int, own: int = OWN_BYTES) -> int:

@@ -108,6 +108,9 @@ class Addressee:
     pe: U16 = 0
 
 
+HOST = Addressee()
+
+
 @dataclass(frozen=True)
 class Header:
     """Opens every message; `correlation` is the operation, `request` the message."""
@@ -361,6 +364,8 @@ class Layout:
 
     members: tuple[Member, ...]
     fixed: struct.Struct
+    tail: tuple[tuple[int, type | None], ...]
+    """Place and record of the members whose content is in the tail; text has no record."""
 
 
 _layouts: dict[type, Layout] = {}
@@ -376,7 +381,8 @@ def layout(cls: type) -> Layout:
                 Member(item.name, annotation.removeprefix("tuple[").removesuffix(", ...]"))
             )
         code = "".join(FORMATS.get(member.wire, "I") for member in members)
-        known = _layouts[cls] = Layout(tuple(members), struct.Struct("<" + code))
+        tail = tuple((at, member.record) for at, member in enumerate(members) if member.in_tail)
+        known = _layouts[cls] = Layout(tuple(members), struct.Struct("<" + code), tail)
     return known
 
 
@@ -386,19 +392,14 @@ T = TypeVar("T")
 
 def _pack_struct(value: Any) -> bytes:
     shape = layout(type(value))
-    fixed: list[int] = []
-    tail: list[bytes] = []
-    for member in shape.members:
-        content = getattr(value, member.name)
-        if not member.in_tail:
-            fixed.append(content)
-        elif member.record is None:
-            encoded = content.encode()
-            fixed.append(len(encoded))
-            tail.append(encoded)
-        else:
-            fixed.append(len(content))
-            tail.extend(_pack_struct(record) for record in content)
+    fixed = list(vars(value).values())
+    if not shape.tail:
+        return shape.fixed.pack(*fixed)
+    tail = []
+    for at, record in shape.tail:
+        content = fixed[at].encode() if record is None else fixed[at]
+        fixed[at] = len(content)
+        tail.append(content if record is None else b"".join(map(_pack_struct, content)))
     return b"".join((shape.fixed.pack(*fixed), *tail))
 
 
@@ -407,7 +408,7 @@ def pack(
 ) -> bytes:
     """The whole message, ready to be sent."""
     body = _pack_struct(message)
-    to = addressee or Addressee()
+    to = addressee or HOST
     size = HEADER.size + len(body)
     if size > MAX_MESSAGE_BYTES:
         raise MessageError(f"a message of {size} bytes is larger than {MAX_MESSAGE_BYTES}")
@@ -436,34 +437,35 @@ def unpack_header(data: bytes | bytearray | memoryview) -> Header:
 def unpack(data: bytes | bytearray | memoryview) -> tuple[Header, Message]:
     """Exactly one whole message."""
     header = unpack_header(data)
+    return header, unpack_body(header, data)
+
+
+def unpack_body(header: Header, data: bytes | bytearray | memoryview) -> Message:
+    """What follows the header in the one whole message that `data` is."""
     if len(data) != header.size:
         raise MessageError(f"{len(data)} bytes where the header says {header.size}")
     cls = MESSAGES.get(header.kind)  # type: ignore[call-overload]
     if cls is None:
         raise MessageError(f"unknown kind of message {header.kind}")
     shape = layout(cls)
-    view = memoryview(data)
     at = HEADER.size + shape.fixed.size
     if at > header.size:
         raise MessageError(f"{cls.__name__} is cut short")
-    values: list[Any] = []
-    for member, number in zip(
-        shape.members, shape.fixed.unpack_from(data, HEADER.size), strict=True
-    ):
-        if not member.in_tail:
-            values.append(number)
-            continue
-        record = member.record
+    values: list[Any] = list(shape.fixed.unpack_from(data, HEADER.size))
+    for place, record in shape.tail:
         stride = layout(record).fixed.size if record else 1
-        end = at + number * stride
+        end = at + values[place] * stride
         if end > header.size:
-            raise MessageError(f"{cls.__name__}.{member.name} is cut short")
+            raise MessageError(f"{cls.__name__}.{shape.members[place].name} is cut short")
+        part = memoryview(data)[at:end]
         if record is None:
-            values.append(str(view[at:end], "utf-8", "replace"))
+            values[place] = str(part, "utf-8", "replace")
         else:
-            unpacked = layout(record).fixed.iter_unpack(view[at:end])
-            values.append(tuple(record(*parts) for parts in unpacked))
+            values[place] = tuple(
+                record(*parts) for parts in layout(record).fixed.iter_unpack(part)
+            )
         at = end
     if at != header.size:
         raise MessageError(f"{cls.__name__} has {header.size - at} bytes too many")
-    return header, cls(*values)
+    message: Message = cls(*values)
+    return message

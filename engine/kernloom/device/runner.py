@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import struct
-import time
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from kernloom.device import messages
 from kernloom.device.connection import Connection
 from kernloom.device.contract import (
     Arguments,
     Buffer,
+    BufferRequest,
     Call,
     Device,
+    KernelRequest,
     LaunchResult,
     LaunchSettings,
     LoadedKernel,
     Scalar,
-    Session,
     Transfer,
     check_launch,
 )
+from kernloom.device.conversation import Conversation
 from kernloom.device.messages import (
     COPY_IN,
     COPY_OUT,
     Allocate,
     ArgumentKind,
     Clock,
-    Close,
     Condition,
     Free,
-    Hello,
     KernelLaunch,
     LaunchArgument,
     LaunchCall,
@@ -44,34 +40,19 @@ from kernloom.device.messages import (
     MemoryRead,
     MemoryWrite,
     Message,
-    MessageError,
     Response,
-    Status,
 )
-from kernloom.device.process import ending
 from kernloom.device.window import WindowPool
 from kernloom.errors import DeviceError
 
 if TYPE_CHECKING:
     from kernloom.device.contract import Data
 
-CLOSE_SECONDS = 5.0
-FOREVER = 1e8
-"""Seconds that clocks can still count to."""
-_TRIAL_STATUS = {
-    Status.OUT_OF_MEMORY: "out_of_memory",
-    Status.OUT_OF_BOUNDS: "out_of_bounds",
-    # What the linker left open: a symbol that nobody defines.
-    Status.LOAD_FAILED: "build_failed",
-    Status.UNAVAILABLE: "unavailable",
-}
+LINE = 64
+"""What is in the window at once starts at multiples of a cache line."""
 
 
-# Whatever else a kernel reached out of bounds, nothing in that process can be trusted any more.
-_FATAL = (Status.OUT_OF_BOUNDS, Status.UNAVAILABLE)
-
-
-class RunnerSession(Session):
+class RunnerSession(Conversation):
     """One runner process, which dies with the thread that opened it if nobody closes it."""
 
     def __init__(
@@ -89,24 +70,18 @@ class RunnerSession(Session):
         counted and not timed: what counts is an emulator, whose time means nothing. `data_limit`
         bounds what the process, not only its buffers, may take."""
         self._device = device
-        self._timeout = timeout
-        self._operations = 0
-        self._requests = 0
-        self._busy = False
-        self._ended: DeviceError | None = None
         self._counted = counter is not None
         counted = [] if counter is None else [counter]
-        self._connection = Connection(
-            [*command, *(f"--counter={counter}" for counter in counted)],
-            windows,
-            counted,
-            environment,
-            data_limit,
+        super().__init__(
+            Connection(
+                [*command, *(f"--counter={counter}" for counter in counted)],
+                windows,
+                counted,
+                environment,
+                data_limit,
+            ),
+            timeout,
         )
-        # A session that is forgotten, or open when the engine exits, ends as well.
-        self._finalizer = weakref.finalize(self, _end, self._connection)
-        # Answered together with the first request, which saves a round trip.
-        self._greeting = self._send(Hello(messages.VERSION), self._operation(), self._deadline())
 
     def allocate(self, nbytes: int, label: str = "") -> Buffer:
         response = self.exchange(Allocate(nbytes, label))
@@ -120,6 +95,7 @@ class RunnerSession(Session):
         _check_range(buffer, offset, len(flat))
         window = self._connection.window
         operation = self._operation()
+        self._settle()
         for start in range(0, len(flat), window.nbytes):
             piece = flat[start : start + window.nbytes]
             window.memory[: len(piece)] = piece
@@ -139,6 +115,70 @@ class RunnerSession(Session):
                 result[start : start + count] = piece
         return result
 
+    def prepare(
+        self, buffers: Sequence[BufferRequest], kernels: Sequence[KernelRequest]
+    ) -> tuple[list[Buffer], list[LoadedKernel]]:
+        wanted = [LoadedKernel.of(0, item.path, item.arguments) for item in kernels]
+        answers = self.exchange_all(
+            [
+                *(Allocate(item.nbytes, item.label) for item in buffers),
+                *(
+                    Load(kernel.arguments, str(kernel.path), item.entry)
+                    for kernel, item in zip(wanted, kernels, strict=True)
+                ),
+            ]
+        )
+        made = [
+            Buffer(answer.value, item.nbytes, item.label)
+            for answer, item in zip(answers, buffers, strict=False)
+        ]
+        self._put([(buffer, item.content) for buffer, item in zip(made, buffers, strict=True)])
+        handles = (answer.value for answer in answers[len(made) :])
+        return made, [replace(k, handle=h) for k, h in zip(wanted, handles, strict=True)]
+
+    def _put(self, contents: Sequence[tuple[Buffer, Data | int]]) -> None:
+        """Have buffers filled without waiting for answers, as far as the window has room."""
+        window = self._connection.window
+        batch: list[Message] = []
+        places: list[tuple[int, memoryview]] = []
+        end = 0
+        for buffer, content in contents:
+            if isinstance(content, int):
+                batch.append(MemoryFill(buffer.address, buffer.nbytes, content))
+                continue
+            flat = _flat(content)
+            if end + len(flat) > window.nbytes:
+                self.write(buffer, flat)
+                continue
+            _check_range(buffer, 0, len(flat))
+            batch.append(MemoryWrite(buffer.address, end, len(flat)))
+            places.append((end, flat))
+            end = _after(end + len(flat))
+        # Only now: what is larger than the window was written through it.
+        for place, flat in places:
+            window.memory[place : place + len(flat)] = flat
+        self._post(batch)
+
+    def look(self, buffers: Sequence[Buffer]) -> list[memoryview]:
+        reads = self._reads(buffers)
+        if reads is None:
+            return super().look(buffers)
+        self.exchange_all(reads)
+        return self._seen(reads)
+
+    def _reads(self, buffers: Sequence[Buffer]) -> list[MemoryRead] | None:
+        """Requests that put buffers into the window one after the other, if it has room."""
+        reads = []
+        end = 0
+        for buffer in buffers:
+            reads.append(MemoryRead(buffer.address, end, buffer.nbytes))
+            end = _after(end + buffer.nbytes)
+        return reads if end <= self._connection.window.nbytes else None
+
+    def _seen(self, reads: Sequence[MemoryRead]) -> list[memoryview]:
+        whole = memoryview(self._connection.window.memory).toreadonly()
+        return [whole[read.offset : read.offset + read.bytes] for read in reads]
+
     def fill(self, buffer: Buffer, value: int) -> None:
         self.exchange(MemoryFill(buffer.address, buffer.nbytes, value))
 
@@ -151,150 +191,52 @@ class RunnerSession(Session):
         self, calls: Sequence[Call | Transfer], settings: LaunchSettings | None = None
     ) -> LaunchResult:
         how = settings or LaunchSettings()
+        response = self.exchange(self._launch(calls, how), timeout=how.timeout)
+        return self._result(response)
+
+    def launch_and_look(
+        self,
+        calls: Sequence[Call | Transfer],
+        settings: LaunchSettings,
+        buffers: Sequence[Buffer],
+    ) -> tuple[LaunchResult, list[memoryview]]:
+        reads = self._reads(buffers)
+        if reads is None:
+            return super().launch_and_look(calls, settings, buffers)
+        launch = self._launch(calls, settings)
+        response = self.exchange_all([launch, *reads], timeout=settings.timeout)[0]
+        return self._result(response), self._seen(reads)
+
+    def _launch(self, calls: Sequence[Call | Transfer], how: LaunchSettings) -> KernelLaunch:
         check_launch(self._device, calls, how)
-        conditions = Condition.COLD if how.cold else Condition(0)
-        if how.realtime and "realtime" in self._device.capabilities:
-            conditions |= Condition.REALTIME
-        response = self.exchange(
-            KernelLaunch(
-                warmup=how.warmup,
-                samples=how.samples,
-                inner=how.inner,
-                min_sample_ns=how.min_sample_ns,
-                clock=Clock(0) if self._counted else Clock.ALL,
-                conditions=conditions,
-                calls=tuple(_call(call) for call in calls),
-                arguments=tuple(_argument(arg) for call in calls for arg in _arguments(call)),
-            ),
-            timeout=how.timeout,
+        realtime = how.realtime and "realtime" in self._device.capabilities
+        return KernelLaunch(
+            warmup=how.warmup,
+            samples=how.samples,
+            inner=how.inner,
+            min_sample_ns=how.min_sample_ns,
+            clock=Clock(0) if self._counted else Clock.ALL,
+            conditions=how.cold * Condition.COLD + realtime * Condition.REALTIME,
+            calls=tuple(_call(call) for call in calls),
+            arguments=tuple(_argument(arg) for call in calls for arg in _arguments(call)),
         )
-        samples = response.samples
+
+    def _result(self, response: Response) -> LaunchResult:
+        samples, had = response.samples, response.conditions
         if self._counted:
             counts = tuple(sample.instructions for sample in samples)
             return LaunchResult(response.value, (), (), (), (), counts)
         return LaunchResult(
             inner=response.value,
-            wall_ns=tuple(sample.wall_ns for sample in samples),
-            cpu_ns=tuple(sample.cpu_ns for sample in samples),
-            involuntary=tuple(sample.involuntary for sample in samples),
-            voluntary=tuple(sample.voluntary for sample in samples),
-            transfer_ns=tuple(sample.transfer_ns for sample in samples),
-            cold=bool(response.conditions & Condition.COLD),
-            realtime=bool(response.conditions & Condition.REALTIME),
-            aslr=not response.conditions & Condition.FIXED_ADDRESSES,
+            wall_ns=tuple([sample.wall_ns for sample in samples]),
+            cpu_ns=tuple([sample.cpu_ns for sample in samples]),
+            involuntary=tuple([sample.involuntary for sample in samples]),
+            voluntary=tuple([sample.voluntary for sample in samples]),
+            transfer_ns=tuple([sample.transfer_ns for sample in samples]),
+            cold=bool(had & Condition.COLD),
+            realtime=bool(had & Condition.REALTIME),
+            aslr=not had & Condition.FIXED_ADDRESSES,
         )
-
-    def close(self) -> None:
-        if self._ended is None:
-            self._ended = DeviceError("the session is closed", status="refused", code="ended")
-            # In the middle of a request nobody would read a farewell.
-            if not self._busy:
-                with contextlib.suppress(OSError, EOFError, MessageError):
-                    deadline = time.monotonic() + CLOSE_SECONDS
-                    self._send(Close(), self._operation(), deadline)
-                    while True:
-                        self._connection.receive(deadline)
-        self._finalizer()
-
-    def exchange(
-        self, message: Message, operation: int | None = None, *, timeout: float | None = None
-    ) -> Response:
-        """Send one request and wait for its response; what is not OK is raised."""
-        if self._ended is not None:
-            raise DeviceError(
-                f"the session has ended: {self._ended.message}",
-                status=self._ended.status,
-                stderr=self._ended.stderr,
-                code="ended",
-            )
-        name = type(message).__name__
-        deadline = self._deadline(timeout)
-        self._busy = True
-        try:
-            request = self._send(message, operation or self._operation(), deadline)
-            if self._greeting:
-                self._check(self._receive(self._greeting, deadline))
-                self._greeting = 0
-            response = self._receive(request, deadline)
-        except TimeoutError:
-            self._fail(f"no answer to {name} within {timeout or self._timeout:g} s", "timeout")
-        except (EOFError, ConnectionError):
-            returncode = self._connection.end()
-            if self._greeting:
-                self._fail(f"the runner did not start: {self._last_words(returncode)}", "crashed")
-            self._fail(f"{ending(returncode)} during {name}{self._sanitizer_said()}", "crashed")
-        except MessageError as error:
-            self._fail(f"the runner sent what is not a message: {error}", "crashed")
-        except struct.error as error:
-            self._busy = False
-            raise DeviceError(
-                f"{message} has a number that does not fit: {error}",
-                status="refused",
-                code="invalid",
-            ) from None
-        self._busy = False
-        return self._check(response)
-
-    def _operation(self) -> int:
-        self._operations += 1
-        return self._operations
-
-    def _deadline(self, timeout: float | None = None) -> float:
-        return time.monotonic() + min(self._timeout if timeout is None else timeout, FOREVER)
-
-    def _send(self, message: Message, operation: int, deadline: float) -> int:
-        self._requests += 1
-        data = messages.pack(message, correlation=operation, request=self._requests)
-        # A runner that is gone is noticed, and explained, where its answer is missing.
-        with contextlib.suppress(ConnectionError):
-            self._connection.send(data, deadline)
-        return self._requests
-
-    def _receive(self, request: int, deadline: float) -> Response:
-        header, message = self._connection.receive(deadline)
-        if not isinstance(message, Response) or header.request != request:
-            raise MessageError(f"a {type(message).__name__} to request {header.request}")
-        return message
-
-    def _check(self, response: Response) -> Response:
-        if response.status == Status.OK:
-            return response
-        try:
-            status = Status(response.status)
-        except ValueError:
-            self._fail(f"the runner answered with status {response.status}", "crashed")
-        launched = response.answers == KernelLaunch.KIND
-        if status in _FATAL or (launched and status == Status.OUT_OF_MEMORY):
-            self._fail(response.detail, _TRIAL_STATUS[status])
-        raise DeviceError(
-            response.detail,
-            status=_TRIAL_STATUS.get(status, "refused"),
-            code=status.name.lower(),
-        )
-
-    def _sanitizer_said(self) -> str:
-        """The line in which a sanitizer sums up what it found, with file and line."""
-        said = [
-            line for line in self._connection.process.tail().splitlines() if "SUMMARY: " in line
-        ]
-        return f": {said[-1].partition('SUMMARY: ')[2]}" if said else ""
-
-    def _last_words(self, returncode: int) -> str:
-        lines = self._connection.process.tail().strip().splitlines()
-        return f"{ending(returncode)}, {lines[-1]}" if lines else ending(returncode)
-
-    def _fail(self, reason: str, status: str) -> NoReturn:
-        """End the session for a reason that every later operation repeats."""
-        self._connection.end()
-        stderr = self._connection.process.tail()
-        self._finalizer()
-        self._ended = DeviceError(reason, status=status, stderr=stderr)
-        raise self._ended from None
-
-
-def _end(connection: Connection) -> None:
-    connection.end()
-    connection.process.release()
 
 
 def _flat(data: Data) -> memoryview:
@@ -306,6 +248,11 @@ def _flat(data: Data) -> memoryview:
             return view.cast("B")
     # Not contiguous, or of an element type that a memoryview cannot recast.
     return memoryview(view.tobytes())
+
+
+def _after(end: int) -> int:
+    """Where the next content of a window may start."""
+    return -(-end // LINE) * LINE
 
 
 def _check_range(buffer: Buffer, offset: int, nbytes: int) -> None:

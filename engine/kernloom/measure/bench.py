@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,8 +16,10 @@ from kernloom.config.schema import Experiment
 from kernloom.device.contract import (
     BUFFER,
     Buffer,
+    BufferRequest,
     Call,
     Device,
+    KernelRequest,
     LaunchResult,
     LaunchSettings,
     Scalar,
@@ -34,6 +37,7 @@ from kernloom.plan.source import ENTRY
 
 LONGEST_S = 1e8
 """Three years: as long as any system can be asked to wait."""
+T = TypeVar("T")
 POISON = 0xFF
 """Fills outputs before a launch: NaN in every float type."""
 
@@ -61,6 +65,8 @@ class Bench:
         self.data = data
         self.placement = placement or {}
         self.memory_limit = memory_limit
+        self.run_s: float | None = None
+        """How long the first launch took: that of one run, which was verified."""
         self._paths = paths
         self._entries = entries or {}
         self._places = places
@@ -108,6 +114,7 @@ class Setup:
     def __init__(self, bench: Bench, session: Session, steps: Sequence[StepArtifact]) -> None:
         experiment = bench.experiment
         workload = experiment.workload
+        self._bench = bench
         self._session = session
         self.tensors: dict[str, TensorSpec] = tensors_of(workload)
         bound = [a for s in steps for a in s.step.arguments if a.kind == "tensor"]
@@ -116,22 +123,17 @@ class Setup:
         inputs = bench.data.inputs(workload, experiment.seed)
         self.written = {str(a.binding) for a in bound if a.access != "read"}
         self.inputs = {name: array for name, array in inputs.items() if name in used}
-        self._buffers: dict[str, Buffer] = {}
-        for name, spec in self.tensors.items():
-            if name not in used:
-                continue
-            buffer = session.allocate(spec.nbytes, label=name)
-            self._buffers[name] = buffer
-            if name in inputs:
-                session.write(buffer, inputs[name])
-            else:
-                session.fill(buffer, POISON)
-        loaded: dict[str, Any] = {}
-        for item in steps:
-            key = item.artifact.key
-            if key not in loaded:
-                types = [BUFFER if a.kind == "tensor" else a.dtype for a in item.step.arguments]
-                loaded[key] = session.load(bench.path(key), types, bench.entry(key))
+        names = [name for name in self.tensors if name in used]
+        kernels = {item.artifact.key: _kernel(bench, item) for item in steps}
+        buffers, handles = session.prepare(
+            [
+                BufferRequest(self.tensors[name].nbytes, name, inputs.get(name, POISON))
+                for name in names
+            ],
+            list(kernels.values()),
+        )
+        self._buffers = dict(zip(names, buffers, strict=True))
+        loaded = dict(zip(kernels, handles, strict=True))
         calls = [
             Call(
                 loaded[item.artifact.key],
@@ -165,12 +167,46 @@ class Setup:
         return Scalar(value if isinstance(value, int) else float(value), argument.dtype)
 
     def launch(self, settings: LaunchSettings) -> LaunchResult:
-        return self._session.launch(self._calls, settings)
+        return self._timed(lambda: self._session.launch(self._calls, settings))
 
-    def read(self, name: str) -> Array:
-        spec = self.tensors[name]
-        data = self._session.read(self._buffers[name], spec.nbytes)
-        return np.frombuffer(data, dtype=spec.dtype).reshape(spec.shape)
+    def launch_and_look(
+        self, settings: LaunchSettings, names: Sequence[str]
+    ) -> tuple[LaunchResult, dict[str, Array]]:
+        """A launch, and what tensors hold after it: to be looked at before anything else is done
+        with the session."""
+        buffers = [self._buffers[name] for name in names]
+        result, found = self._timed(
+            lambda: self._session.launch_and_look(self._calls, settings, buffers)
+        )
+        arrays = {}
+        for name, data in zip(names, found, strict=True):
+            spec = self.tensors[name]
+            arrays[name] = np.frombuffer(data, dtype=spec.dtype).reshape(spec.shape)
+        return result, arrays
+
+    def _timed(self, launch: Callable[[], T]) -> T:
+        """The first launch tells how long a run takes; one that takes too long names the limit."""
+        start = time.monotonic()
+        try:
+            result = launch()
+        except DeviceError as error:
+            if error.status != "timeout":
+                raise
+            raise DeviceError(
+                f"{error.message} (timeout={self._bench.experiment.timeout:g})",
+                status=error.status,
+                stderr=error.stderr,
+                code=error.code,
+            ) from None
+        if self._bench.run_s is None:
+            self._bench.run_s = time.monotonic() - start
+        return result
+
+
+def _kernel(bench: Bench, item: StepArtifact) -> KernelRequest:
+    types = [BUFFER if a.kind == "tensor" else a.dtype for a in item.step.arguments]
+    key = item.artifact.key
+    return KernelRequest(bench.path(key), types, bench.entry(key))
 
 
 def _check_memory(bench: Bench, tensors: Sequence[TensorSpec]) -> None:

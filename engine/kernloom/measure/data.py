@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernloom.config.schema import Fill, Tensor, Workload
+from kernloom.config.schema import Fill, Kernel, Step, Tensor, Workload
 from kernloom.errors import ConfigError
 from kernloom.expressions import parse
 from kernloom.files import canonical_json
@@ -30,6 +30,7 @@ KEPT_BYTES = 128 * 2**20
 """How much input and golden data a sweep keeps for its next points."""
 
 _texts: ById[str] = ById()
+_input_names: ById[list[str]] = ById()
 FIRST, STREAM = 1 << 12, 1 << 20
 """How many elements of a tensor's numbers are made at first, and kept at most."""
 
@@ -77,7 +78,7 @@ class DataSets:
 
     def _inputs(self, workload: Workload, seed: int) -> dict[str, Array]:
         tensors = tensors_of(workload)
-        names = _inputs_of(workload)
+        names = _input_names.get(_read_first, workload.steps, workload.kernels)
         fills = _texts.get(_tensors_text, workload.tensors)
         shapes = tuple((name, tensors[name].shape, tensors[name].dtype) for name in names)
         key = ("inputs", fills, shapes, seed)
@@ -155,14 +156,14 @@ def _total(arrays: Mapping[str, Array]) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-def _inputs_of(workload: Workload) -> list[str]:
+def _read_first(steps: Mapping[str, Step], kernels: Mapping[str, Kernel]) -> list[str]:
     """Tensors that are read, or updated, before any step has written them."""
     written: set[str] = set()
     names: list[str] = []
-    for step in workload.steps.values():
+    for step in steps.values():
         bound = [
             (str(step.args.get(name, name)), argument)
-            for name, argument in workload.kernels[step.kernel].arguments.items()
+            for name, argument in kernels[step.kernel].arguments.items()
             if argument.kind == "tensor"
         ]
         for name, argument in bound:
@@ -233,17 +234,18 @@ def check_goldens(workload: Workload) -> None:
         name: min(size, 3 + index) if isinstance(size, int) else size
         for index, (name, size) in enumerate(workload.sizes.items())
     }
-    small = replace(workload, sizes=shrunk)
     shapes = {name: tensor.shape for name, tensor in workload.tensors.items()}
     memo = canonical_json([shrunk, workload.golden, shapes, workload.dtype])
     if memo in _fitting:
         return
+    small = replace(workload, sizes=shrunk)
     try:
         sizes = sizes_of(small)
         tensors = tensors_of(small)
     except ConfigError:
         return
-    inputs = {name: np.ones(tensors[name].shape, tensors[name].dtype) for name in _inputs_of(small)}
+    names = _read_first(small.steps, small.kernels)
+    inputs = {name: np.ones(tensors[name].shape, tensors[name].dtype) for name in names}
     try:
         with np.errstate(all="ignore"):
             goldens_of(small, sizes, inputs)

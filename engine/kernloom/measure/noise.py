@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
+from functools import lru_cache
 
 from kernloom.measure.statistics import (
     RankingClock,
@@ -48,6 +50,12 @@ def warnings_of(
 
 def load() -> float:
     """How many processes wanted a core lately, ours among them."""
+    return _load_at(int(time.monotonic()))
+
+
+@lru_cache(maxsize=1)
+def _load_at(second: int) -> float:
+    """The system itself works it out once in five seconds."""
     return os.getloadavg()[0]
 
 
@@ -67,8 +75,10 @@ def _core_shared(
     """Others had the core while samples were taken; CPU time does not count that, caches do."""
     total = sum(len(process.involuntary) for process in processes)
     hit = sum(1 for process in processes for count in process.involuntary if count)
+    if not hit:
+        return ""
     stolen = _stolen(processes) if threads == 1 else 0.0
-    if not total or not (hit / total > INTERRUPTED or (hit and stolen > SHARED_CORE)):
+    if hit / total <= INTERRUPTED and stolen <= SHARED_CORE:
         return ""
     cores = len(os.sched_getaffinity(0))
     seen = (
@@ -94,8 +104,10 @@ def _stolen(processes: Sequence[Samples]) -> float:
 def _waits(processes: Sequence[Samples], clock: RankingClock, threads: int) -> str:
     """The kernel itself does not use the core all the time, and nobody took it away."""
     switched = any(any(process.involuntary) for process in processes)
+    if clock != "cpu" or threads > 1 or switched:
+        return ""
     stolen = _stolen(processes)
-    if clock != "cpu" or threads > 1 or switched or stolen <= SHARED_CORE:
+    if stolen <= SHARED_CORE:
         return ""
     return (
         f"the kernel waited for {stolen:.0%} of the time, which CPU time does not count: if that "
@@ -104,9 +116,9 @@ def _waits(processes: Sequence[Samples], clock: RankingClock, threads: int) -> s
 
 
 def _drift(processes: Sequence[Samples], clock: RankingClock) -> str:
-    times = [median(times_of(process, clock)) for process in processes]
-    if len(times) < DRIFT_ROUNDS:
+    if len(processes) < DRIFT_ROUNDS:
         return ""
+    times = process_medians(processes, clock)
     third = len(times) // 3
     before, after = median(times[:third]), median(times[-third:])
     change = after / before - 1 if before else 0.0
@@ -131,8 +143,10 @@ def kendall(values: Sequence[float]) -> float:
 
 def _two_groups(processes: Sequence[Samples], clock: RankingClock) -> str:
     """Processes that agree among themselves on one of two times."""
+    if len(processes) < GROUPS_ROUNDS:
+        return ""
     times = sorted(process_medians(processes, clock))
-    if len(times) < GROUPS_ROUNDS or times[0] <= 0:
+    if times[0] <= 0:
         return ""
     least = max(2, len(times) // 5)
     gap, at = max((times[i] / times[i - 1], i) for i in range(least, len(times) - least + 1))

@@ -134,8 +134,10 @@ def ended(processes: Sequence[Samples], sampler: Sampler, spent: float) -> str |
     """None while more rounds are needed; then '', or why the bound was not reached."""
     policy, rounds = sampler.policy, len(processes)
     if rounds >= policy.min_rounds:
+        if policy.bound <= 0:
+            return ""
         half = timing(processes, sampler.clock).relative_half_width
-        if policy.bound <= 0 or half <= policy.bound:
+        if half <= policy.bound:
             return ""
         if rounds >= policy.max_rounds:
             return _unconverged(half, policy, f"{rounds} rounds (measure.max_rounds)")

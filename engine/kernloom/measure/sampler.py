@@ -11,10 +11,13 @@ from kernloom.device.contract import Device, LaunchResult, LaunchSettings
 from kernloom.measure.bench import Bench
 from kernloom.measure.statistics import RankingClock, chosen_clock
 from kernloom.measure.trial import Samples
-from kernloom.measure.verify import verify_tensors
+from kernloom.measure.verify import verified_launch
 
 CALIBRATIONS = 4
 """Runs that finding the inner count of a slow kernel takes at most."""
+SLOWER = 10
+"""How many times as long as the run that was verified any other may take, where others share the
+machine."""
 
 
 class Sampler:
@@ -43,10 +46,11 @@ class Sampler:
         """What one process measures: a new one, or the one that verified; it is then ended."""
         try:
             setup = self.bench.setup(self.steps, fresh=fresh)
-            result = setup.launch(self._settings())
             # Kernels that start from the same inputs each time must still be right after many runs.
-            if not setup.written & setup.inputs.keys():
-                verify_tensors(self.bench, setup)
+            if setup.written & setup.inputs.keys():
+                result = setup.launch(self._settings())
+            else:
+                result, _ = verified_launch(self.bench, setup, self._settings())
         finally:
             # Whoever has the next turn finds the device free.
             self.bench.close()
@@ -69,11 +73,19 @@ class Sampler:
             inner=1 if cold else self._inner,
             samples=policy.samples,
             min_sample_ns=int(policy.min_sample_us * 1000),
-            # Each run may take as long as the one that was verified might have.
-            timeout=self.bench.experiment.timeout * (policy.warmup + policy.samples + CALIBRATIONS),
+            timeout=self._timeout(),
             cold=cold,
             realtime=policy.scheduling == "fifo",
         )
+
+    def _timeout(self) -> float:
+        """What a launch may take: the time of all its runs, going by the one that was verified,
+        and then as long as a single run might."""
+        policy, timeout, run_s = self.policy, self.bench.experiment.timeout, self.bench.run_s
+        runs = policy.warmup + policy.samples + CALIBRATIONS
+        if run_s is None:
+            return timeout * (runs + 1)
+        return timeout + runs * min(timeout, SLOWER * (run_s + policy.min_sample_us / 1e6))
 
 
 def samples_of(result: LaunchResult, device: Device) -> Samples:

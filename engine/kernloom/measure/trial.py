@@ -60,6 +60,8 @@ class Trial:
     """Taken from the store instead of being carried out again."""
     reuses: int = 0
     """How often that has happened to it; known to whoever asks the store for it."""
+    attempt: int = field(default=0, compare=False)
+    """Which of the attempts with its id it is, from 1; 0 before it is stored."""
 
     @property
     def good(self) -> bool:

@@ -6,18 +6,20 @@ Outputs are poisoned before it, and what a kernel only reads must be as it was a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernloom.config.schema import Tolerance, Workload
-from kernloom.device.contract import LaunchSettings
+from kernloom.device.contract import LaunchResult, LaunchSettings
 from kernloom.errors import DeviceError
 from kernloom.expressions import evaluate
 from kernloom.measure.bench import Bench, Setup
 from kernloom.measure.data import Array
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.inspect import sizes_of
+from kernloom.remember import ById
 
 DEFAULT_TOLERANCE = {
     "float32": Tolerance(rtol=1e-4, atol=1e-5),
@@ -36,35 +38,38 @@ class Verify(Stage):
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         bench = context.need(Bench)
         setup = bench.setup(inputs["artifacts"], fresh=True)
-        setup.launch(LaunchSettings(warmup=0, inner=1, samples=1, min_sample_ns=0))
-        return {"verified": True, "error": verify_tensors(bench, setup)}
+        _, error = verified_launch(bench, setup, LaunchSettings(inner=1, samples=1))
+        return {"verified": True, "error": error}
 
 
-def verify_tensors(bench: Bench, setup: Setup) -> float:
-    """Check every output and input on the device; the largest error as a share of tolerance."""
+def verified_launch(
+    bench: Bench, setup: Setup, settings: LaunchSettings
+) -> tuple[LaunchResult, float]:
+    """A launch after which every output and input was checked, and the largest error as a share of
+    tolerance."""
     experiment = bench.experiment
+    goldens = bench.data.goldens(experiment.workload, experiment.seed)
+    only_read = [name for name in setup.inputs if name not in setup.written]
+    result, found = setup.launch_and_look(settings, [*goldens, *only_read])
     worst = 0.0
-    for name, golden in bench.data.goldens(experiment.workload, experiment.seed).items():
-        worst = max(worst, compare(name, setup.read(name), golden, experiment.workload))
-    for name, array in setup.inputs.items():
-        if name not in setup.written and not _same_bytes(setup.read(name), array):
+    for name, golden in goldens.items():
+        worst = max(worst, compare(name, found[name], golden, experiment.workload))
+    for name in only_read:
+        if not _same_bytes(found[name], setup.inputs[name]):
             raise DeviceError(f"{name} was changed, but no kernel may write it", status="wrong")
-    return worst
+    return result, worst
 
 
 def _same_bytes(result: Array, given: Array) -> bool:
-    first, second = (np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (result, given))
+    unit = np.uint8 if result.nbytes % 8 else np.uint64
+    first, second = (np.ascontiguousarray(a).reshape(-1).view(unit) for a in (result, given))
     return first.size == second.size and bool((first == second).all())
 
 
 def compare(name: str, result: Array, golden: Array, workload: Workload) -> float:
     """The largest error as a share of what is tolerated; above 1 it is wrong and raises."""
-    dtype = str(result.dtype)
-    tolerance = workload.tolerance.get(dtype, DEFAULT_TOLERANCE.get(dtype, EXACT))
-    sizes = sizes_of(workload)
-    rtol = float(evaluate(tolerance.rtol, sizes))
-    atol = float(evaluate(tolerance.atol, sizes))
-    if (share := _share_of_tolerance(result, golden, rtol, atol)) <= 1:
+    rtol, atol = _tolerances.get(_tolerance, workload, result.dtype)
+    if (share := _share_of_tolerance(name, result, golden, rtol, atol)) <= 1:
         return share
     with np.errstate(all="ignore"):
         error = np.abs(result - golden)
@@ -78,20 +83,61 @@ def compare(name: str, result: Array, golden: Array, workload: Workload) -> floa
     return float(np.max(error[comparable] / allowed[comparable], initial=0.0))
 
 
-def _share_of_tolerance(result: Array, golden: Array, rtol: float, atol: float) -> float:
-    """The largest error as a share of tolerance in as few passes as there can be; NaN where it
-    takes a closer look: anything that is not a finite number makes it NaN or infinite."""
-    if atol <= 0 or not result.size or result.dtype.kind != "f" or golden.dtype.kind != "f":
-        return float("nan")
-    with np.errstate(all="ignore"):
+_tolerances: ById[tuple[float, float]] = ById()
+
+
+def _tolerance(workload: Workload, dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Relative and absolute, in numbers."""
+    name = dtype.name
+    tolerance = workload.tolerance.get(name) or DEFAULT_TOLERANCE.get(name, EXACT)
+    written = (tolerance.rtol, tolerance.atol)
+    sizes = sizes_of(workload) if any(isinstance(text, str) for text in written) else {}
+    rtol, atol = (float(evaluate(text, sizes)) for text in written)
+    return rtol, atol
+
+
+@dataclass(frozen=True)
+class _Allowance:
+    """How far off each element of a golden may be."""
+
+    golden: Array
+    tolerance: tuple[float, float]
+    allowed: Array
+    room: Array
+    """For the errors, since memory that is new each time costs more than working them out."""
+
+    @classmethod
+    def of(cls, golden: Array, rtol: float, atol: float) -> _Allowance:
         allowed = np.abs(golden)
         allowed *= rtol
         allowed += atol
-        error = result - golden
-        np.abs(error, out=error)
-        error /= allowed
-        # An infinite golden allows anything: its share is NaN, or zero where the result is finite.
-        return float(error.max()) if np.isfinite(allowed.sum()) else float("nan")
+        room = np.empty(golden.shape, np.result_type(golden, np.float64))
+        return cls(golden, (rtol, atol), allowed, room)
+
+
+_allowances: dict[str, _Allowance] = {}
+"""Of the golden that each tensor was compared with last: the trials of a sweep may share it."""
+KEPT_BYTES = 8 * 2**20
+"""The largest golden whose allowance is kept."""
+
+
+def _share_of_tolerance(name: str, result: Array, golden: Array, rtol: float, atol: float) -> float:
+    """The largest error as a share of tolerance in as few passes as there can be; NaN where it
+    takes a closer look: what is not a finite number makes it NaN or infinite, in a golden too, for
+    its difference from anything and what it allows are both infinite, or NaN."""
+    if atol <= 0 or not result.size or result.dtype.kind != "f" or golden.dtype.kind != "f":
+        return float("nan")
+    with np.errstate(all="ignore"):
+        known = _allowances.get(name)
+        if known is None or known.golden is not golden or known.tolerance != (rtol, atol):
+            known = _Allowance.of(golden, rtol, atol)
+            if golden.nbytes <= KEPT_BYTES:
+                _allowances[name] = known
+        shares = known.room
+        np.copyto(shares, result)
+        shares -= golden
+        shares /= known.allowed
+        return max(float(shares.max()), -float(shares.min()))
 
 
 def unwritten(result: Array) -> Array:

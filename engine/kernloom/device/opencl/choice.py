@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kernloom.config.schema import at_least
+from kernloom.config.limits import at_least
 from kernloom.errors import ConfigError, UnavailableError
 
 INSTALL = (

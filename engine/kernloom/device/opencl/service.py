@@ -123,8 +123,12 @@ class Service:
         self, commands: Sequence[Command], blocks: Sequence[Block], message: KernelLaunch
     ) -> tuple[int, tuple[Sample, ...]]:
         try:
-            self._run(commands, message.warmup)
-            inner = message.inner or self._calibrated(commands, message.min_sample_ns)
+            inner = message.inner
+            if inner:
+                self._run(commands, message.warmup)
+            else:
+                warm = [self._run(commands, 1).wall_ns for _ in range(message.warmup)]
+                inner = self._calibrated(commands, message.min_sample_ns, warm)
             samples = tuple(self._run(commands, inner) for _ in range(message.samples))
         finally:
             for block in blocks:
@@ -226,13 +230,15 @@ class Service:
                 waiting.clear()
         return Sample(kernels + transfers, 0, 0, 0, 0, transfers)
 
-    def _calibrated(self, commands: Sequence[Command], least_ns: int) -> int:
-        """How many iterations make a sample last `least_ns`; an interruption only lengthens one,
-        hence the shorter of two."""
-        inner = 1
+    def _calibrated(self, commands: Sequence[Command], least_ns: int, warm: Sequence[int]) -> int:
+        """How many iterations make a sample last `least_ns`; `warm` are the times of single ones.
+        An interruption only lengthens a time, hence the shorter of two."""
+        inner, times = 1, list(warm)
         while True:
-            took = min(self._run(commands, inner).wall_ns for _ in range(2))
+            while len(times) < 2 and min(times, default=least_ns) >= least_ns:
+                times.append(self._run(commands, inner).wall_ns)
+            took = min(times)
             if took >= least_ns or inner >= MAX_INNER:
                 return inner
-            growth = min(10.0, max(2.0, 1.2 * least_ns / took)) if took else 10.0
-            inner = min(MAX_INNER, int(inner * growth) + 1)
+            growth = max(1.2, 1.2 * least_ns / took) if took else 10.0
+            inner, times = min(MAX_INNER, int(inner * growth) + 1), []

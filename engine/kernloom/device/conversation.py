@@ -1,0 +1,223 @@
+"""Requests to a runner process and their answers, which come in the order of the requests."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import time
+import weakref
+from collections.abc import Sequence
+
+from kernloom.device import messages
+from kernloom.device.connection import Connection
+from kernloom.device.contract import Session
+from kernloom.device.messages import (
+    Close,
+    Hello,
+    KernelLaunch,
+    Message,
+    MessageError,
+    Response,
+    Status,
+)
+from kernloom.device.process import ending
+from kernloom.errors import DeviceError
+
+CLOSE_SECONDS = 5.0
+AT_ONCE = 256
+"""Requests that are sent before their answers are received; more could fill the socket's buffers,
+and both sides would wait for each other."""
+FOREVER = 1e8
+"""Seconds that clocks can still count to."""
+_TRIAL_STATUS = {
+    Status.OUT_OF_MEMORY: "out_of_memory",
+    Status.OUT_OF_BOUNDS: "out_of_bounds",
+    # What the linker left open: a symbol that nobody defines.
+    Status.LOAD_FAILED: "build_failed",
+    Status.UNAVAILABLE: "unavailable",
+}
+# Whatever else a kernel reached out of bounds, nothing in that process can be trusted any more.
+_FATAL = (Status.OUT_OF_BOUNDS, Status.UNAVAILABLE)
+
+
+class Conversation(Session):
+    """A session whose operations are requests; once one has failed for good, it stays ended."""
+
+    def __init__(self, connection: Connection, timeout: float) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self._operations = 0
+        self._requests = 0
+        self._busy = False
+        self._ended: DeviceError | None = None
+        self._unsent: list[bytes] = []
+        self._posted: list[tuple[int, str]] = []
+        """Requests whose answers nobody has waited for: id and name."""
+        # A session that is forgotten, or open when the engine exits, ends as well.
+        self._finalizer = weakref.finalize(self, _release, connection)
+        # Answered together with the first request, which saves a round trip.
+        self._post([Hello(messages.VERSION)])
+        self._send(timeout)
+
+    def close(self) -> None:
+        if self._ended is None:
+            self._ended = DeviceError("the session is closed", status="refused", code="ended")
+            # In the middle of a request nobody would read a farewell.
+            if not self._busy:
+                with contextlib.suppress(OSError):
+                    self._post([Close()])
+                    self._send(CLOSE_SECONDS)
+                    self._connection.receive_rest(self._deadline(CLOSE_SECONDS))
+        self._finalizer()
+
+    def exchange(
+        self, message: Message, operation: int | None = None, *, timeout: float | None = None
+    ) -> Response:
+        """Send one request and wait for its response; what is not OK is raised."""
+        return self.exchange_all([message], operation, timeout=timeout)[0]
+
+    def exchange_all(
+        self,
+        batch: Sequence[Message],
+        operation: int | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> list[Response]:
+        """Send requests together and wait for their responses; the first that is not OK is raised.
+
+        All of them together may take `timeout` seconds.
+        """
+        if self._ended is not None:
+            raise DeviceError(
+                f"the session has ended: {self._ended.message}",
+                status=self._ended.status,
+                stderr=self._ended.stderr,
+                code="ended",
+            )
+        seconds = self._timeout if timeout is None else timeout
+        responses: list[Response] = []
+        for start in range(0, len(batch), AT_ONCE):
+            part = batch[start : start + AT_ONCE]
+            self._post(part, operation)
+            responses += self._collect(seconds)[-len(part) :]
+        return responses
+
+    def _settle(self) -> None:
+        """Wait for the answers that nobody has waited for: the window is then free."""
+        if self._posted:
+            self._collect(self._timeout)
+
+    def _collect(self, seconds: float) -> list[Response]:
+        """The responses to all that was posted, in that order."""
+        self._send(seconds)
+        deadline = self._deadline(seconds)
+        posted, self._posted = self._posted, []
+        responses: list[Response] = []
+        problem: DeviceError | None = None
+        self._busy = True
+        for at, (request, name) in enumerate(posted, 1):
+            try:
+                header, message = self._connection.receive(deadline, len(posted) - at)
+                if not isinstance(message, Response) or header.request != request:
+                    raise MessageError(f"a {type(message).__name__} to request {header.request}")
+            except (EOFError, ConnectionError, TimeoutError, MessageError) as error:
+                missing = self._missing(name, error, seconds)
+                problem = problem or missing
+                break
+            responses.append(message)
+            if message.status != Status.OK and problem is None:
+                # What follows was asked for in the belief that this would go well.
+                problem = self._problem(message)
+                if self._ended is not None:
+                    break
+        self._busy = False
+        if problem:
+            raise problem from None
+        return responses
+
+    def _operation(self) -> int:
+        self._operations += 1
+        return self._operations
+
+    def _deadline(self, seconds: float) -> float:
+        return time.monotonic() + min(seconds, FOREVER)
+
+    def _post(self, batch: Sequence[Message], operation: int | None = None) -> None:
+        """Have requests sent together with the next that is waited for."""
+        operation = operation or self._operation()
+        request, packed, posted = self._requests, [], []
+        for message in batch:
+            request += 1
+            try:
+                packed.append(messages.pack(message, correlation=operation, request=request))
+            except (MessageError, struct.error) as error:
+                raise DeviceError(
+                    f"{message} has a number that does not fit: {error}",
+                    status="refused",
+                    code="invalid",
+                ) from None
+            posted.append((request, type(message).__name__))
+        self._requests = request
+        self._unsent += packed
+        self._posted += posted
+
+    def _send(self, seconds: float) -> None:
+        data, self._unsent = b"".join(self._unsent), []
+        self._busy = True
+        # A runner that is gone, or does not listen, is noticed and explained where its answer is
+        # missing.
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            self._connection.send(data, self._deadline(seconds))
+        self._busy = False
+
+    def _problem(self, response: Response) -> DeviceError:
+        """What a response that is not OK means."""
+        try:
+            status = Status(response.status)
+        except ValueError:
+            return self._end(f"the runner answered with status {response.status}", "crashed")
+        launched = response.answers == KernelLaunch.KIND
+        if status in _FATAL or (launched and status == Status.OUT_OF_MEMORY):
+            return self._end(response.detail, _TRIAL_STATUS[status])
+        return DeviceError(
+            response.detail,
+            status=_TRIAL_STATUS.get(status, "refused"),
+            code=status.name.lower(),
+        )
+
+    def _missing(self, name: str, error: Exception, seconds: float) -> DeviceError:
+        """Why there is no answer to a request."""
+        if isinstance(error, TimeoutError):
+            return self._end(f"no answer to {name} within {seconds:g} s", "timeout")
+        if isinstance(error, MessageError):
+            return self._end(f"the runner sent what is not a message: {error}", "crashed")
+        returncode = self._connection.end()
+        if name == Hello.__name__:
+            why = f"the runner did not start: {self._last_words(returncode)}"
+        else:
+            why = f"{ending(returncode)} during {name}{self._sanitizer_said()}"
+        return self._end(why, "crashed")
+
+    def _sanitizer_said(self) -> str:
+        """The line in which a sanitizer sums up what it found, with file and line."""
+        said = [
+            line for line in self._connection.process.tail().splitlines() if "SUMMARY: " in line
+        ]
+        return f": {said[-1].partition('SUMMARY: ')[2]}" if said else ""
+
+    def _last_words(self, returncode: int) -> str:
+        lines = self._connection.process.tail().strip().splitlines()
+        return f"{ending(returncode)}, {lines[-1]}" if lines else ending(returncode)
+
+    def _end(self, reason: str, status: str) -> DeviceError:
+        """End the session for a reason that every later operation repeats."""
+        self._connection.end()
+        stderr = self._connection.process.tail()
+        self._finalizer()
+        self._ended = DeviceError(reason, status=status, stderr=stderr)
+        return self._ended
+
+
+def _release(connection: Connection) -> None:
+    connection.end()
+    connection.process.release()
