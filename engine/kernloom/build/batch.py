@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
+from math import ceil
 
 from kernloom.build.artifact import Artifact
 from kernloom.build.compile import KERNEL
@@ -19,7 +20,10 @@ from kernloom.plan.source import ENTRY
 _NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.)*", re.MULTILINE | re.DOTALL)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
-_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b|\b_Pragma\s*\(\s*\"once\"", re.MULTILINE)
+_PRAGMA = re.compile(
+    r"^[ \t]*#[ \t]*pragma[ \t]+(.*)|\b_Pragma\s*\(\s*(?:\w+\s*\(\s*)?\"?(.*)", re.MULTILINE
+)
+_OF_ONE_LOOP = re.compile(r"\s*(GCC\s+(unroll|ivdep)|omp\s+simd|clang\s+loop|(no)?unroll)\b")
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\S")
 _ENUM = re.compile(r"\benum\b[^;{}()]*\{([^{}]*)\}")
 _ENUMERATOR = re.compile(r"(?:^|,)\s*([A-Za-z_]\w*)")
@@ -41,25 +45,37 @@ class Batch:
     """Key of each artifact whose kernel it holds -> the name of that kernel's entry."""
 
 
-def batches(artifacts: Iterable[Artifact], size: int) -> list[Batch]:
-    """Kernels that are compiled alike, up to `size` together; what cannot be joined is left out."""
+def batches(artifacts: Iterable[Artifact], size: int, jobs: int = 1) -> list[Batch]:
+    """Kernels that are compiled alike, up to `size` together, with work for so many compilers; what
+    cannot be joined is left out."""
     groups: dict[tuple[object, ...], list[Artifact]] = {}
     for artifact in artifacts:
         if _can_join(artifact):
             groups.setdefault(_alike(artifact), []).append(artifact)
     return [
-        _joined(group[start : start + size])
+        _joined(part)
         for group in groups.values()
-        for start in range(0, len(group), size)
-        if len(group[start : start + size]) > 1
+        for part in _parts(group, max(ceil(len(group) / size), min(jobs, len(group) // 2)))
+        if len(part) > 1
     ]
 
 
+def _parts(group: Sequence[Artifact], number: int) -> Iterator[Sequence[Artifact]]:
+    """As equal in length as can be."""
+    for part in range(number):
+        yield group[len(group) * part // number : len(group) * (part + 1) // number]
+
+
 def _can_join(artifact: Artifact) -> bool:
-    # A file that is to be read once cannot serve a second copy.
-    texts = artifact.files.values()
     library = artifact.kind == "kernel" and artifact.output == KERNEL and not artifact.packaged
-    return library and not any(_ONCE.search(text) for text in texts)
+    return library and all(map(_keeps_to_itself, artifact.files.values()))
+
+
+@lru_cache(maxsize=1024)
+def _keeps_to_itself(text: str) -> bool:
+    """Whether every pragma is about the loop behind it. Others hold for the rest of the file, which
+    is another kernel's, or say that a file is to be read once, which serves no second copy."""
+    return all(_OF_ONE_LOOP.match(one or other) for one, other in _PRAGMA.findall(text))
 
 
 def _alike(artifact: Artifact) -> tuple[object, ...]:

@@ -6,16 +6,18 @@ When nothing is missing, SCons is not started.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from kernloom.build.artifact import Artifact
+from kernloom.build.cores import MeasuredCore
 from kernloom.build.explain import Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Verifier, read_manifest
 from kernloom.build.workspace import broken, workspace
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 _GRACE_S = 3.0
+_PIPE_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -106,21 +109,47 @@ class Builder:
         """Build what is missing; by key, how each artifact fared. A failed compile is an outcome,
         not an exception: BuildError means that nothing can be built here."""
         wanted = list(artifacts)
+        outcomes: dict[str, Outcome] = {}
+        for found in self.as_built(wanted, progress):
+            outcomes |= found
+        return {artifact.key: outcomes[artifact.key] for artifact in wanted}
+
+    def as_built(
+        self,
+        artifacts: Iterable[Artifact],
+        progress: Progress | None = None,
+        *,
+        measured: MeasuredCore | None = None,
+    ) -> Generator[dict[str, Outcome], None, None]:
+        """The same, outcomes as soon as they are known: first those that need no building.
+
+        What is built meanwhile stays away from a core on which something is being measured.
+        """
+        wanted = list(artifacts)
         unique = {artifact.key: artifact for artifact in wanted}
         states = {key: self.state(artifact) for key, artifact in unique.items()}
         jobs = self._jobs(unique, states)
+        missing = {job.artifact.key for job in jobs}
+        outcomes = {
+            key: self._outcome(artifact, states[key], None)
+            for key, artifact in unique.items()
+            if key not in missing
+        }
+        yield dict(outcomes)
         try:
-            results = self._run(jobs, progress or (lambda done, total: None)) if jobs else {}
-            outcomes = {
-                key: self._outcome(artifact, states[key], results.get(key))
-                for key, artifact in unique.items()
-            }
+            with contextlib.closing(self._made(jobs, progress, measured)) as made:
+                for results in made:
+                    found = {
+                        result.key: self._outcome(unique[result.key], states[result.key], result)
+                        for result in results
+                    }
+                    outcomes |= found
+                    yield found
             self.link(artifact for artifact in wanted if outcomes[artifact.key].ok)
             self._index_shared(artifact for artifact in wanted if outcomes[artifact.key].ok)
             self._note(jobs, unique.values(), outcomes)
         except OSError as error:
             raise broken(self.build_folder, error.strerror or str(error)) from None
-        return outcomes
 
     def needed(self, artifacts: Iterable[Artifact]) -> list[Job]:
         """What has to be made so that all of `artifacts` are there."""
@@ -181,39 +210,44 @@ class Builder:
             write_compile_commands(self.places, good)
 
     @contextlib.contextmanager
-    def planned(self, jobs: Sequence[Job]) -> Iterator[Path]:
+    def planned(self, jobs: Sequence[Job], measured: MeasuredCore | None = None) -> Iterator[Path]:
         """A plan file, in a workspace that is gone afterwards."""
         from kernloom.build.graph import write_plan
 
         with workspace(self.build_folder) as folder:
             plan = folder / "plan.json"
-            write_plan(plan, self.build_folder, folder, jobs)
+            core = None if measured is None else measured.number
+            write_plan(plan, self.build_folder, folder, jobs, core)
             yield plan
 
-    def _run(self, jobs: Sequence[Job], progress: Progress) -> dict[str, Result]:
-        """Have SCons make all jobs at once."""
+    def _made(
+        self, jobs: Sequence[Job], progress: Progress | None, measured: MeasuredCore | None
+    ) -> Generator[list[Result], None, None]:
+        """Have SCons make all jobs at once; what has ended since the last look."""
         from kernloom.build.graph import read_result
 
-        results: dict[str, Result] = {}
-        progress(0, len(jobs))
-        with self.planned(jobs) as plan, (plan.parent / "scons.log").open("w+b") as log:
+        if not jobs:
+            return
+        tell = progress or (lambda done, total: None)
+        done = 0
+        tell(0, len(jobs))
+        with self.planned(jobs, measured) as plan, (plan.parent / "scons.log").open("w+b") as log:
             with self._scons(plan, log.fileno()) as process:
-                for line in process.stdout or ():
-                    result = read_result(line.decode(errors="replace"))
-                    if result is None:
-                        continue
-                    if result.broken:
-                        raise broken(self.build_folder, result.broken)
-                    results[result.key] = result
-                    progress(len(results), len(jobs))
-            if len(results) < len(jobs):
+                for lines in _lines(cast("IO[bytes]", process.stdout).fileno()):
+                    results = [result for line in lines if (result := read_result(line))]
+                    for result in results:
+                        if result.broken:
+                            raise broken(self.build_folder, result.broken)
+                        done += 1
+                        tell(done, len(jobs))
+                    yield results
+            if done < len(jobs):
                 log.seek(0)
                 said = log.read().decode(errors="replace").strip().splitlines()[-12:]
                 raise BuildError(
                     f"SCons ended with exit code {process.returncode} before all was built",
                     hint="\n  ".join(said),
                 )
-        return results
 
     @contextlib.contextmanager
     def _scons(self, plan: Path, log: int) -> Iterator[subprocess.Popen[bytes]]:
@@ -230,6 +264,7 @@ class Builder:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                bufsize=0,
                 cwd=plan.parent,
                 env=environment,
                 pass_fds=[listen],
@@ -246,6 +281,17 @@ class Builder:
                 _end(process)
             finally:
                 os.close(hold)
+
+
+def _lines(descriptor: int) -> Iterator[list[str]]:
+    """What came through a pipe since the last look, line by line, until it is closed."""
+    # Nobody may be looking for a while: SCons should not have to wait for that.
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    rest = b""
+    while data := os.read(descriptor, _PIPE_BYTES):
+        *whole, rest = (rest + data).split(b"\n")
+        yield [line.decode(errors="replace") for line in whole]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -20,7 +20,16 @@ from kernloom.build.manifest import read_manifest
 from kernloom.files import sha256_text
 
 Kind = Literal[
-    "new", "source", "flag", "header", "compiler", "parameter", "corrupt", "deleted", "kept"
+    "new",
+    "source",
+    "flag",
+    "header",
+    "compiler",
+    "parameter",
+    "corrupt",
+    "deleted",
+    "failed",
+    "kept",
 ]
 _LOOK_BACK = 200
 """How many of the newest entries are compared when none fits exactly."""
@@ -178,6 +187,8 @@ def explain(artifact: Artifact, build: Path, index: Index, problem: str) -> Expl
     """Why `artifact`, which is not whole on disk, has to be built."""
     if problem:
         return Explanation("corrupt", f"the built file was damaged: {problem}")
+    if (build / "failed" / artifact.key).exists():
+        return Explanation("failed", "it did not compile last time")
     if index.knows(artifact):
         return Explanation("deleted", "it was built before, but its folder is gone")
     gone = ""

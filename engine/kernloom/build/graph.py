@@ -14,17 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.build.artifact import MANIFEST, Artifact, from_plain, to_plain
+from kernloom.build.cores import Cores
 from kernloom.build.make import Job, Result, carry_out
 from kernloom.build.manifest import Verifier
 from kernloom.files import write_json
 
 
-def write_plan(path: Path, build: Path, workspace: Path, jobs: Iterable[Job]) -> None:
+def write_plan(
+    path: Path, build: Path, workspace: Path, jobs: Iterable[Job], measured: int | None = None
+) -> None:
+    """`measured` is the core on which the engine may be measuring meanwhile."""
     write_json(
         path,
         {
             "build": str(build),
             "workspace": str(workspace),
+            "measured": measured,
             "jobs": [
                 {
                     "artifact": to_plain(job.artifact),
@@ -46,6 +51,7 @@ class Graph:
         self.build = Path(data["build"])
         self.workspace = Path(data["workspace"])
         self._tell = tell
+        self._cores = Cores(data["measured"], self.build)
         self._speak = threading.Lock()
         self._lock = os.open(self.build / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -70,7 +76,8 @@ class Graph:
         """The action of SCons' builder."""
         path = Path(target[0].get_abspath())
         job = self.jobs[str(path)]
-        result = carry_out(job, self.build, self.workspace)
+        with self._cores.one():
+            result = carry_out(job, self.build, self.workspace)
         if not result.ok and path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()  # SCons makes a target's folder beforehand.
         self.report(job, result)

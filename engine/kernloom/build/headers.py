@@ -6,6 +6,7 @@ import posixpath
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from kernloom.build.flags import Reach
@@ -50,10 +51,16 @@ def _check_assembly(files: Mapping[str, str]) -> None:
             )
 
 
+@lru_cache(maxsize=256)
+def _included(text: str) -> tuple[str, ...]:
+    """What stands behind each #include; the kernels of a sweep have most of it in common."""
+    return tuple(_INCLUDE.findall(text))
+
+
 def looks_outside(files: Mapping[str, str]) -> bool:
     """Whether some file includes, or asks for, one that is not among them."""
     for path, text in files.items():
-        for target in _INCLUDE.findall(text):
+        for target in _included(text):
             quoted = re.match(r'"([^"]+)"', target)
             beside = quoted and posixpath.normpath(
                 posixpath.join(posixpath.dirname(path), quoted[1])

@@ -218,11 +218,15 @@ def _systems() -> list[str]:
 def _find(toolchain: Toolchain, role: str, name: str) -> Path:
     found = shutil.which(name)
     if not found:
-        where = "there" if os.sep in name else "on the PATH"
+        key = f"toolchain.tools.{role}"
+        # A path is of somebody's choosing: what installs the usual tool would not put one there.
+        path = os.sep in name
+        where = "there" if path else "on the PATH"
         raise UnavailableError(
-            f"toolchain '{toolchain.name}': no program '{name}' {where} "
-            f"(toolchain.tools.{role}={name})",
-            hint=install_hint(toolchain),
+            f"toolchain '{toolchain.name}': no program '{name}' {where} ({key}={name})",
+            hint=f"Have {key} name a program that can be run, or leave it away."
+            if path
+            else install_hint(toolchain),
         )
     return Path(found).absolute()
 

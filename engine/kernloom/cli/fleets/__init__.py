@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from kernloom.build.builder import Outcome
+from kernloom.build.cores import MeasuredCore
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
-from kernloom.config.schema import Fleet as Settings
+from kernloom.config.settings import Fleet as Settings
 from kernloom.errors import UsageError
 from kernloom.measure.trial import Trial
 from kernloom.store.store import Store
@@ -22,8 +23,15 @@ class Keep(Protocol):
     def __call__(self, plan: Planned, trial: Trial, *, stored: bool = False) -> None: ...
 
 
-Build = Callable[[Sequence[Planned]], Mapping[str, Outcome]]
-"""Builds what these trials need, each artifact once; by key, how it went."""
+class Build(Protocol):
+    """Builds what trials need, each artifact once; by key, how it went."""
+
+    def __call__(self, plans: Sequence[Planned]) -> Mapping[str, Outcome]: ...
+
+    def as_built(
+        self, plans: Sequence[Planned], measured: MeasuredCore
+    ) -> Generator[Mapping[str, Outcome], None, None]:
+        """What is there first, and then the rest as it is built, while others are measured."""
 
 
 class Fleet(Protocol):
@@ -59,5 +67,5 @@ def check_local(settings: Settings, command: str) -> None:
     if settings.kind != "local":
         raise UsageError(
             f"'{command}' works on this machine only, not on fleet '{settings.name}'",
-            hint="Leave fleet=... away; `kernloom run` takes it.",
+            hint="Say fleet=local, or leave it away; `kernloom run` takes other fleets.",
         )

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 NAME = "\0kernloom-measuring"
 
 
 @contextmanager
-def alone(name: str = NAME) -> Iterator[None]:
-    """Wait until nobody else measures here, and keep it so."""
-    with _bound(name):
+def alone(waiting: Callable[[], None] = lambda: None, name: str = NAME) -> Iterator[None]:
+    """Wait until nobody else measures here, and keep it so; `waiting` is told if it must."""
+    with _bound(name, waiting):
         yield
 
 
-def _bound(name: str) -> socket.socket:
+def _bound(name: str, waiting: Callable[[], None]) -> socket.socket:
     while True:
         mine = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -32,6 +32,7 @@ def _bound(name: str) -> socket.socket:
             mine.close()
             if error.errno != errno.EADDRINUSE:
                 raise
+        waiting()
         _wait_for_end(name)
 
 

@@ -1,26 +1,40 @@
-"""Trials on this machine: everything is built, then measured in turns."""
+"""Trials on this machine: built, then measured in turns; or measured while the rest is built."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 from kernloom.build.builder import Outcome
+from kernloom.build.cores import MeasuredCore
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.fleets import Build, Keep
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
 from kernloom.cli.trials import Trials
-from kernloom.config.schema import Fleet as Settings
 from kernloom.config.schema import Measure
+from kernloom.config.settings import Fleet as Settings
+from kernloom.device.devices import DEVICES
+from kernloom.measure.sampler import threads_of
+from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.turns import blocks
+
+AT_ONCE = 8
+"""How many trials must be built before measuring takes a core from the compilers."""
 
 
 class Local:
     """This machine."""
 
-    def __init__(self, assembly: Assembly, progress: Progress, settings: Settings) -> None:
+    def __init__(
+        self,
+        assembly: Assembly,
+        progress: Progress,
+        settings: Settings,
+        phase: str = "measuring",
+    ) -> None:
+        self._phase = phase
         self._assembly = assembly
         self._progress = progress
         self._settings = settings
@@ -34,30 +48,12 @@ class Local:
         return {plan.id: plan.id for plan in plans}
 
     def carry_out(self, plans: Sequence[Planned], build: Build, keep: Keep) -> None:
-        groups = list(_blocks(plans))
-        others = other_cores()
-        if self._settings.overlap and len(groups) > 1 and others:
-            self._overlapping(groups, others, build, keep)
-        else:
-            self.measure(plans, build(plans), keep)
-
-    def _overlapping(
-        self, groups: Sequence[Sequence[Planned]], cores: set[int], build: Build, keep: Keep
-    ) -> None:
-        """Measure those that share their rounds while the next ones are built on other cores.
-
-        A build that is under way when this is interrupted is waited for.
-        """
-        from concurrent.futures import ThreadPoolExecutor
-
-        # What a thread starts inherits its cores.
-        with ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, cores)) as pool:
-            building = pool.submit(build, groups[0])
-            for number, group in enumerate(groups):
-                outcomes = building.result()
-                if number + 1 < len(groups):
-                    building = pool.submit(build, groups[number + 1])
-                self.measure(group, outcomes, keep)
+        if self._settings.overlap and plans:
+            if not (why := disturbed(plans)):
+                self._overlapping(plans, build, keep)
+                return
+            self._progress.say(f"fleet.overlap: everything is built before measuring, for {why}")
+        self.measure(plans, build(plans), keep)
 
     def measure(
         self, plans: Sequence[Planned], outcomes: Mapping[str, Outcome], keep: Keep
@@ -66,32 +62,118 @@ class Local:
         if not plans:
             return
         trials = Trials(self._assembly, outcomes)
-        policy = plans[0].experiment.measure
-        done = turns = left = 0
-
-        def turn(round: int) -> None:
-            nonlocal turns
-            in_rounds = policy.max_rounds > 1
-            # Of the rounds that a trial takes at least; nobody knows how many more there will be.
-            part = left * min(1.0, turns / (left * policy.min_rounds)) if in_rounds and left else 0
-            turns += 1
-            phase = "verifying" if in_rounds and round == 1 else "measuring"
-            note = f"round {round}" if in_rounds else ""
-            self._progress.update(phase, done, len(plans), note, part=part)
-
+        measuring = _Measuring(trials, self._progress, self._phase, len(plans), keep)
         with self._exclusively():
             for block in _blocks(plans):
-                policy, turns, left = block[0].experiment.measure, 0, len(block)
-                for plan, trial in trials.in_turns(block, turn):
-                    keep(plan, trial)
-                    done, left = done + 1, left - 1
+                measuring.carry_out(block)
+
+    def _overlapping(self, plans: Sequence[Planned], build: Build, keep: Keep) -> None:
+        """Measure what is built while the rest is being built on other cores."""
+        core = MeasuredCore(max(os.sched_getaffinity(0)), self._assembly.places.build)
+        trials = Trials(self._assembly, {})
+        measuring = _Measuring(trials, self._progress, self._phase, len(plans), keep)
+        waiting = {number: (block, _needs(block)) for number, block in enumerate(_singly(plans))}
+        ready: list[Sequence[Planned]] = []
+        there: set[str] = set()
+        building = build.as_built(plans, core)
+        with closing(building):
+            for outcomes in building:
+                trials.built(outcomes)
+                there |= outcomes.keys()
+                whole = [number for number, (_, keys) in waiting.items() if keys <= there]
+                ready += [waiting.pop(number)[0] for number in whole]
+                measuring.tell(f"{len(there)} built")
+                if sum(map(len, ready)) >= AT_ONCE:
+                    with core.taken(), self._exclusively():
+                        measuring.carry_out(*ready)
+                    ready = []
+        with self._exclusively():
+            measuring.carry_out(*ready)
 
     def _exclusively(self) -> AbstractContextManager[None]:
         if self._settings.exclusive == "none":
             return nullcontext()
         from kernloom.cli.fleets.alone import alone
 
-        return alone()
+        return alone(lambda: self._progress.say("waiting: another Kernloom measures here"))
+
+
+class _Measuring:
+    """Carries trials out in turns and says how far it has come."""
+
+    def __init__(
+        self, trials: Trials, progress: Progress, phase: str, total: int, keep: Keep
+    ) -> None:
+        self._phase = phase
+        self._trials = trials
+        self._progress = progress
+        self._total = total
+        self._keep = keep
+        self._done = 0
+        self._left = 0
+        """Of those that share their rounds."""
+        self._rounds: list[int] = []
+        """How many each that has ended took."""
+        self._note = ""
+
+    def tell(self, note: str) -> None:
+        """What else is going on."""
+        self._note = note
+        self._progress.update(self._phase, self._done, self._total, note)
+
+    def carry_out(self, *blocks: Sequence[Planned]) -> None:
+        for block in blocks:
+            policy, self._left, round = block[0].experiment.measure, len(block), 0
+
+            def turn(number: int, policy: Measure = policy) -> None:
+                nonlocal round
+                round = number
+                self._say(policy, round)
+
+            for plan, trial in self._trials.in_turns(block, turn):
+                self._keep(plan, trial)
+                self._rounds.append(round)
+                self._done += 1
+                self._left -= 1
+
+    def _say(self, policy: Measure, round: int) -> None:
+        if policy.max_rounds == 1:
+            self._progress.update(self._phase, self._done, self._total, self._note)
+            return
+        phase = "verifying" if round == 1 else self._phase
+        # As many as others took; nobody knows how many it will be.
+        ended = self._rounds
+        wanted = max(sum(ended) / len(ended) if ended else policy.max_rounds, policy.min_rounds)
+        if round >= wanted:
+            wanted = (round + policy.max_rounds) / 2
+        part = self._left * min(1.0, (round - 1) / wanted)
+        notes = [f"round {round} of at most {policy.max_rounds}", self._note]
+        note = ", ".join(filter(None, notes))
+        self._progress.update(phase, self._done, self._total, note, part=part)
+
+
+def disturbed(plans: Sequence[Planned]) -> str:
+    """Why compilers on other cores would disturb what is measured, if they would."""
+    if len(os.sched_getaffinity(0)) == 1:
+        return "there is no other core"
+    for plan in plans:
+        experiment, target = plan.experiment, plan.experiment.target
+        if plan.refusal or target.emulator:
+            # Instructions are counted, and not timed.
+            continue
+        if threads_of(plan.steps) > 1:
+            return "kernels of several threads are measured"
+        if not experiment.measure.pin:
+            return "kernels are not kept to one core (measure.pin)"
+        device = DEVICES.get(target.device, key="target.device")
+        clock = chosen_clock(experiment.measure.clock, 1)
+        if clock != "cpu" or "cpu_clock" not in device.capabilities:
+            return f"on {target.name} the wall clock counts"
+    return ""
+
+
+def _needs(block: Sequence[Planned]) -> frozenset[str]:
+    return frozenset(item.key for plan in block for _, item in plan.named_artifacts)
 
 
 def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
@@ -103,7 +185,8 @@ def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
         yield from blocks(same, policy.together)
 
 
-def other_cores() -> set[int]:
-    """Those on which nothing is measured: a pinned runner has the last one."""
-    usable = os.sched_getaffinity(0)
-    return usable - {max(usable)}
+def _singly(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
+    """The same, but alone where there are no rounds, and no baselines, to share."""
+    for block in _blocks(plans):
+        shared = block[0].experiment.measure.max_rounds > 1 or any(p.baselines for p in block)
+        yield from [block] if shared else blocks(block, 1)
