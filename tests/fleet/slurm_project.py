@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -13,9 +15,43 @@ from typing import Any
 import pytest
 from cluster import Cluster
 
-from command_line import DOUBLE, PATIENCE_S, Project
+from command_line import DOUBLE, ENGINE, PATIENCE_S, Project
 
+OTHER_LOGIN = """
+import kernloom.machine
+from kernloom.machine import machine_class as real
+kernloom.machine.machine_class = lambda: {**real(), "cpu": "other", "cores": 99}
+import kernloom.build.arches
+kernloom.build.arches.host_caches = lambda: {"l1": 1 << 14, "l2": 1 << 18, "l3": 1 << 22}
+"""
+"""A login of another kind, by what Python loads first."""
+KILLED_AT = """
+import os
+import {module} as module
+def killed(*arguments, **named):
+    {before}
+    os.kill(os.getpid(), 9)
+module.{name} = killed
+"""
+"""A login whose engine is killed where it would call this."""
 HEAD = "#include <fcntl.h>\n#include <unistd.h>"
+
+
+def login(project: Project, code: str) -> dict[str, str]:
+    """The environment of a login on which every Python loads this first."""
+    folder = project.home / "login"
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(code, encoding="utf-8")
+    return {"PYTHONPATH": f"{folder}:{ENGINE}"}
+
+
+def killed_at(module: str, name: str, before: str = "pass") -> str:
+    return KILLED_AT.format(module=module, name=name, before=before)
+
+
+def files_with(text: str, folder: Path) -> list[Path]:
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in found if text.encode() in path.read_bytes()]
 
 
 class SlurmProject:
@@ -35,6 +71,22 @@ class SlurmProject:
         wait = f'while (access("{self.gate}", F_OK)) usleep(1000);'
         say = f'close(open("{self.reached}", O_CREAT | O_WRONLY, 0600));'
         self.project.add(name, f"{say} {wait} {DOUBLE}", head=HEAD)
+
+    def with_sbatch(self, script: str) -> dict[str, str]:
+        """The environment with an sbatch that does this first, `$@` being its arguments."""
+        real = shutil.which("sbatch")
+        folder = self.project.home / "bin"
+        folder.mkdir(exist_ok=True)
+        path = folder / "sbatch"
+        path.write_text(f'#!/bin/sh\n{script}\nexec {real} "$@"\n', encoding="utf-8")
+        path.chmod(0o755)
+        return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+    def dead_config(self) -> Path:
+        """Of a Slurm whose controller nobody can reach."""
+        text = (self.slurm.folder / "slurm.conf").read_text()
+        dead = text.replace("SlurmctldPort=", "SlurmctldPort=1\nMessageTimeout=1\n#")
+        return self.project.write("dead.conf", dead)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return self.project.start(*self.words(*words), "output=json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,14 @@ from kernloom.cli.fleets.submission import (
     root_key,
 )
 from kernloom.cli.fleets.where import Gathered
-from kernloom.config.schema import Fleet
+from kernloom.config.settings import Fleet
 from kernloom.errors import ConfigError, UnavailableError
 from kernloom.measure.trial import Samples, Trial
 
 HOLDER = """
 import sys
 from kernloom.cli.fleets.alone import alone
-with alone(sys.argv[1]):
+with alone(name=sys.argv[1]):
     print("mine", flush=True)
     sys.stdin.read()
 """
@@ -60,7 +61,7 @@ def test_whoever_wants_to_be_alone_waits_for_the_end_of_the_other(tmp_path: Path
     first.wait()
     assert second.stdout and second.stdout.readline() == "mine\n"
     second.communicate("")
-    with alone(name):
+    with alone(name=name):
         pass
 
 
@@ -83,6 +84,22 @@ def test_a_trial_comes_back_from_a_task_as_it_was(tmp_path: Path) -> None:
     assert list(gathering.rows([round], {0, 1, 2})) == [Row(1, trial("b"))]
     assert submission.ended({0, 1, 2}) == {0, 1, 2}
     assert submission.ended({2}) == {2}, "files of other tasks are not read"
+
+
+def test_the_store_of_a_trial_is_not_written_down_by_its_task(tmp_path: Path) -> None:
+    path = tmp_path / "0-0.jsonl"
+    config = {"store": {"url": "postgresql://me:S3CRET@h/d"}, "seed": 0}
+    append_row(path, Row(0, replace(trial("a"), config=config)))
+    assert "S3CRET" not in path.read_text()
+    assert "seed" in path.read_text()
+
+
+def test_what_was_taken_is_known_even_if_the_last_note_is_torn(tmp_path: Path) -> None:
+    submission = Submission(tmp_path, "t", (), SLURM)
+    assert submission.taken() == {}
+    submission.note_taken(0, replace(trial("a"), created="then"))
+    (tmp_path / "taken").open("a").write("[1, ")
+    assert submission.taken() == {0: "then"}
 
 
 def test_a_torn_line_costs_no_other_trial(tmp_path: Path) -> None:
@@ -131,7 +148,7 @@ def test_missing_submitit_is_said_with_what_installs_it(
     monkeypatch.setattr(queue.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UnavailableError, match="submitit") as caught:
         queue.check_here(SLURM)
-    assert "kernloom[slurm]" in caught.value.hint
+    assert "pip install submitit" in caught.value.hint
 
 
 @pytest.mark.parametrize("options", [{"time": 5}, {"--account": "x"}, {"account": "x\nrm"}])
@@ -140,7 +157,17 @@ def test_options_that_cannot_stand_in_a_script_are_refused(options: dict[str, st
         queue.check_settings(Fleet("slurm", kind="slurm", options=options))
 
 
-def test_check_is_not_sent_to_a_cluster(shared_project: Project) -> None:
-    done = shared_project.run("check", "workload=good", "fleet=slurm")
-    assert done.code == 2
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "workload=good", "fleet=slurm"),
+        ("compare", "workload=good", "workload=axpy", "--with", "fleet=slurm"),
+        ("compare", "workload=good", "workload=good fleet=slurm"),
+    ],
+)
+def test_what_is_done_here_and_now_is_not_sent_to_a_cluster(
+    shared_project: Project, words: tuple[str, ...]
+) -> None:
+    done = shared_project.run(*words)
+    assert done.code == 2, done.stdout + done.stderr
     assert "works on this machine only" in done.stderr

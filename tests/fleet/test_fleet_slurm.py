@@ -52,9 +52,12 @@ def test_what_slurm_measured_is_not_measured_again_nor_taken_for_the_login_nodes
     project = sweeps.project
     project.add("good")
     assert project.json("run", "-m", "workload=good").code == 0
+    plan = ["plan", *sweeps.words("workload=good")[1:]]
+    assert project.json(*plan).document["summary"]["stored"] == 0
     first = project.json(*sweeps.words("workload=good"))
     assert first.code == 0
     assert sweeps.attempts() == 2, "a trial of the login node stood in for one of the nodes"
+    assert project.json(*plan).document["summary"]["stored"] == 1
     again = project.json(*sweeps.words("workload=good"))
     assert again.code == 0
     assert sweeps.attempts() == 2
@@ -191,9 +194,7 @@ def test_what_sbatch_refuses_is_said_in_its_words(sweeps: SlurmProject) -> None:
 
 
 def test_a_controller_that_is_down_is_said(project: Project, sweeps: SlurmProject) -> None:
-    text = (sweeps.slurm.folder / "slurm.conf").read_text()
-    dead = text.replace("SlurmctldPort=", "SlurmctldPort=1\nMessageTimeout=1\n#")
-    conf = project.write("dead.conf", dead)
-    done = project.run(*sweeps.words("workload=axpy"), env={"SLURM_CONF": str(conf)})
+    dead = {"SLURM_CONF": str(sweeps.dead_config())}
+    done = project.run(*sweeps.words("workload=axpy"), env=dead)
     assert done.code == 3, done.stderr
     assert "Slurm does not answer" in done.stderr

@@ -18,6 +18,7 @@ import os
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.comparing import compare, unchanged
 from kernloom.cli.contenders import Contender, Contenders, store_words
+from kernloom.cli.fleets import check_local
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.progress import Progress
 from kernloom.cli.stores import split_store
@@ -65,6 +66,8 @@ def run(invocation: Invocation) -> int:
                 )
             groups = [make.of(given)]
         contenders = [contender for group in groups for contender in group]
+        for plan in (contender.plan for contender in contenders if contender.plan):
+            check_local(plan.experiment.fleet, "compare")
         names = [[contender.name for contender in group] for group in groups]
         ignored = make.beyond_measuring if any(c.fixed for c in contenders) else []
     found = compare(assembly, contenders, names, progress, control="control" in flags)

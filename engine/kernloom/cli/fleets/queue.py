@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import kernloom
-from kernloom.config.schema import Fleet
+from kernloom.config.settings import Fleet
 from kernloom.errors import ConfigError, UnavailableError, nearest
 
 PROGRAMS = ("sbatch", "squeue", "srun", "sinfo")
@@ -36,6 +36,10 @@ ASK_S = 120
 """A controller that is busy may take this long to answer."""
 SIGNAL_S = 10
 """Submitit wants to be told before the time is up; our tasks need no warning."""
+UNREACHABLE = re.compile("unable to contact|connect failure|connection refused", re.IGNORECASE)
+BROKEN_OFF = re.compile("timed out|zero bytes|communication", re.IGNORECASE)
+"""How sbatch says that nobody heard it, and that it did not hear the answer."""
+PING = "Ask `scontrol ping` whether its controller is up, or use fleet=local."
 _OPTION = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 OURS = {
     "array": "fleet.chunk and fleet.max_tasks",
@@ -60,7 +64,11 @@ class TaskState:
 
 
 class QueueDownError(UnavailableError):
-    """Slurm does not answer."""
+    """Slurm does not answer; `unsure` if it may have done what it was asked for all the same."""
+
+    def __init__(self, message: str, *, hint: str = "", unsure: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.unsure = unsure
 
 
 def check_settings(fleet: Fleet) -> None:
@@ -93,7 +101,7 @@ def check_here(fleet: Fleet) -> None:
     if importlib.util.find_spec("submitit") is None:
         raise UnavailableError(
             f"fleet '{fleet.name}' needs the Python package submitit",
-            hint=f"{sys.executable} -m pip install 'kernloom[slurm]'  (or: submitit)",
+            hint=f"{sys.executable} -m pip install submitit",
         )
     partitions = [name.rstrip("*") for name in _ask(["sinfo", "--noheader", "--format=%R"]).split()]
     if fleet.partition and fleet.partition not in partitions:
@@ -133,10 +141,12 @@ def _ask(argv: Sequence[str]) -> str:
         )
     except subprocess.TimeoutExpired:
         raise QueueDownError(f"Slurm does not answer: {argv[0]} took over {ASK_S} s") from None
+    except OSError as error:
+        raise QueueDownError(f"Slurm cannot be asked: {argv[0]}: {error.strerror}") from None
     if done.returncode:
         raise QueueDownError(
             f"Slurm does not answer: {_last_words(done.stderr) or argv[0]}",
-            hint="Ask `scontrol ping` whether its controller is up, or use fleet=local.",
+            hint=PING,
         )
     return done.stdout
 
@@ -168,11 +178,23 @@ def submit(fleet: Fleet, name: str, folder: Path, argv: Sequence[str], tasks: in
     task = CommandFunction(command, verbose=True, cwd=Path.cwd())
     try:
         executor.map_array(task, range(tasks))
-    except (FailedJobError, FailedSubmissionError) as error:
-        raise UnavailableError(
-            f"Slurm refuses the tasks: {_last_words(str(error))}",
-            hint="See fleet.partition, fleet.time and fleet.options.",
-        ) from None
+    except FailedSubmissionError as error:
+        said = _last_words(str(error))
+        raise QueueDownError(f"sbatch has an unusual answer: {said}", unsure=True) from None
+    except FailedJobError as error:
+        raise _not_submitted(_last_words(str(error))) from None
+
+
+def _not_submitted(said: str) -> UnavailableError:
+    """What sbatch means by its last words."""
+    unreachable, broken_off = UNREACHABLE.search(said), BROKEN_OFF.search(said)
+    if unreachable or broken_off:
+        unsure = not unreachable
+        return QueueDownError(f"Slurm does not answer: {said}", hint=PING, unsure=unsure)
+    return UnavailableError(
+        f"Slurm refuses the tasks: {said}",
+        hint="See fleet.partition, fleet.time and fleet.options; what is finished is kept.",
+    )
 
 
 def _last_words(text: str) -> str:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -39,15 +39,19 @@ from kernloom.cli.fleets.submission import (
     only_engine,
     read_submission,
 )
-from kernloom.cli.fleets.where import Gathered, place_of
+from kernloom.cli.fleets.where import Gathered, place_of, unmeasured_id
+from kernloom.cli.identity import identity_anywhere
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
 from kernloom.config.schema import NOT_IDENTITY
-from kernloom.config.schema import Fleet as Settings
+from kernloom.config.settings import Fleet as Settings
+from kernloom.errors import UnavailableError
 from kernloom.files import sha256_json
 from kernloom.measure.trial import Trial
 from kernloom.store.store import Store
 
+RERUNS = ("none", "failed", "all")
+"""Of a command: each has submissions of its own."""
 MAX_TASKS = 1000
 """Of an array: what Slurm accepts if nobody has changed MaxArraySize."""
 SHRINK = 4
@@ -71,7 +75,10 @@ class Slurm:
         self._outcomes: Mapping[str, Outcome] = {}
         self._folder = Path(settings.folder or assembly.places.build / "fleet").absolute()
         self._place = place_of(settings)
+        self._keys: dict[str, str] = {}
+        """Plan's id -> its key, the same on every login."""
         self._key = ""
+        """Of the whole sweep."""
         self.notes: list[str] = []
 
     @cached_property
@@ -81,7 +88,7 @@ class Slurm:
     @contextmanager
     def at_work(self, plans: Sequence[Planned]) -> Iterator[None]:
         check_settings(self._settings)
-        self._key = sha256_json(sorted({plan.id for plan in plans}))[:16]
+        self._key = sha256_json(sorted(set(self._keys_of(plans).values())))[:16]
 
         def waiting() -> None:
             self._progress.say("another kernloom looks after this sweep; waiting for it to end")
@@ -90,9 +97,23 @@ class Slurm:
             yield
 
     def trial_ids(self, plans: Sequence[Planned]) -> Mapping[str, str]:
-        return self._gathered.trials()
+        gathered = self._gathered.trials()
+        keys = self._keys_of(plans)
+        return {plan: gathered[key] for plan, key in keys.items() if key in gathered}
+
+    def _keys_of(self, plans: Sequence[Planned]) -> Mapping[str, str]:
+        for plan in plans:
+            if plan.id not in self._keys:
+                self._keys[plan.id] = identity_anywhere(self._assembly, plan)
+        return self._keys
+
+    def _submission_folder(self, rerun: str) -> Path:
+        """Of this sweep; what was submitted to be measured anew, or not, is no other's."""
+        name = f"{self._place}-{self._key}"
+        return self._folder / (name if rerun == "none" else f"{name}-{rerun}")
 
     def carry_out(self, plans: Sequence[Planned], build: Build, keep: Keep) -> None:
+        self._close_what_is_over()
         if plans:
             check_here(self._settings)
         if self._settings.build == "login":
@@ -102,11 +123,11 @@ class Slurm:
         settings = replace(self._settings, exclusive="none")
         Local(self._assembly, self._progress, settings).measure(here, self._outcomes, keep)
         settled = {plan.id for plan in here}
-        away = {plan.id: plan for plan in plans if plan.id not in settled}
-        folder = self._folder / f"{self._place}-{self._key}"
+        away = {self._keys[plan.id]: plan for plan in plans if plan.id not in settled}
         while away:
+            folder = self._submission_folder(plans[0].experiment.rerun)
             found = read_submission(folder)
-            submission = found or begin(folder, list(away.values()), self._settings)
+            submission = found or begin(folder, away, self._settings)
             try:
                 self._see_through(submission, away, keep, resumed=found is not None)
             except KeyboardInterrupt:
@@ -114,6 +135,29 @@ class Slurm:
                 raise
             for point in submission.points:
                 away.pop(point.plan, None)
+
+    def _close_what_is_over(self) -> None:
+        """Take submissions away that an engine had gathered whole when it was killed: a later
+        command would take their trials for new ones."""
+        for rerun in RERUNS:
+            # One that cannot be read matters to whoever wants to go on with it.
+            with suppress(UnavailableError):
+                submission = read_submission(self._submission_folder(rerun))
+                if submission is None:
+                    continue
+                points = range(len(submission.points))
+                rows = list(Gathering(submission).rows(submission.rounds(), points))
+                if len(self._taken(submission, rows)) == len(points):
+                    self._close(submission)
+
+    def _taken(self, submission: Submission, rows: Sequence[Row]) -> dict[int, str]:
+        """Point -> when the trial was made that the store has; the last one may not be noted."""
+        taken = submission.taken()
+        there = self._store.latest([row.trial.id for row in rows if row.point not in taken])
+        for row in rows:
+            if row.trial.id in there and there[row.trial.id].created == row.trial.created:
+                taken.setdefault(row.point, row.trial.created)
+        return taken
 
     def _built(self, plan: Planned) -> bool:
         outcomes = (self._outcomes.get(artifact.key) for _, artifact in plan.named_artifacts)
@@ -129,27 +173,28 @@ class Slurm:
             for number, point in enumerate(submission.points)
             if point.plan in plans
         }
-        total, lost = len(waiting), False
+        total = len(waiting)
         if resumed:
             self._progress.say(f"going on with the submission in {submission.folder}")
             rows = list(gathering.rows(submission.rounds(), waiting))
-            there = self._store.latest([row.trial.id for row in rows])
+            taken = self._taken(submission, rows)
+            stored = [row for row in rows if taken.get(row.point) == row.trial.created]
+            for row in stored:
+                self._take(submission, row, waiting, keep, stored=True)
             for row in rows:
-                stored = row.trial.id in there
-                stored = stored and there[row.trial.id].created == row.trial.created
-                self._take(row, waiting, keep, stored=stored)
+                self._take(submission, row, waiting, keep)
         pause, asked = FIRST_PAUSE_S, -math.inf
         while waiting:
             if time.monotonic() - asked >= min(self._settings.poll, 10 * pause):
                 asked = time.monotonic()
-                lost |= self._look_after(submission, gathering, waiting, keep, total)
+                self._look_after(submission, gathering, waiting, keep, total)
             else:
                 for row in gathering.rows(submission.rounds(), set(waiting)):
-                    self._take(row, waiting, keep)
+                    self._take(submission, row, waiting, keep)
             if waiting:
                 time.sleep(min(pause, self._settings.poll))
                 pause = min(pause * 1.2, LAST_PAUSE_S)
-        self._close(submission, lost=lost)
+        self._close(submission)
 
     def _look_after(
         self,
@@ -158,18 +203,17 @@ class Slurm:
         waiting: dict[int, Planned],
         keep: Keep,
         total: int,
-    ) -> bool:
-        """Ask the queue, gather, and deal with points that no task has any more; whether some
-        are given up."""
+    ) -> None:
+        """Ask the queue, gather, and deal with points that no task has any more."""
         rounds = submission.rounds()
         try:
             states = tasks_in_queue(round.name for round in rounds)
         except QueueDownError as error:
             self._progress.say(f"{error.message}; asking again")
-            return False
+            return
         # After the queue: what a task that is gone has written is there by now.
         for row in gathering.rows(rounds, set(waiting)):
-            self._take(row, waiting, keep)
+            self._take(submission, row, waiting, keep)
         tasks = [(r, n, set(points)) for r in rounds for n, points in enumerate(r.tasks)]
         alive = set()
         for round, number, points in tasks:
@@ -182,13 +226,19 @@ class Slurm:
         again = [number for number in missing if tries[number] <= self._settings.retries]
         hopeless = [number for number in missing if tries[number] > self._settings.retries]
         for number in hopeless:
-            plan = waiting.pop(number)
-            keep(plan, _interrupted(plan, self._why(submission, rounds, number, states)))
-        if again:
-            if rounds:
-                self._progress.say(f"{len(again)} points of lost tasks are submitted again")
+            why = self._why(submission, rounds, number, states)
+            trial_id = unmeasured_id(submission.points[number].plan, self._place)
+            row = Row(number, _interrupted(trial_id, waiting[number], why))
+            submission.note_given_up()
+            self._take(submission, row, waiting, keep)
+        if again and not rounds:
             self._submit(submission, again, tries)
-        return bool(hopeless)
+        elif again:
+            self._progress.say(f"{len(again)} points of lost tasks are submitted again")
+            try:
+                self._submit(submission, again, tries)
+            except QueueDownError as error:
+                self._progress.say(f"{error.message}; asking again")
 
     def _submit(
         self, submission: Submission, points: Sequence[int], tries: Mapping[int, int]
@@ -199,16 +249,26 @@ class Slurm:
         logs = submission.folder / "slurm"
         try:
             submit(self._settings, round.name, logs, argv, len(round.tasks))
-        except BaseException:
+        except BaseException as error:
             if round.number == 0:
                 shutil.rmtree(submission.folder, ignore_errors=True)
+            unsure = isinstance(error, QueueDownError) and error.unsure
+            if round.number and isinstance(error, UnavailableError) and not unsure:
+                # Else what the queue never had would count as a try.
+                submission.drop_round(round)
             raise
         self._progress.say(
             f"submitted to Slurm as {round.name}: {len(points)} points, {len(round.tasks)} tasks"
         )
 
     def _take(
-        self, row: Row, waiting: dict[int, Planned], keep: Keep, *, stored: bool = False
+        self,
+        submission: Submission,
+        row: Row,
+        waiting: dict[int, Planned],
+        keep: Keep,
+        *,
+        stored: bool = False,
     ) -> None:
         """A finished trial, unless its point has one already."""
         plan = waiting.pop(row.point, None)
@@ -216,7 +276,8 @@ class Slurm:
             return
         trial = self._settled(row.trial, plan)
         keep(plan, trial, stored=stored)
-        self._gathered.add(self._key, plan.id, trial.id)
+        self._gathered.add(self._key, self._keys[plan.id], trial.id)
+        submission.note_taken(row.point, trial)
 
     def _settled(self, trial: Trial, plan: Planned) -> Trial:
         """The trial as one of this run: the sections of its config are those of the plan where
@@ -271,7 +332,7 @@ class Slurm:
                 f"`{' && '.join(f'scancel --name={name}' for name in names)}` ends them"
             )
 
-    def _close(self, submission: Submission, *, lost: bool) -> None:
+    def _close(self, submission: Submission) -> None:
         """Take the submission away; what the tasks of lost points printed is kept."""
         names = [round.name for round in submission.rounds()]
         deadline = time.monotonic() + FAREWELL_S
@@ -283,8 +344,9 @@ class Slurm:
         except QueueDownError:
             pass
         kept = _lost_name(submission)
+        wanted = submission.has_given_up
         submission.folder.rename(kept)
-        if not lost:
+        if not wanted:
             shutil.rmtree(kept, ignore_errors=True)
 
 
@@ -312,8 +374,8 @@ def _named(trial: Trial, plan: Planned) -> Trial:
     )
 
 
-def _interrupted(plan: Planned, message: str) -> Trial:
-    blank = Trial(plan.id, "", "", "", "interrupted", verified=False)
+def _interrupted(id: str, plan: Planned, message: str) -> Trial:
+    blank = Trial(id, "", "", "", "interrupted", verified=False)
     return replace(
         _named(blank, plan),
         params=plan.params,

@@ -4,6 +4,8 @@
     rounds/N.json       the tasks of the Nth submission to the queue, and the points of each
     results/N-I.jsonl   the trials of task I of round N, each on disk the moment it ended
     results/N-I.failed  why the task could not go on, if it said so
+    taken               which trials an engine has put into the store
+    given-up            is there if some points are: what their tasks printed is kept
     slurm/              what the tasks printed
 
 Whoever reads the folder knows what is finished and what was tried; nothing is kept elsewhere, so
@@ -23,14 +25,17 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.cli.planning import Planned
-from kernloom.config.schema import NOT_IDENTITY, Fleet
+from kernloom.config.schema import NOT_IDENTITY
+from kernloom.config.settings import Fleet
 from kernloom.errors import UnavailableError
 from kernloom.files import sha256_json, write_json
 from kernloom.measure.trial import Samples, Trial
 
-FORMAT = 1
+FORMAT = 2
 NOT_SENT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep")
 """Words about the whole run, which a task has no use for."""
+NO_STORE = ("store=sqlite", "store.path=null", "store.url=null")
+"""What a task composes instead of the store: its files are no place for a password."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class SentPoint:
     """A point as a task gets it: the words that compose it, and what it must then be."""
 
     plan: str
-    """The plan's id where it was submitted."""
+    """The plan's key, the same on every login."""
     words: tuple[str, ...]
     config: str
     """Hash of the config, less the arch, which follows from the node if it is `native`."""
@@ -92,9 +97,38 @@ class Submission:
         for task in range(len(tasks)):
             # Made here, so that no file system keeps saying that there is none.
             self.results(number, task).touch()
-        path = self.folder / "rounds" / f"{number:04}.json"
-        write_json(path, {"name": round.name, "tasks": round.tasks})
+        write_json(self._round_file(number), {"name": round.name, "tasks": round.tasks})
         return round
+
+    def drop_round(self, round: Round) -> None:
+        """Forget the last round: the queue never had it."""
+        self._round_file(round.number).unlink()
+
+    def _round_file(self, number: int) -> Path:
+        return self.folder / "rounds" / f"{number:04}.json"
+
+    def note_taken(self, point: int, trial: Trial) -> None:
+        """Note that the store has this trial of a point."""
+        with (self.folder / "taken").open("a", encoding="utf-8") as file:
+            file.write(json.dumps([point, trial.created]) + "\n")
+
+    def taken(self) -> dict[int, str]:
+        """Point -> when the trial was made that the store has."""
+        found = {}
+        with suppress(FileNotFoundError):
+            for line in (self.folder / "taken").read_text(encoding="utf-8").splitlines():
+                # The last line may be torn.
+                with suppress(ValueError):
+                    point, created = json.loads(line)
+                    found[point] = created
+        return found
+
+    def note_given_up(self) -> None:
+        (self.folder / "given-up").touch()
+
+    @property
+    def has_given_up(self) -> bool:
+        return (self.folder / "given-up").exists()
 
     def results(self, round: int, task: int) -> Path:
         return self.folder / "results" / f"{round}-{task}.jsonl"
@@ -139,8 +173,10 @@ class Gathering:
 
 
 def append_row(path: Path, row: Row) -> None:
-    """Put a trial on disk."""
-    text = json.dumps({"point": row.point, "trial": asdict(row.trial)})
+    """Put a trial on disk, less the store of its config, which is none of the task's."""
+    data = asdict(row.trial)
+    data["config"] = {key: value for key, value in data["config"].items() if key != "store"}
+    text = json.dumps({"point": row.point, "trial": data})
     with path.open("ab") as file:
         # Ends a line that was torn when this task was killed.
         start = b"\n" if file.tell() and not _ends_line(path) else b""
@@ -169,11 +205,12 @@ def _samples_from(data: Mapping[str, Any]) -> Samples:
     return Samples(**given)
 
 
-def sent_point(plan: Planned) -> SentPoint:
+def sent_point(plan: Planned, key: str) -> SentPoint:
     data = plan.point.data
+    words = (word for word in plan.point.words if root_key(word) not in NOT_SENT)
     return SentPoint(
-        plan=plan.id,
-        words=tuple(word for word in plan.point.words if root_key(word) not in NOT_SENT),
+        plan=key,
+        words=(*words, *NO_STORE),
         config=sha256_json({key: data[key] for key in data if key not in (*NOT_IDENTITY, "arch")}),
         arch=sha256_json(data["arch"]),
         artifacts=tuple(artifact.key for _, artifact in plan.named_artifacts),
@@ -185,8 +222,9 @@ def root_key(word: str) -> str:
     return word.lstrip("+~").partition("=")[0].split(".")[0].split("@")[0]
 
 
-def begin(folder: Path, plans: Sequence[Planned], fleet: Fleet) -> Submission:
-    points = tuple(sent_point(plan) for plan in plans)
+def begin(folder: Path, plans: Mapping[str, Planned], fleet: Fleet) -> Submission:
+    """A submission of plans, by their keys."""
+    points = tuple(sent_point(plan, key) for key, plan in plans.items())
     submission = Submission(folder, secrets.token_hex(4), points, fleet)
     (folder / "rounds").mkdir(parents=True, exist_ok=True)
     write_json(

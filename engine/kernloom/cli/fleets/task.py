@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from time import sleep
 
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.fleets.local import Local
@@ -22,6 +23,7 @@ from kernloom.cli.fleets.submission import (
     read_submission,
     sent_point,
 )
+from kernloom.cli.fleets.where import place_of, unmeasured_id
 from kernloom.cli.main import Terminated
 from kernloom.cli.planning import Planned, plan_each
 from kernloom.cli.progress import Progress
@@ -29,6 +31,11 @@ from kernloom.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.files import write_atomically
 from kernloom.machine import machine_class
 from kernloom.measure.trial import Trial
+
+ENDING = ("SIGTERM", "SIGKILL")
+GRACE_S = 1.0
+"""Who ends a task signals its processes one by one: a kernel that such a signal ended was perhaps
+hit just before this process, which then writes nothing down."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -70,12 +77,15 @@ def _carry_out(submission: Submission, round: int, task: int) -> None:
         try:
             plan = _planned(assembly, sent)
         except (ConfigError, UnavailableError) as error:
-            append_row(path, Row(number, _refused(sent, error)))
+            trial_id = unmeasured_id(sent.plan, place_of(submission.fleet))
+            append_row(path, Row(number, _refused(trial_id, error)))
             continue
         points[id(plan)] = number
         plans.append(plan)
 
     def keep(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
+        if trial.status == "crashed" and any(name in trial.message for name in ENDING):
+            sleep(GRACE_S)
         append_row(path, Row(points[id(plan)], trial))
 
     if plans:
@@ -88,7 +98,7 @@ def _carry_out(submission: Submission, round: int, task: int) -> None:
 def _planned(assembly: Assembly, sent: SentPoint) -> Planned:
     (point,) = assembly.composer.points(sent.words, multirun=False)
     (plan,) = plan_each(assembly, [point], alone=True)
-    now = sent_point(plan)
+    now = sent_point(plan, sent.plan)
     # Another arch (`native`, on another kind of machine) means other artifacts.
     same = now.arch != sent.arch or now.artifacts == sent.artifacts
     if now.config != sent.config or not same:
@@ -99,10 +109,10 @@ def _planned(assembly: Assembly, sent: SentPoint) -> Planned:
     return plan
 
 
-def _refused(sent: SentPoint, error: KernloomError) -> Trial:
+def _refused(id: str, error: KernloomError) -> Trial:
     status = "unavailable" if isinstance(error, UnavailableError) else "refused"
     return Trial(
-        id=sent.plan,
+        id=id,
         workload="",
         case="",
         target="",

@@ -1,7 +1,8 @@
 """Which trials stand for the points of this machine on the nodes of a cluster.
 
 A trial's identity is that of the node that measured it, which the machine that submits cannot
-know. So what was gathered is noted: the plan's id here, the trial's id there.
+know. So what was gathered is noted: the plan's key, which is the same on every login, and the
+trial's id there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from kernloom.config.schema import Fleet
+from kernloom.cli.identity import ID_LENGTH
+from kernloom.config.settings import Fleet
 from kernloom.files import sha256_json
 
 
@@ -19,8 +21,14 @@ def place_of(fleet: Fleet) -> str:
     return sha256_json([fleet.kind, fleet.partition, dict(fleet.options)])[:8]
 
 
+def unmeasured_id(plan: str, place: str) -> str:
+    """The id of a trial that no node has carried out: no machine's identity, so that it stands
+    beside what any of them has measured."""
+    return sha256_json([plan, place])[:ID_LENGTH]
+
+
 class Gathered:
-    """Plan id -> trial id, in a file for each sweep: only one engine at a time writes it."""
+    """Plan's key -> trial's id, in a file for each sweep: only one engine at a time writes it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
