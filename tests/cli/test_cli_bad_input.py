@@ -137,6 +137,12 @@ def test_a_missing_compiler_is_named_with_the_command_that_installs_it(flawed: P
     assert_refused(done, ["toolchain.tools.cc=nonexistent-cc", "nstall"], code=3)
 
 
+def test_a_compiler_given_by_a_wrong_path_is_named_with_its_key(flawed: Project) -> None:
+    done = flawed.run("run", "toolchain.tools.cc=/no/such")
+    assert_refused(done, ["'/no/such'", "Have toolchain.tools.cc name a program"], code=3)
+    assert "nstall" not in done.stderr
+
+
 def test_a_compiler_that_is_none_is_named(flawed: Project) -> None:
     cc = flawed.write("not-a-compiler", "#!/bin/sh\nexit 9\n")
     cc.chmod(0o755)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ FAULTS = {
     "div0": "volatile int zero = 0; y[0] = x[0] + (float)((int)n / zero);",
     "wrong": "for (long i = 0; i < n; i++) y[i] = 3 * x[i];",
 }
+LATE = f"static int calls; for (volatile int go = ++calls == 5; go;) ; {DOUBLE}"
 ENDS = {
     "illegal": (f'{UNUSED} __asm__ volatile("ud2");', "SIGILL"),
     "segv": (f"{UNUSED} *(volatile int *)8 = 1;", "SIGSEGV"),
@@ -87,6 +89,18 @@ def test_every_way_to_end_the_process_is_a_trial(project: Project) -> None:
     for trial in done.trials:
         assert trial["status"] == "crashed", trial
         assert ENDS[trial["workload"]][1] in trial["message"]
+
+
+def test_a_hang_while_measuring_ends_after_about_the_timeout_and_names_it(
+    project: Project,
+) -> None:
+    project.add("late", LATE)
+    trial = project.json("run", "workload=late", "timeout=1").trial
+    assert (trial["status"], trial["stage"]) == ("timeout", "timing")
+    waited = re.search(r"within ([\d.]+) s \(timeout=1\)", trial["message"])
+    assert waited, trial["message"]
+    # One run may take 1 s; what the launch has of them does not multiply that.
+    assert 1 < float(waited[1]) < 7
 
 
 def test_a_kernel_that_prints_does_not_disturb_the_document(project: Project) -> None:

@@ -115,6 +115,16 @@ def test_what_ran_out_of_memory_at_a_stated_limit_is_not_tried_again(project: Pr
     assert "from the store" not in project.run(*words[:2], "memory_limit=65MiB").stdout
 
 
+def test_a_shortage_of_the_machine_below_a_stated_limit_is_tried_again(project: Project) -> None:
+    body = "volatile char *room = malloc(1000000000000000); room[n] = 1; y[0] = x[0];"
+    project.add("greedy", body, head=HEAD)
+    words = ("run", "workload=greedy", "memory_limit=100000GiB")
+    trial = project.json(*words).trial
+    assert trial["status"] == "out_of_memory"
+    assert 0 < trial["conditions"]["memory_left"] < 100_000 << 30
+    assert project.json(*words).trial["reused"] is False
+
+
 @pytest.mark.parametrize(
     ("value", "says"), [("much", "is not a size"), ("-1", "is not a size"), ("0", "too small")]
 )

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import pytest
 
 from command_line import DOUBLE, Project, in_group, unshare, working_in
+from parts import needs_module
+from postgres import postgres
 
 PATIENCE_S = 60
 SLOW = pytest.mark.slow
@@ -37,10 +39,16 @@ class Gate:
         ready, _, _ = select.select([self._started], [], [], PATIENCE_S)
         assert ready, process.poll()
 
+    def let_through(self) -> None:
+        """Let it run on, and whatever comes after it."""
+        with self.paths[1].open("wb"):
+            for path in self.paths:
+                path.unlink()
+
     def remove(self) -> None:
         os.close(self._started)
         for path in self.paths:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -108,6 +116,40 @@ def test_an_interrupted_sweep_keeps_what_it_finished_and_the_next_run_does_the_r
 def test_the_document_of_an_interrupted_sweep_holds_the_finished_trials(sweep: Project) -> None:
     _, stdout, _ = signalled(sweep, SWEEP, signal.SIGINT)
     assert [trial["workload"] for trial in json.loads(stdout)["trials"]] == ["good"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", ["table", "json", "jsonl"])
+def test_a_sweep_whose_server_is_stopped_shows_what_it_finished(
+    sweep: Project, output: str
+) -> None:
+    needs_module("psycopg")
+    with postgres() as server:
+        chosen = ("store=postgres", f"store.url={server.url()}", f"output={output}")
+        gate = Gate(sweep)
+        process = sweep.start(*SWEEP[:3], *chosen)
+        try:
+            gate.wait(process)
+            server.stop()
+            gate.let_through()
+            stdout, stderr = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+            gate.remove()
+    assert process.returncode == 1
+    assert "cannot be reached" in stderr
+    assert "kernloom: ended early; 1 finished trial is kept" in stderr
+    assert "Traceback" not in stderr
+    if output == "table":
+        assert "good" in stdout and "waits" not in stdout
+    elif output == "json":
+        document = json.loads(stdout)
+        assert [trial["workload"] for trial in document["trials"]] == ["good"]
+        assert document["error"]["exit_code"] == 1
+    else:
+        trial, error = map(json.loads, stdout.splitlines())
+        assert (trial["workload"], list(error)) == ("good", ["error"])
+    assert working_in(sweep.folder) == []
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,23 @@ from typing import Any
 
 import pytest
 
-from command_line import Project
+from command_line import DOUBLE, Project
 from kernloom.places import share_folder
 
 TEMPLATE = "templates/kernels/axpy/host.c.j2"
 AXPY = ("workload=axpy", "case=small")
+UNUSED = "(void)n; (void)x; (void)y;"
+ENDINGS = {
+    "ok": DOUBLE,
+    "wrong": "y[0] = x[n - 1];",
+    "crashed": f"{UNUSED} *(volatile int *)8 = 1;",
+    "killed": f"{UNUSED} kill(0, SIGKILL);",
+    "timeout": f"{UNUSED} for (volatile int go = 1; go;) ;",
+    "out_of_bounds": "for (long i = 0; i <= n; i++) y[i] = x[i < n ? i : 0];",
+    "out_of_memory": "volatile char *room = malloc(1000000000000000); room[n] = x[0] > y[0];",
+    "build_failed": "#error never",
+}
+"""Status -> a kernel that ends so."""
 
 
 @pytest.fixture
@@ -74,6 +86,36 @@ def test_a_plan_names_the_keys_that_are_then_built(project: Project) -> None:
     after = project.json("plan", *AXPY).document
     assert [artifact["state"] for artifact in after["artifacts"]] == ["cached", "cached"]
     assert [item["stored"] for item in after["trials"]] == [True]
+
+
+def test_a_plan_calls_stored_just_what_a_run_does_not_carry_out(project: Project) -> None:
+    for name, body in ENDINGS.items():
+        project.add(name, body, head="#include <signal.h>\n#include <stdlib.h>")
+    sweep = ("-m", f"workload={','.join(ENDINGS)}", "timeout=1")
+    project.run("run", *sweep)
+    for rerun, spared in (("none", 5), ("failed", 1), ("all", 0)):
+        planned = project.json("plan", *sweep, f"rerun={rerun}").document
+        done = project.json("run", *sweep, f"rerun={rerun}")
+        assert [t["stored"] for t in planned["trials"]] == [t["reused"] for t in done.trials]
+        summary = planned["summary"]
+        assert (summary["stored"], summary["to_run"]) == (spared, len(ENDINGS) - spared)
+
+
+def test_a_trial_of_this_machine_is_not_planned_as_one_of_a_cluster(built: Project) -> None:
+    assert built.json("plan", *AXPY).document["summary"]["to_run"] == 0
+    assert built.json("plan", *AXPY, "fleet=slurm").document["summary"]["to_run"] == 1
+
+
+@pytest.mark.parametrize("command", ["plan", "explain"])
+def test_what_did_not_compile_last_time_is_said_to_have_not(project: Project, command: str) -> None:
+    project.add("half", head="#include <stdio.h>")
+    project.run("build", "workload=half")
+    project.add("half", "y[0] = nothing; (void)x; (void)n;", head="#include <stdio.h>")
+    project.run("build", "workload=half")
+    artifacts = project.json(command, "workload=half").document["artifacts"]
+    (kernel,) = [item for item in artifacts if item["name"] == "half.call"]
+    assert (kernel["state"], kernel["kind"]) == ("missing", "failed")
+    assert kernel["reason"] == "it did not compile last time"
 
 
 def test_a_changed_template_line_is_named_with_file_and_line(shadowing: Project) -> None:

@@ -57,6 +57,7 @@ def test_a_plan_says_points_artifacts_and_how_long_it_would_take(
         "stored": 0,
         "to_run": 7,
         "refused": 0,
+        "same": 0,
     }
     assert [trial["point"] for trial in document["trials"]] == POINTS
     estimate = document["estimate"]
@@ -136,6 +137,76 @@ def test_a_shipped_sweep_can_be_shadowed(project: Project) -> None:
     assert [trial["point"] for trial in trials] == [{"seed": 1}, {"seed": 2}]
 
 
+TWINS = """\
+axes: {select.fixed.unroll.vectors: [1, 2], workload.sizes.N: [64, 65]}
+points: {same: {workload.sizes.N: 64, select.fixed.unroll.vectors: 2}}
+"""
+
+
+def rows_of(project: Project, *words: str) -> tuple[list[str], list[list[str]], str]:
+    """The columns of a sweep's table, its rows, and the line below."""
+    lines = project.run("run", "-m", "workload=axpy", *words).stdout.splitlines()
+    closing = next(line for line in lines if " verified, " in line)
+    header = lines[0].split()
+    return header, [line.split() for line in lines[1:] if line.startswith("axpy")], closing
+
+
+def test_points_that_are_the_same_trial_are_counted_once_and_called_so(project: Project) -> None:
+    project.write("configs/sweep/twins.yaml", TWINS)
+    words = ("workload=axpy", "sweep=twins")
+    assert project.run("run", "workload=axpy", f"{N}=65", f"{VECTORS}=1").code == 0
+    planned = project.run("plan", "-m", *words).stdout
+    assert "5 trials: 3 to run, 1 stored, 1 the same as another point" in planned
+    assert planned.count("to run\n") == 3
+    assert planned.count("same as another point\n") == 2
+    summary = project.json("plan", "-m", *words).document["summary"]
+    assert [summary[n] for n in ("points", "to_run", "stored", "same")] == [5, 3, 1, 1]
+
+    header, rows, closing = rows_of(project, "sweep=twins")
+    assert header[3:6] == ["vectors", "N", "point"]
+    assert "5 verified, 0 failed, 1 from the store, 1 the same as another point;" in closing
+    assert [row[3:5] for row in rows[:4]] == [["1", "64"], ["1", "65"], ["2", "64"], ["2", "65"]]
+    assert [row[3:6] for row in rows if "same" in row] == [["2", "64", "same"]]
+    assert "(same)" in rows[4] and "(stored)" in rows[1]
+    assert sum("(same)" in row or "(stored)" in row for row in rows) == 2
+
+    again, rows, closing = rows_of(project, "sweep=twins")
+    assert again == header
+    assert "5 verified, 0 failed, 4 from the store, 1 the same as another point;" in closing
+    assert [row[3:6] for row in rows if "same" in row] == [["2", "64", "same"]]
+    (stored,) = project.json("results", "sweep.point=same").trials
+    assert stored["reuses"] == 1
+
+
+def test_a_value_given_twice_is_one_trial_at_two_points(project: Project) -> None:
+    words = ("run", "-m", "workload=axpy", f"{N}=64,64,65")
+    trials = project.json(*words).trials
+    assert trials[0]["id"] == trials[1]["id"]
+    assert [trial["point"] for trial in trials] == [{N: 64}, {N: 64}, {N: 65}]
+    assert [trial.get("same", False) for trial in trials] == [False, True, False]
+    assert not any(trial["reused"] for trial in trials)
+    lines = project.run(*words, "output=jsonl").lines
+    assert [(line["point"][N], line.get("same", False)) for line in lines] == [
+        (64, False),
+        (65, False),
+        (64, True),
+    ]
+    assert len(project.json("results", "--history").trials) == 2
+
+
+def test_screening_without_m_is_refused_as_a_sweep_is(home: Project) -> None:
+    for word in ("screen.keep=2", "screen={keep: 2}"):
+        done = home.run("run", "workload=axpy", word)
+        assert (done.code, done.stdout) == (2, "")
+        assert "this is a single run\n  Add -m" in done.stderr
+    assert home.run("plan", "workload=axpy", "screen.keep=0").code == 0
+
+
+def test_a_size_without_a_value_is_said_to_have_none(home: Project) -> None:
+    done = home.run("plan", "workload=axpy", f"{N}=")
+    assert done.stderr == f"kernloom: error: {N}: has no value\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -143,7 +214,7 @@ def test_a_shipped_sweep_can_be_shadowed(project: Project) -> None:
         (("sweep=sizes", "sweep.where=M < 3"), "unknown name 'M'"),
         (("sweep=sizes", "sweep.where=N < 0"), "where 'N < 0' removed 8"),
         (("sweep=sizes", f"{N}=1,2"), f"'{N}' is swept twice"),
-        (("sweep=sizes", "sweep.axes.sede=[1]", "sweep.where=[]"), "Did you mean 'seed'?"),
+        (("sweep=sizes", "sweep.axes.sede=[1]", "~sweep.where"), "Did you mean 'seed'?"),
         (("seed=interval(0,1)",), "continuous interval"),
     ],
 )

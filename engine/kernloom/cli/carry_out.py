@@ -6,22 +6,32 @@ Where they are carried out is the fleet's matter.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
+from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder, Outcome
+from kernloom.build.cores import MeasuredCore
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.fleets import Fleet
 from kernloom.cli.fleets.local import Local
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
-from kernloom.cli.screening import Screening
-from kernloom.cli.trials import ENGINE_FULL
-from kernloom.config.schema import Fleet as FleetSettings
+from kernloom.cli.trials import ENGINE_FULL, MEMORY_LEFT
+from kernloom.config.schema import Experiment
+from kernloom.config.settings import Fleet as FleetSettings
+from kernloom.config.sweeps import POINT
+from kernloom.errors import UnavailableError
+from kernloom.expressions import parse_size
 from kernloom.measure.trial import Trial
 from kernloom.store.store import Store
 
-REUSABLE = ("ok", "wrong", "crashed", "timeout", "out_of_bounds", "unconverged")
+if TYPE_CHECKING:
+    from kernloom.cli.screening import Screening
+
+REUSABLE = ("ok", "wrong", "crashed", "out_of_bounds", "unconverged")
 """Statuses that say something about the trial itself; the others depend on the day."""
 FROM_OUTSIDE = "SIGKILL"
 """A crash that somebody else caused, most often for lack of memory."""
@@ -46,10 +56,68 @@ class Results:
     trials: list[Trial] = field(default_factory=list)
     build: BuildSummary = field(default_factory=BuildSummary)
     interrupted: bool = False
+    failure: UnavailableError | None = None
+    """Why the store cannot be reached any more; the trials that are here it has."""
     notes: list[str] = field(default_factory=list)
     """What else to say when all is over."""
     screening: Screening | None = None
     """What decided which points these are the trials of."""
+    same: list[Trial] = field(default_factory=list)
+    """Those of the trials that stand at an earlier point, too."""
+
+
+class Building:
+    """What has been built for a run so far, each artifact once, and what that took."""
+
+    def __init__(self, builder: Callable[[Planned], Builder], progress: Progress) -> None:
+        self._builder = builder
+        self._progress = progress
+        self.outcomes: dict[str, Outcome] = {}
+        self.summary = BuildSummary()
+
+    def __call__(self, plans: Sequence[Planned]) -> Mapping[str, Outcome]:
+        if needed := self._needed(plans):
+            start = time.monotonic()
+            made = self._builder(plans[0]).build(
+                needed, lambda done, total: self._progress.update("building", done, total)
+            )
+            self._progress.clear()
+            self._count(made, time.monotonic() - start)
+        return dict(self.outcomes)
+
+    def as_built(
+        self, plans: Sequence[Planned], measured: MeasuredCore
+    ) -> Generator[Mapping[str, Outcome], None, None]:
+        yield dict(self.outcomes)
+        if needed := self._needed(plans):
+            start = time.monotonic()
+            made: dict[str, Outcome] = {}
+            building = self._builder(plans[0]).as_built(needed, measured=measured)
+            try:
+                with closing(building):
+                    for found in building:
+                        made |= found
+                        yield found
+            finally:
+                self._count(made, time.monotonic() - start)
+
+    def _needed(self, plans: Sequence[Planned]) -> list[Artifact]:
+        """Everything that any of the trials needs and that is not done yet."""
+        needed = {item.key: item for plan in plans for _, item in plan.named_artifacts}
+        return [item for key, item in needed.items() if key not in self.outcomes]
+
+    def _count(self, made: Mapping[str, Outcome], seconds: float) -> None:
+        self.outcomes |= made
+        built = sum(not outcome.cached and outcome.ok for outcome in made.values())
+        failed = sum(not outcome.ok for outcome in made.values())
+        before = self.summary
+        self.summary = BuildSummary(
+            built=before.built + built,
+            cached=before.cached + sum(outcome.cached for outcome in made.values()),
+            failed=before.failed + failed,
+            seconds=round(before.seconds + seconds, 3),
+            scons=before.scons + int(built + failed > 0),
+        )
 
 
 class Workshop:
@@ -72,88 +140,80 @@ class Workshop:
         self._made: Builder | None = None
 
     def carry_out(self, plans: Sequence[Planned]) -> Results:
-        """All trials. Ctrl-C ends it early; what is finished is kept and returned."""
+        """All trials. Ctrl-C ends it early, and so does a store that cannot be reached any more;
+        what is finished is kept and returned."""
         results = Results()
         known: dict[str, Trial] = {}
+        own = once_each(plans)
+        names = _names(plans)
         reused: list[Planned] = []
         again: list[Trial] = []
         waiting: list[Planned] = []
-        outcomes: dict[str, Outcome] = {}
-
-        def build(waiting: Sequence[Planned]) -> Mapping[str, Outcome]:
-            outcomes.update(self._build(waiting, outcomes, results))
-            return dict(outcomes)
+        building = Building(self._builder, self._progress)
 
         def keep(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
             if self._store and not stored:
-                self._store.add(trial)
+                named = names.get(plan.id)
+                try:
+                    self._store.add(replace(trial, point=named) if named else trial)
+                except UnavailableError as error:
+                    results.failure = error
+                    raise
             known[plan.id] = trial
             self._progress.ended(trial)
             self._ended(trial)
 
         try:
             with self._fleet.at_work(plans):
-                known |= self._stored(plans)
-                reused += [plan for plan in plans if plan.id in known]
+                known |= reusable(self._store, self._fleet, own) if self._store else {}
+                reused += [plan for plan in own if plan.id in known]
                 for plan in reused:
                     again.append(self._reused(known[plan.id], plan))
                     self._ended(again[-1])
                 if self._store:
                     self._store.count_reuses(trial.id for trial in again)
-                waiting += {plan.id: plan for plan in plans if plan.id not in known}.values()
-                self._fleet.carry_out(waiting, build, keep)
+                waiting += [plan for plan in own if plan.id not in known]
+                self._fleet.carry_out(waiting, building, keep)
         except KeyboardInterrupt:
             results.interrupted = True
+        except UnavailableError as error:
+            if error is not results.failure or not known:
+                raise
         finally:
             self._progress.clear()
         results.notes = self._fleet.notes
-        self._count_spared(reused, outcomes, results)
-        if not outcomes:
+        results.build = building.summary
+        self._count_spared(reused, building.outcomes, results)
+        if not building.outcomes:
             self._count_elsewhere([known[p.id] for p in waiting if p.id in known], results)
         carried_out = {plan.id for plan in waiting}
-        stored = dict(zip(map(id, reused), again, strict=False))
-        results.trials = self._in_order(plans, known, stored, carried_out)
+        stored = {plan.id: trial for plan, trial in zip(reused, again, strict=False)}
+        self._put_in_order(plans, known, stored, carried_out, results)
         return results
 
-    def _in_order(
+    def _put_in_order(
         self,
         plans: Sequence[Planned],
         known: Mapping[str, Trial],
-        reused: Mapping[int, Trial],
+        reused: Mapping[str, Trial],
         fresh: set[str],
-    ) -> list[Trial]:
-        """The trials in the order of their points; `reused` by the identity of the plan."""
-        trials: list[Trial] = []
+        results: Results,
+    ) -> None:
+        """The trials in the order of their points, those that are the same at several too."""
+        found: dict[str, Trial] = {}
         for plan in plans:
-            if id(plan) in reused:
-                trials.append(reused[id(plan)])
-            elif plan.id in known and plan.id in fresh:
-                trials.append(known[plan.id])
-                fresh.remove(plan.id)
+            if plan.id in found:
+                trial = replace(found[plan.id], point=plan.point.swept)
+                results.same.append(trial)
+                self._ended(trial)
             elif plan.id in known:
-                # The same trial at another point.
-                trials.append(self._reused(known[plan.id], plan))
-                self._ended(trials[-1])
-        return trials
-
-    def _stored(self, plans: Sequence[Planned]) -> dict[str, Trial]:
-        """Trials that need not be carried out again."""
-        if not self._store or not plans:
-            return {}
-        ids = self._fleet.trial_ids(plans)
-        wanted = {
-            plan.id: (ids[plan.id], plan.experiment.rerun)
-            for plan in plans
-            if plan.experiment.rerun != "all" and plan.refusal is None and plan.id in ids
-        }
-        found = self._store.latest([key for key, _ in wanted.values()])
-        return {
-            plan: found[key]
-            for plan, (key, rerun) in wanted.items()
-            if key in found
-            and _lasting(found[key])
-            and (rerun == "none" or found[key].status == "ok")
-        }
+                trial = known[plan.id]
+                if plan.id not in fresh:
+                    trial = reused.get(plan.id) or self._reused(trial, plan)
+                found[plan.id] = trial
+            else:
+                continue
+            results.trials.append(trial)
 
     def _reused(self, trial: Trial, plan: Planned) -> Trial:
         """A stored trial as one of this run; whether its artifacts are still there is looked up."""
@@ -208,47 +268,72 @@ class Workshop:
             self._made = self._assembly.builder(plan.experiment)
         return self._made
 
-    def _build(
-        self, plans: Sequence[Planned], done: Mapping[str, Outcome], results: Results
-    ) -> dict[str, Outcome]:
-        """Everything that any of the trials needs and that is not done yet, in one go."""
-        needed = {item.key: item for plan in plans for _, item in plan.named_artifacts}
-        artifacts = {key: item for key, item in needed.items() if key not in done}
-        if not artifacts:
-            return {}
-        builder = self._builder(plans[0])
-        start = time.monotonic()
-        outcomes = builder.build(
-            artifacts.values(),
-            lambda done, total: self._progress.update("building", done, total),
-        )
-        self._progress.clear()
-        built = sum(not outcome.cached and outcome.ok for outcome in outcomes.values())
-        failed = sum(not outcome.ok for outcome in outcomes.values())
-        before = results.build
-        results.build = BuildSummary(
-            built=before.built + built,
-            cached=before.cached + sum(outcome.cached for outcome in outcomes.values()),
-            failed=before.failed + failed,
-            seconds=round(before.seconds + time.monotonic() - start, 3),
-            scons=before.scons + int(built + failed > 0),
-        )
-        return outcomes
+
+def once_each(plans: Sequence[Planned]) -> list[Planned]:
+    """The first of all plans that are the same trial."""
+    first: dict[str, Planned] = {}
+    for plan in plans:
+        first.setdefault(plan.id, plan)
+    return list(first.values())
 
 
-def _lasting(trial: Trial) -> bool:
-    """Whether a stored trial would end the same way if it were carried out again."""
-    by_kill = trial.status == "crashed" and FROM_OUTSIDE in trial.message
+def _names(plans: Sequence[Planned]) -> dict[str, Mapping[str, Any]]:
+    """Plan id -> the named point that it is: the store finds a trial by that name, though a point
+    without one may come first."""
+    named: dict[str, Mapping[str, Any]] = {}
+    for plan in plans:
+        if POINT in plan.point.swept:
+            named.setdefault(plan.id, plan.point.swept)
+    return named
+
+
+def reusable(store: Store, fleet: Fleet, plans: Sequence[Planned]) -> dict[str, Trial]:
+    """Plan id -> the stored trial that spares carrying it out again."""
+    if not plans:
+        return {}
+    ids = fleet.trial_ids(plans)
+    wanted = [
+        plan
+        for plan in plans
+        if plan.experiment.rerun != "all" and plan.refusal is None and plan.id in ids
+    ]
+    found = store.latest([ids[plan.id] for plan in wanted])
+    return {
+        plan.id: trial
+        for plan in wanted
+        if (trial := found.get(ids[plan.id]))
+        and lasting(trial, plan.experiment)
+        and (plan.experiment.rerun == "none" or trial.status == "ok")
+    }
+
+
+def lasting(trial: Trial, experiment: Experiment) -> bool:
+    """Whether a stored trial would end the same way if the experiment were carried out now.
+
+    Limits do not make trials different: what kept to one is good under every other, and what ran
+    into one may do better only if there is more of it.
+    """
+    if trial.status == "timeout":
+        return bool(trial.config.get("timeout", 0.0) >= experiment.timeout)
     if trial.status == "out_of_memory":
-        # Without a limit that the config names it is how much was free on that day.
-        return trial.config.get("memory_limit") is not None and trial.message != ENGINE_FULL
+        # Where the machine had less than the limit that the config names, if it names one, it is
+        # how much was free on that day.
+        limit = trial.config.get("memory_limit")
+        if limit is None or experiment.memory_limit is None or trial.message == ENGINE_FULL:
+            return False
+        had = parse_size(limit, key="memory_limit")
+        now = parse_size(experiment.memory_limit, key="memory_limit")
+        return now <= had <= int(trial.conditions.get(MEMORY_LEFT, 0))
+    by_kill = trial.status == "crashed" and FROM_OUTSIDE in trial.message
     return trial.status in REUSABLE and not by_kill
 
 
-def exit_code(trials: Sequence[Trial], *, interrupted: bool = False) -> int:
+def exit_code(trials: Sequence[Trial], *, interrupted: bool = False, failed: bool = False) -> int:
     """0 only if everything verified; 3 if all that failed was not available here."""
     if interrupted:
         return 130
+    if failed:
+        return 1
     bad = [trial for trial in trials if not trial.good]
     if not bad:
         return 0

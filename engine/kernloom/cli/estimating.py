@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -13,6 +13,9 @@ from kernloom.build.explain import Index
 from kernloom.build.manifest import read_manifest
 from kernloom.cli.planning import Planned
 from kernloom.config.schema import Measure
+from kernloom.errors import ConfigError
+from kernloom.expressions import evaluate
+from kernloom.plan.inspect import sizes_of
 from kernloom.store.store import Store
 
 SCONS_S = 0.4
@@ -86,32 +89,71 @@ def _built_before(artifact: Artifact, index: Index, builder: Builder) -> float |
 
 
 def _running(waiting: Sequence[Planned], store: Store) -> Part:
-    known: dict[tuple[str, ...], float | None] = {}
+    known: dict[tuple[str, ...], list[_Ran]] = {}
     for plan in waiting:
-        key = _work(plan)
+        key = _kind_of_work(plan)
         if key not in known:
             known[key] = _ran_before(plan, store)
-    durations = [known[_work(plan)] for plan in waiting]
+    durations = [_scaled(known[_kind_of_work(plan)], plan) for plan in waiting]
     guesses = (_guess(plan.experiment.measure) for plan in waiting)
     return _part(sum(_with_guesses(durations, guesses)), durations)
 
 
-def _work(plan: Planned) -> tuple[str, ...]:
+def _kind_of_work(plan: Planned) -> tuple[str, ...]:
     experiment = plan.experiment
     return (experiment.workload.name, experiment.target.name, experiment.measure.name)
 
 
-def _ran_before(plan: Planned, store: Store) -> float | None:
-    """What the newest stored trials of its workload, target and policy took on average."""
-    workload, target, policy = _work(plan)
-    trials = store.query({"workload": workload, "target": target}, limit=LIKE_IT)
-    seconds = [t.seconds for t in trials if t.seconds and _policy(t.config) == policy]
-    return fmean(seconds) if seconds else None
+@dataclass(frozen=True)
+class _Ran:
+    """What a stored trial took, and how much of it grows with the work."""
+
+    seconds: float
+    in_kernels: float
+    flops: float
 
 
-def _policy(config: Mapping[str, Any]) -> Any:
-    measure = config.get("measure")
-    return measure.get("name") if isinstance(measure, Mapping) else None
+def _ran_before(plan: Planned, store: Store) -> list[_Ran]:
+    """The newest stored trials of its workload, target and policy; what failed says little."""
+    workload, target, policy = _kind_of_work(plan)
+    trials = store.query(
+        {"workload": workload, "target": target, "measure.name": policy}, limit=LIKE_IT
+    )
+    runs = _runs(plan.experiment.measure)
+    return [
+        _Ran(
+            trial.seconds,
+            trial.metrics.get("median_ns", 0.0) * 1e-9 * runs * trial.metrics.get("processes", 1),
+            _flops(plan, trial.config["workload"]["sizes"]),
+        )
+        for trial in trials
+        if trial.good and trial.seconds
+    ]
+
+
+def _scaled(known: Sequence[_Ran], plan: Planned) -> float | None:
+    """What it would take by the average of those, if the time in kernels grows with the work."""
+    if not known:
+        return None
+    flops = _flops(plan, plan.experiment.workload.sizes)
+    return fmean(
+        max(0.0, ran.seconds + ran.in_kernels * (flops / ran.flops - 1 if ran.flops else 0))
+        for ran in known
+    )
+
+
+def _flops(plan: Planned, sizes: Mapping[str, Any]) -> float:
+    workload = plan.experiment.workload
+    try:
+        return float(evaluate(workload.cost.flops, sizes_of(replace(workload, sizes=dict(sizes)))))
+    except (ConfigError, TypeError, ValueError):
+        # Of another shape than today's workload of that name.
+        return 0.0
+
+
+def _runs(policy: Measure) -> int:
+    """Of a kernel, in each process."""
+    return 1 + policy.warmup + policy.samples
 
 
 def _guess(policy: Measure) -> float:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
-import io
 import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
 from kernloom import __version__
 from kernloom.cli.invocation import Flag, Invocation, check_output, output_of, parse
+from kernloom.cli.streams import prepare_streams
 from kernloom.errors import KernloomError, UsageError, nearest
 
 COMMANDS = {
@@ -31,6 +32,8 @@ COMMANDS = {
 }
 INTERRUPTED = 130
 TERMINATED = 143
+_THREAD_TIMEOUT = "OPENBLAS_THREAD_TIMEOUT"
+"""How long they look, as a power of two of clock ticks; 4 is the least."""
 
 
 class Terminated(BaseException):
@@ -39,7 +42,7 @@ class Terminated(BaseException):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
-    _prepare_streams()
+    prepare_streams()
     signal.signal(signal.SIGTERM, _terminated)
     try:
         code = _dispatch(words)
@@ -55,10 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return TERMINATED
     except KernloomError as error:
         return _failed(error, words)
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): nothing is wrong on our side.
-        _abandon_stdout()
-        return 0
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             hint = "Free some space and run the command again."
@@ -84,7 +83,8 @@ def _dispatch(words: list[str]) -> int:
     name, *rest = words
     if name not in COMMANDS:
         raise UsageError(f"unknown command '{name}'", hint=nearest(name, COMMANDS))
-    command: Any = importlib.import_module(f"kernloom.cli.commands.{name}")
+    with _threads_at_rest():
+        command: Any = importlib.import_module(f"kernloom.cli.commands.{name}")
     flags: dict[str, Flag] = getattr(command, "FLAGS", {})
     sweeps: bool = getattr(command, "SWEEPS", False)
     if any(word in ("-h", "--help") for word in rest):
@@ -94,6 +94,20 @@ def _dispatch(words: list[str]) -> int:
     invocation: Invocation = parse(name, rest, flags, sweeps=sweeps)
     code: int = command.run(invocation)
     return code
+
+
+@contextlib.contextmanager
+def _threads_at_rest() -> Iterator[None]:
+    """Lets the threads that numpy's library starts on import sleep until there is work; otherwise
+    they look for it in a loop, beside all that the start has to do. Processes that we start, a
+    measured numpy among them, are not told."""
+    told = _THREAD_TIMEOUT in os.environ
+    os.environ.setdefault(_THREAD_TIMEOUT, "4")
+    try:
+        yield
+    finally:
+        if not told:
+            del os.environ[_THREAD_TIMEOUT]
 
 
 def help_text() -> str:
@@ -123,17 +137,6 @@ def _command_help(name: str, command: Any, flags: dict[str, Flag], *, sweeps: bo
     return "\n".join(lines).rstrip()
 
 
-def _prepare_streams() -> None:
-    """Streams that take every character, and are there even if we were started without them."""
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
 def _abandon_stdout(*, only_if_full: bool = False) -> None:
     """Let what stdout still holds go nowhere, so that the interpreter's last flush succeeds."""
     if only_if_full:
@@ -147,16 +150,8 @@ def _abandon_stdout(*, only_if_full: bool = False) -> None:
 
 def _failed(error: KernloomError, words: Sequence[str]) -> int:
     if output_of(words) in ("json", "jsonl"):
-        document = {
-            "error": {
-                "kind": type(error).__name__,
-                "message": error.message,
-                "hint": error.hint,
-                "exit_code": error.exit_code,
-            }
-        }
         try:
-            print(json.dumps(document), flush=True)
+            print(json.dumps({"error": error.document()}), flush=True)
         except OSError:
             _abandon_stdout()
     print(f"kernloom: error: {error}", file=sys.stderr)

@@ -1,33 +1,43 @@
 """A quick look at every point of a sweep, to measure only the most promising ones in full.
 
-Kernels are compiled many at a time, verified, and measured in one process each. Nothing of that is
-kept as a result: what is stored, shown as a trial or written to a recipe is built alone.
+Kernels are compiled many at a time, verified, and measured in one process each. What came of a look
+is kept, so that the same command looks at nothing twice, but it is no result: what is stored as a
+trial or written to a recipe is built alone.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from math import ceil
+from datetime import UTC, datetime
 from typing import TextIO
 
 from kernloom.build.artifact import Artifact
-from kernloom.build.batch import Batch, batches
+from kernloom.build.batch import batches
 from kernloom.build.builder import Builder, Outcome
+from kernloom.build.cores import MeasuredCore
 from kernloom.cli.assembly import Assembly
+from kernloom.cli.carry_out import lasting, once_each
+from kernloom.cli.fleets import check_local
+from kernloom.cli.fleets.local import Local
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
-from kernloom.cli.trials import Trials
+from kernloom.cli.trials import trial_of
 from kernloom.config.schema import Measure
-from kernloom.errors import ConfigError
+from kernloom.files import canonical_json, sha256_text
 from kernloom.measure.statistics import median
 from kernloom.measure.trial import Trial
-from kernloom.measure.turns import blocks
 from kernloom.report.best import ranked
+from kernloom.store.store import Store
 
-SAMPLES, WARMUP, MIN_SAMPLE_US = 7, 2, 200.0
+SAMPLES, WARMUP, MIN_SAMPLE_US = 7, 1, 200.0
+"""One run to warm up, for the one that verified was in the same process."""
+KEPT_EVERY_S = 0.5
+"""A kill loses the looks of this long; they are cheap, and a commit for each is not."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +45,17 @@ class Screening:
     """Every point after a quick look, and which of them are worth more."""
 
     trials: tuple[Trial, ...] = ()
-    """In the order of the points; never stored."""
+    """In the order of the points; none of them is a result."""
     kept: frozenset[str] = frozenset()
     """Ids of those to measure in full."""
+    known: int = 0
+    """How many had been looked at before."""
     batches: int = 0
-    """How many libraries of several kernels were compiled."""
-    split: int = 0
-    """How many kernels were built alone after all, for their batch did not compile."""
+    """How many libraries of several kernels that took."""
     seconds: float = 0.0
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Of those that did not verify, how many of each status."""
+    interrupted: bool = False
 
     @property
     def text(self) -> str:
@@ -52,9 +63,14 @@ class Screening:
         from kernloom.report.units import count, time_text
 
         times = [t.metrics["median_ns"] for t in self.trials if t.good and "median_ns" in t.metrics]
-        words = [f"screened {count(len(self.trials), 'point')} in {time_text(self.seconds * 1e9)}"]
+        words = [f"screened {count(len(self.trials), 'point')}"]
+        if self.batches:
+            words[0] += " in 1 batch" if self.batches == 1 else f" in {self.batches} batches"
+        words[0] += f", {time_text(self.seconds * 1e9)}"
         if times:
             words[0] += f": best {time_text(min(times))}, median {time_text(median(times))}"
+        if self.known:
+            words.append(f"{self.known} looked at before")
         words += [f"{number} {status}" for status, number in self.statuses.items()]
         words.append(f"measured in full: {len(self.kept)}")
         return "; ".join(words)
@@ -68,35 +84,89 @@ def print_screening(screening: Screening, file: TextIO) -> None:
     print(screening.text, file=file)
 
 
-def screen(assembly: Assembly, plans: Sequence[Planned], progress: Progress) -> Screening:
-    """Look at all points of a sweep, which says how many to keep."""
+def screen(
+    assembly: Assembly,
+    plans: Sequence[Planned],
+    store: Store,
+    progress: Progress,
+    ended: Callable[[Trial], None] = lambda trial: None,
+) -> Screening:
+    """Look at all points of a sweep, which says how many to keep. Ctrl-C ends it early.
+
+    `ended` is told of each look, those of earlier runs first.
+    """
     start = time.monotonic()
-    how, fleet = plans[0].experiment.screen, plans[0].experiment.fleet.name
-    if fleet != "local":
-        raise ConfigError(
-            f"screening is done on this machine, but the fleet is '{fleet}'",
-            key="screen.keep",
-            hint="Screen with fleet=local, or leave screen.keep at 0.",
-        )
-    looked_at = list({plan.id: _quick(plan) for plan in plans}.values())
-    shop = _Shop(assembly.builder(plans[0].experiment), how.batch, progress)
-    outcomes = shop.build(looked_at)
-    found: dict[str, Trial] = {}
-    trials = Trials(assembly, outcomes)
-    for block in blocks(looked_at, plans[0].experiment.measure.together):
-        for plan, trial in trials.in_turns(block):
-            found[plan.id] = trial
-            progress.update("screening", len(found), len(looked_at))
-    progress.clear()
-    ordered = tuple(found[plan.id] for plan in looked_at)
+    experiment = plans[0].experiment
+    check_local(experiment.fleet, "screen.keep")
+    looks = {plan.id: _quick(plan) for plan in once_each(plans)}
+    builder = assembly.builder(experiment)
+    shop = _Shop(builder, list(looks.values()), experiment.screen.batch, progress)
+    found = _known(store, list(looks.values()))
+    known = len(found)
+    for trial in found.values():
+        ended(trial)
+
+    new: dict[str, Trial] = {}
+    kept = time.monotonic()
+
+    def keep(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
+        nonlocal kept
+        found[plan.id] = trial
+        if plan.refusal is None:
+            new[_look(plan)] = trial
+        progress.ended(trial)
+        ended(trial)
+        if time.monotonic() - kept > KEPT_EVERY_S:
+            store.keep_looks(new)
+            new.clear()
+            kept = time.monotonic()
+
+    interrupted = False
+    try:
+        waiting = [plan for id, plan in looks.items() if id not in found]
+        Local(assembly, progress, experiment.fleet, "screening").carry_out(waiting, shop, keep)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        progress.clear()
+        store.keep_looks(new)
+    ordered = tuple(found[id] for id in looks if id in found)
+    best = (trial for group in ranked(ordered) for trial in group[: experiment.screen.keep])
     return Screening(
         trials=ordered,
-        kept=frozenset(t.id for group in ranked(ordered) for t in group[: how.keep]),
+        kept=frozenset() if interrupted else frozenset(trial.id for trial in best),
+        known=known,
         batches=shop.batches,
-        split=shop.split,
         seconds=round(time.monotonic() - start, 3),
         statuses=Counter(trial.status for trial in ordered if not trial.good),
+        interrupted=interrupted,
     )
+
+
+def _look(plan: Planned) -> str:
+    """The identity of a look: whatever a trial's is, and how and how long it is looked at."""
+    experiment = plan.experiment
+    limits = [experiment.timeout, experiment.memory_limit]
+    return sha256_text(canonical_json([plan.id, vars(experiment.measure), limits]))[:16]
+
+
+def _known(store: Store, looks: Sequence[Planned]) -> dict[str, Trial]:
+    """What came of earlier looks, and of trials that failed and would fail again."""
+    again = {plan.id: plan for plan in looks if plan.experiment.rerun != "all" and not plan.refusal}
+    kept = store.looks([_look(plan) for plan in again.values()])
+    failed = store.latest(again)
+    found: dict[str, Trial] = {}
+    for id, plan in again.items():
+        if look := kept.get(_look(plan)):
+            found[id] = trial_of(plan, {}, datetime.now(UTC), **look)
+        elif id in failed and not failed[id].good:
+            found[id] = replace(failed[id], point=plan.point.swept)
+    return {
+        id: trial
+        for id, trial in found.items()
+        if lasting(trial, again[id].experiment)
+        and (trial.good or again[id].experiment.rerun == "none")
+    }
 
 
 def _quick(plan: Planned) -> Planned:
@@ -122,50 +192,75 @@ def _policy(policy: Measure) -> Measure:
 
 
 class _Shop:
-    """Builds what a screening needs, many kernels at a time."""
+    """Builds what a screening needs, many kernels at a time.
 
-    def __init__(self, builder: Builder, size: int, progress: Progress) -> None:
+    Which kernels are compiled together depends on the sweep alone, not on what there is already: a
+    screening that is taken up again finds its batches.
+    """
+
+    def __init__(
+        self, builder: Builder, plans: Sequence[Planned], size: int, progress: Progress
+    ) -> None:
         self._builder = builder
-        self._size = size
         self._progress = progress
+        self._artifacts = {item.key: item for plan in plans for item in plan.artifacts}
+        joined = batches(self._artifacts.values(), size, jobs=os.cpu_count() or 1)
+        self._batches = {batch.artifact.key: batch for batch in joined}
+        self._batch_of = {key: batch for batch in joined for key in batch.entries}
         self.batches = 0
-        self.split = 0
+        """How many libraries of several kernels were wanted."""
 
-    def build(self, plans: Sequence[Planned]) -> dict[str, Outcome]:
-        """By key, how each artifact fared; those of a batch that failed are built alone."""
-        wanted = {item.key: item for plan in plans for item in plan.artifacts}
-        missing = [item for item in wanted.values() if not self._builder.state(item).cached]
-        size = min(self._size, ceil(len(missing) / self._builder.jobs))
-        joined = batches(missing, size) if size > 1 else []
-        self.batches = len(joined)
-        held = {key for batch in joined for key in batch.entries}
-        rest = [item for item in wanted.values() if item.key not in held]
-        outcomes = self._made([*(batch.artifact for batch in joined), *rest])
-        failed = [batch for batch in joined if not outcomes[batch.artifact.key].ok]
-        split = [wanted[key] for batch in failed for key in batch.entries]
-        self.split = len(split)
-        if split:
-            # One that does not compile must not cost the others their turn.
-            outcomes |= self._made(split)
-        for batch in joined:
-            outcomes |= _members(batch, outcomes.pop(batch.artifact.key), wanted)
+    def __call__(self, plans: Sequence[Planned]) -> Mapping[str, Outcome]:
+        outcomes: dict[str, Outcome] = {}
+        for found in self._made(
+            plans, lambda done, total: self._progress.update("building", done, total)
+        ):
+            outcomes |= found
         return outcomes
 
-    def _made(self, artifacts: Sequence[Artifact]) -> dict[str, Outcome]:
-        made = self._builder.build(
-            artifacts, lambda done, total: self._progress.update("building", done, total)
-        )
-        self._progress.clear()
-        return made
+    def as_built(
+        self, plans: Sequence[Planned], measured: MeasuredCore
+    ) -> Generator[Mapping[str, Outcome], None, None]:
+        return self._made(plans, None, measured)
 
+    def _made(
+        self,
+        plans: Sequence[Planned],
+        tell: Callable[[int, int], None] | None,
+        measured: MeasuredCore | None = None,
+    ) -> Generator[Mapping[str, Outcome], None, None]:
+        wanted = {item.key: item for plan in plans for item in plan.artifacts}
+        joined = {key: self._batch_of[key] for key in wanted if key in self._batch_of}
+        together = {batch.artifact.key: batch.artifact for batch in joined.values()}
+        alone = [item for key, item in wanted.items() if key not in joined]
+        self.batches = len(together)
+        failed: list[Artifact] = []
+        building = self._builder.as_built([*together.values(), *alone], tell, measured=measured)
+        with closing(building):
+            for outcomes in building:
+                failed += self._failed(outcomes)
+                yield self._members(outcomes)
+        if failed:
+            # One that does not compile must not cost the others their turn.
+            split = [item for item in failed if item.key in wanted]
+            yield from self._builder.as_built(split, tell, measured=measured)
 
-def _members(
-    batch: Batch, outcome: Outcome, artifacts: Mapping[str, Artifact]
-) -> dict[str, Outcome]:
-    """The outcome of a batch as those of the kernels in it."""
-    if not outcome.ok:
-        return {}
-    return {
-        key: replace(outcome, artifact=artifacts[key], entry=entry)
-        for key, entry in batch.entries.items()
-    }
+    def _failed(self, outcomes: Mapping[str, Outcome]) -> list[Artifact]:
+        """The kernels of batches that do not compile."""
+        bad = [
+            self._batches[k] for k, found in outcomes.items() if k in self._batches and not found.ok
+        ]
+        return [self._artifacts[key] for batch in bad for key in batch.entries]
+
+    def _members(self, outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
+        """The outcome of a batch as those of the kernels in it."""
+        members: dict[str, Outcome] = {}
+        for key, outcome in outcomes.items():
+            if key not in self._batches:
+                members[key] = outcome
+            elif outcome.ok:
+                members |= {
+                    member: replace(outcome, artifact=self._artifacts[member], entry=entry)
+                    for member, entry in self._batches[key].entries.items()
+                }
+        return members

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,8 @@ from kernloom.pipeline.stage import Context
 from kernloom.plan.source import ENTRY
 
 ENGINE_FULL = "the engine ran out of memory"
+MEMORY_LEFT = "memory_left"
+"""Among the conditions of a trial that ran out of memory: the bytes there were for it."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,24 @@ class Trials:
 
     def __init__(self, assembly: Assembly, outcomes: Mapping[str, Outcome]) -> None:
         self._assembly = assembly
-        self._outcomes = outcomes
-        self._paths: Mapping[str, Path] = {key: found.path for key, found in outcomes.items()}
-        self._entries = {
-            key: found.entry for key, found in outcomes.items() if found.entry != ENTRY
-        }
+        self._outcomes: dict[str, Outcome] = {}
+        self._paths: dict[str, Path] = {}
+        self._entries: dict[str, str] = {}
+        self.built(outcomes)
         self._data = DataSets(assembly.places.roots)
         self._memory_left = available_memory()
+        # The last core: the first ones are where the system's own work tends to be.
+        self._core = max(os.sched_getaffinity(0))
         self._devices: dict[tuple[Any, ...], Device] = {}
         self._session_places: dict[tuple[str, int], SessionPlaces] = {}
+
+    def built(self, outcomes: Mapping[str, Outcome]) -> None:
+        """More has been built."""
+        self._outcomes.update(outcomes)
+        self._paths.update((key, found.path) for key, found in outcomes.items())
+        self._entries.update(
+            (key, found.entry) for key, found in outcomes.items() if found.entry != ENTRY
+        )
 
     def in_turns(
         self, plans: Sequence[Planned], turn: Callable[[int], None] = lambda round: None
@@ -72,12 +83,18 @@ class Trials:
                 yield plans[number], trial
 
     def _turns(self, plan: Planned, shared: _Shared) -> Generator[None, None, Trial]:
-        trial = _blank(plan, self._outcomes)
+        created = datetime.now(UTC)
         start = time.monotonic()
         if plan.refusal:
             refusal = plan.refusal
-            return replace(
-                trial, status=refusal.status, stage=refusal.stage, message=str(refusal.error)
+            return trial_of(
+                plan,
+                self._outcomes,
+                created,
+                status=refusal.status,
+                verified=False,
+                stage=refusal.stage,
+                message=str(refusal.error),
             )
         outputs: dict[str, Any] = dict(plan.outputs)
         problem: KernloomError | None = None
@@ -96,7 +113,10 @@ class Trials:
         except MemoryError:
             problem = DeviceError(ENGINE_FULL, status="out_of_memory")
         seconds += time.monotonic() - start
-        return replace(_ended(plan, trial, outputs, problem), seconds=round(seconds, 6))
+        ended = _ended(plan, outputs, problem)
+        if ended["status"] == "out_of_memory":
+            ended["conditions"] |= {MEMORY_LEFT: self._memory_left}
+        return trial_of(plan, self._outcomes, created, **ended, seconds=round(seconds, 6))
 
     def verify(self, plan: Planned, bench: Bench) -> None:
         """Carry out the run stages of a plan that measures nothing."""
@@ -155,7 +175,7 @@ class Trials:
                 self._assembly.places.roots,
                 experiment.measure,
                 threads=threads,
-                pin=_core(plan),
+                pin=self._pin(plan),
                 timeout=experiment.timeout,
             )
         self.check_built(planned.plan)
@@ -175,39 +195,42 @@ class Trials:
         limit = plan.experiment.memory_limit
         return self._memory_left if limit is None else parse_size(limit, key="memory_limit")
 
+    def _pin(self, plan: Planned) -> int | None:
+        """The core on which a trial's kernels stay."""
+        return self._core if plan.experiment.measure.pin else None
+
     def _device(self, plan: Planned, libraries: tuple[Path, ...] = ()) -> Device:
         """The device of a trial; trials that need the same one share it."""
-        target, arch = plan.experiment.target, plan.experiment.arch
-        make = DEVICES.get(target.device, key="target.device")
-        # Threads that a library starts by itself would all be kept on the one core.
-        pin = None if libraries and threads_of(plan.steps) > 1 else _core(plan)
-        aslr = plan.experiment.measure.aslr
-        memory_limit = self._memory_limit(plan)
-        programs = {role: self._paths[program.key] for role, program in plan.programs.items()}
-        how = (pin, aslr, memory_limit)
-        key = (target.device, *programs.values(), id(target), id(arch), *how, *libraries)
+        experiment, threads = plan.experiment, threads_of(plan.steps)
+        policy = experiment.measure
+        key = (
+            *(id(experiment.target), id(experiment.arch), experiment.memory_limit, threads),
+            *(policy.pin, policy.aslr, policy.clock, policy.cache),
+            *(program.key for program in plan.programs.values()),
+            *libraries,
+        )
         if key not in self._devices:
-            self._devices[key] = make.made(
-                DeviceSetup(
-                    programs,
-                    target,
-                    arch,
-                    pin=pin,
-                    cache=self._assembly.places.cache,
-                    aslr=aslr,
-                    memory_limit=memory_limit,
-                    libraries=libraries,
-                )
-            )
-        require(self._devices[key], *_needed(plan, self._devices[key]))
-        if libraries:
-            require(self._devices[key], "libraries")
+            # Threads that a library starts by itself would all be kept on the one core.
+            pin = None if libraries and threads > 1 else self._pin(plan)
+            self._devices[key] = self._made(plan, pin, libraries)
         return self._devices[key]
 
-
-def _core(plan: Planned) -> int | None:
-    """The last one: the first ones are where the system's own work tends to be."""
-    return max(os.sched_getaffinity(0)) if plan.experiment.measure.pin else None
+    def _made(self, plan: Planned, pin: int | None, libraries: tuple[Path, ...]) -> Device:
+        target = plan.experiment.target
+        device = DEVICES.get(target.device, key="target.device").made(
+            DeviceSetup(
+                {role: self._paths[program.key] for role, program in plan.programs.items()},
+                target,
+                plan.experiment.arch,
+                pin=pin,
+                cache=self._assembly.places.cache,
+                aslr=plan.experiment.measure.aslr,
+                memory_limit=self._memory_limit(plan),
+                libraries=libraries,
+            )
+        )
+        require(device, *_needed(plan, device), *(["libraries"] if libraries else []))
+        return device
 
 
 def _needed(plan: Planned, device: Device) -> list[str]:
@@ -224,37 +247,36 @@ def _needed(plan: Planned, device: Device) -> list[str]:
 
 
 def _ended(
-    plan: Planned, trial: Trial, outputs: Mapping[str, Any], problem: KernloomError | None
-) -> Trial:
-    """The trial with what its stages found out, as far as they came."""
+    plan: Planned, outputs: Mapping[str, Any], problem: KernloomError | None
+) -> dict[str, Any]:
+    """What the stages found out about a trial, as far as they came."""
 
     def merged(kind: str) -> dict[str, Any]:
         found = plan.graph.of_type(kind, outputs)
         return {name: value for part in found for name, value in part.items()}
 
-    verified = plan.graph.of_type("verified", outputs)
+    verdicts = plan.graph.of_type("verified", outputs)
+    verified = bool(verdicts) and all(verdicts)
     warnings = tuple(w for found in plan.graph.of_type("warnings", outputs) for w in found)
-    trial = replace(
-        trial,
-        verified=bool(verified) and all(verified),
-        metrics=merged("metrics"),
-        samples=tuple(s for found in plan.graph.of_type("samples", outputs) for s in found),
-        warnings=warnings,
-        conditions=merged("conditions"),
-    )
+    found = {
+        "metrics": merged("metrics"),
+        "samples": tuple(s for found in plan.graph.of_type("samples", outputs) for s in found),
+        "warnings": warnings,
+        "conditions": merged("conditions"),
+    }
     if problem:
         status = status_of(problem)
-        return replace(
-            trial,
-            status=status,
-            verified=trial.verified and status != "wrong",
-            stage=problem.stage or "run",
-            message=str(problem),
-            stderr=getattr(problem, "stderr", ""),
-        )
+        return found | {
+            "status": status,
+            "verified": verified and status != "wrong",
+            "stage": problem.stage or "run",
+            "message": str(problem),
+            "stderr": getattr(problem, "stderr", ""),
+        }
     if all(plan.graph.of_type("converged", outputs)):
-        return replace(trial, status="ok")
-    return replace(trial, status="unconverged", message=warnings[0] if warnings else "")
+        return found | {"status": "ok", "verified": verified}
+    message = warnings[0] if warnings else ""
+    return found | {"status": "unconverged", "verified": verified, "message": message}
 
 
 def status_of(error: KernloomError) -> str:
@@ -270,16 +292,16 @@ def _compile_stage(plan: Planned) -> str:
     return next((n for n, node in plan.graph.nodes.items() if node.stage.phase == "build"), "build")
 
 
-def _blank(plan: Planned, outcomes: Mapping[str, Outcome]) -> Trial:
-    """The trial before it has been carried out."""
+def trial_of(
+    plan: Planned, outcomes: Mapping[str, Outcome], created: datetime, **ended: Any
+) -> Trial:
+    """The trial of a plan with how it ended, and what was built for it."""
     experiment = plan.experiment
     return Trial(
         id=plan.id,
         workload=experiment.workload.name,
         case=experiment.case,
         target=experiment.target.name,
-        status="ok",
-        verified=False,
         point=plan.point.swept,
         params=plan.params,
         provider=plan.provider,
@@ -287,9 +309,11 @@ def _blank(plan: Planned, outcomes: Mapping[str, Outcome]) -> Trial:
         artifacts=tuple(
             {"name": name, "key": artifact.key, "cached": outcomes[artifact.key].cached}
             for name, artifact in plan.named_artifacts
+            if artifact.key in outcomes
         ),
         config=plan.point.data,
         overrides=plan.point.words,
         machine=machine_class() | ({"device": plan.facts} if plan.facts else {}),
-        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        created=created.isoformat(timespec="milliseconds"),
+        **ended,
     )

@@ -52,7 +52,7 @@ def _build_all(assembly: Assembly, invocation: Invocation) -> int:
 
 def _build(builder: Builder, artifacts: Iterable[Artifact], invocation: Invocation) -> int:
     wanted = list(artifacts)
-    progress = Progress(invocation.stderr, quiet=not invocation.for_people)
+    progress = Progress(invocation.stderr)
     outcomes = builder.build(wanted, lambda done, total: progress.update("building", done, total))
     progress.clear()
     document = {

@@ -44,7 +44,7 @@ def run(invocation: Invocation) -> int:
             refused.append(_refused(workload, error))
     for plan in plans:
         check_local(plan.experiment.fleet, "check")
-    progress = Progress(invocation.stderr, quiet=not invocation.for_people)
+    progress = Progress(invocation.stderr)
     results = Workshop(assembly, None, progress).carry_out(plans)
     results.trials += refused
     build = vars(results.build)

@@ -16,10 +16,13 @@ from kernloom.build.artifact import Artifact
 from kernloom.build.builder import State
 from kernloom.build.stage import StepArtifact
 from kernloom.cli.assembly import Assembly
+from kernloom.cli.carry_out import once_each, reusable
 from kernloom.cli.commands.run import store_of
 from kernloom.cli.estimating import estimate
+from kernloom.cli.fleets import fleet_of
 from kernloom.cli.invocation import Invocation
 from kernloom.cli.planning import Planned, plan_points
+from kernloom.cli.progress import Progress
 from kernloom.errors import UsageError, nearest
 from kernloom.plan.render import StepSource
 from kernloom.plan.schedule import StepRecord, TensorSpec, describe
@@ -40,23 +43,30 @@ def run(invocation: Invocation) -> int:
     artifacts = {artifact.key: artifact for plan in plans for _, artifact in plan.named_artifacts}
     states = {key: builder.state(artifact) for key, artifact in artifacts.items()}
     with store_of(assembly, plans[0].experiment) as store:
-        stored = set(store.latest([plan.id for plan in plans if plan.experiment.rerun != "all"]))
+        fleet = fleet_of(
+            assembly, plans[0].experiment.fleet, store, Progress(invocation.stderr, quiet=True)
+        )
+        stored = set(reusable(store, fleet, plans))
         missing = [artifacts[key] for key, state in states.items() if not state.cached]
-        waiting = {p.id: p for p in plans if p.id not in stored and not p.refusal}
-        estimated = estimate(missing, list(waiting.values()), builder, store)
+        own = once_each(plans)
+        waiting = [p for p in own if p.id not in stored and not p.refusal]
+        estimated = estimate(missing, waiting, builder, store)
+    first = {id(plan) for plan in own}
+    trials = [_trial(plan, stored, same=id(plan) not in first) for plan in plans]
     document = {
         "summary": {
             "points": len(plans),
             "artifacts": len(artifacts),
             "cached": len(artifacts) - len(missing),
             "to_build": len(missing),
-            "stored": sum(plan.id in stored for plan in plans),
+            "stored": sum(plan.id in stored for plan in own),
             "to_run": len(waiting),
             "refused": sum(plan.refusal is not None for plan in plans),
+            "same": sum(trial["same"] for trial in trials),
         },
         "estimate": estimated,
         "artifacts": [_artifact(artifacts[key], states[key]) for key in artifacts],
-        "trials": [_trial(plan, stored) for plan in plans],
+        "trials": trials,
     }
     if invocation.for_people:
         print_plan(document, invocation.stdout)
@@ -75,7 +85,7 @@ def _artifact(artifact: Artifact, state: State) -> dict[str, Any]:
     }
 
 
-def _trial(plan: Planned, stored: set[str]) -> dict[str, Any]:
+def _trial(plan: Planned, stored: set[str], *, same: bool) -> dict[str, Any]:
     return {
         "id": plan.id,
         "workload": plan.experiment.workload.name,
@@ -85,6 +95,7 @@ def _trial(plan: Planned, stored: set[str]) -> dict[str, Any]:
         "params": plan.params,
         "provider": plan.provider,
         "stored": plan.id in stored,
+        "same": same and not plan.refusal,
         "artifacts": [artifact.key for _, artifact in plan.named_artifacts],
         "refused": str(plan.refusal.error) if plan.refusal else "",
     }

@@ -29,8 +29,9 @@ def run(invocation: Invocation) -> int:
     if len(words) != 2:
         raise UsageError("name one recipe file: kernloom recipe run FILE")
     assembly = Assembly()
-    output = [f"output={invocation.output}"]
-    local = next(iter(assembly.composer.points(output, multirun=False))).data
+    # Tasks of a cluster compose their points from words, which a recipe has none of.
+    words_here = [f"output={invocation.output}", "fleet=local"]
+    local = next(iter(assembly.composer.points(words_here, multirun=False))).data
     entries = read_recipe(Path(words[1]), Groups(assembly.places.folders("configs")), local)
     plans = plan_each(assembly, [entry.point for entry in entries], alone=len(entries) == 1)
     results = carry_out_and_report(assembly, plans, invocation)
@@ -41,4 +42,6 @@ def run(invocation: Invocation) -> int:
     ]
     for note in dict.fromkeys(notes):
         print(f"note: {note}: its source, compiler or flags differ", file=invocation.stderr)
-    return exit_code(results.trials, interrupted=results.interrupted)
+    return exit_code(
+        results.trials, interrupted=results.interrupted, failed=results.failure is not None
+    )

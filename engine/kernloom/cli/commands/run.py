@@ -7,11 +7,22 @@ is built. Exit code 0 only if everything verified.
   kernloom run workload=softmax workload.sizes.N=1000 toolchain=clang measure=standard
   kernloom run -m workload=softmax workload.sizes.N=64,128,256 toolchain=gcc,clang
   kernloom run workload=mlp recipe=mlp.yaml     # also writes a recipe that replays this run
+
+Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline, select, measure):
+
+  rerun=none|failed|all       whether stored trials are carried out again
+  timeout=60 memory_limit=4GiB   what a trial may take
+  sweep=NAME, sweep.where=...    what axes cannot say: zips, constraints, samples, named points
+  screen.keep=10              a quick look at every point; only the best are measured in full
+  fleet=slurm, fleet.overlap=true   where, and whether while the rest is built
+  store=postgres, store.path=FILE   where trials are kept
+  output=table|json|jsonl|csv, recipe=FILE, seed=0, build.jobs=N
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Results, Workshop, exit_code
@@ -24,6 +35,7 @@ from kernloom.cli.stores import place_of
 from kernloom.config.schema import Experiment
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.documents import run_document, screened_document, trial_document
+from kernloom.report.units import count
 from kernloom.store.store import Store, open_store
 
 SWEEPS = True
@@ -40,7 +52,11 @@ def run(invocation: Invocation) -> int:
     plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
     results = carry_out_and_report(assembly, plans, invocation)
     looked_at = results.screening.trials if results.screening else ()
-    return exit_code([*results.trials, *looked_at], interrupted=results.interrupted)
+    return exit_code(
+        [*results.trials, *looked_at],
+        interrupted=results.interrupted,
+        failed=results.failure is not None,
+    )
 
 
 def carry_out_and_report(
@@ -49,33 +65,45 @@ def carry_out_and_report(
     """Carry the trials out, write the recipe if one is wanted, and print them."""
     experiment = plans[0].experiment
     recipe = destination(experiment.recipe, "recipe") if experiment.recipe else None
-    progress = Progress(invocation.stderr, quiet=not invocation.for_people)
-    screening = None
-    if experiment.screen.keep and len(plans) > 1:
-        screening = screen(assembly, plans, progress)
-        plans = [plan for plan in plans if plan.id in screening.kept]
+    progress = Progress(invocation.stderr)
     with store_of(assembly, experiment) as store:
+        screening = None
+        if experiment.screen.keep and len(plans) > 1:
+            looked_at = _line_printer(invocation, screened_document)
+            screening = screen(assembly, plans, store, progress, looked_at)
+            plans = [plan for plan in plans if plan.id in screening.kept]
         fleet = fleet_of(assembly, experiment.fleet, store, progress)
         workshop = Workshop(assembly, store, progress, fleet, _line_printer(invocation))
         results = workshop.carry_out(plans)
         results.screening = screening
-        if recipe and not results.interrupted:
+        results.interrupted |= screening is not None and screening.interrupted
+        if recipe and not results.interrupted and not results.failure:
             from kernloom.recipe.recipe import write_recipe
 
             # Before the report: if it fails, the error is all that stdout shows.
             write_recipe(recipe, results.trials)
             print(f"recipe written: {recipe}", file=invocation.stderr)
-        report(results, invocation, lambda trial: trial.samples or store.samples(trial.id))
+
+        def samples_of(trial: Trial) -> tuple[Samples, ...]:
+            return trial.samples or (() if results.failure else store.samples(trial.id))
+
+        report(results, invocation, samples_of)
     return results
 
 
-def _line_printer(invocation: Invocation) -> Callable[[Trial], None]:
+def _line_printer(
+    invocation: Invocation, document: Callable[[Trial], dict[str, Any]] = trial_document
+) -> Callable[[Trial], None]:
     """Prints a trial as a line of JSON, at once, where lines are wanted."""
     import json
 
+    printed: set[str] = set()
+
     def print_line(trial: Trial) -> None:
         if invocation.output == "jsonl":
-            print(json.dumps(trial_document(trial)), file=invocation.stdout, flush=True)
+            line = document(trial) | ({"same": True} if trial.id in printed else {})
+            printed.add(trial.id)
+            print(json.dumps(line), file=invocation.stdout, flush=True)
 
     return print_line
 
@@ -96,15 +124,19 @@ def report(
     import json
 
     build = vars(results.build)
-    document = run_document(results.trials, build)
+    document = run_document(results.trials, build, results.same)
     if results.interrupted:
         document["interrupted"] = True
+    error = {"error": results.failure.document(exit_code=1)} if results.failure else {}
+    document |= error
     if results.screening:
         document["screened"] = [screened_document(trial) for trial in results.screening.trials]
     if invocation.output == "json":
         print(json.dumps(document), file=invocation.stdout)
     elif invocation.output == "jsonl":
-        pass  # Each was printed when it ended.
+        # Each trial was printed when it ended.
+        if error:
+            print(json.dumps(error), file=invocation.stdout)
     elif invocation.output == "csv":
         from kernloom.report.csv import write_csv
 
@@ -112,15 +144,24 @@ def report(
     else:
         from kernloom.report.tables import print_run
 
-        print_run(results.trials, build, invocation.stdout, samples_of)
-        if results.screening:
-            print_screening(results.screening, invocation.stdout)
+        print_run(results.trials, build, invocation.stdout, samples_of, results.same)
+    if results.screening and invocation.output != "json":
+        people = invocation.stdout if invocation.for_people else invocation.stderr
+        print_screening(results.screening, people)
     if results.interrupted:
-        kept = (
-            f"{len(results.trials)} finished trials are kept"
-            if results.trials
-            else "nothing was finished"
-        )
-        print(f"kernloom: interrupted; {kept}", file=invocation.stderr)
+        print(f"kernloom: interrupted; {_kept(results)}", file=invocation.stderr)
+    if results.failure:
+        print(f"kernloom: error: {results.failure}", file=invocation.stderr)
+        print(f"kernloom: ended early; {_kept(results)}", file=invocation.stderr)
     for note in results.notes:
         print(f"kernloom: {note}", file=invocation.stderr)
+
+
+def _kept(results: Results) -> str:
+    """What a run that ended early leaves."""
+    if results.trials:
+        number = len(results.trials)
+        return f"{count(number, 'finished trial')} {'is' if number == 1 else 'are'} kept"
+    if results.screening and results.screening.trials:
+        return f"what came of {len(results.screening.trials)} screened points is kept"
+    return "nothing was finished"

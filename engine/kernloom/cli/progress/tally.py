@@ -59,19 +59,24 @@ class Tally:
         rate = self.rate
         if rate <= 0:
             return ""
+        left = f"{duration((self.total - self.done - self._part) / rate)} left"
+        if not self.done:
+            return left
         often = f"{rate:.3g}/s" if rate >= 1 else f"{1 / rate:.3g} s each"
-        return f"{often}, {duration((self.total - self.done - self._part) / rate)} left"
+        return f"{often}, {left}"
 
     def best(self) -> list[tuple[str, str]]:
         """Time and point of the leaders, best first; where points do different work, the best of
-        each kind of work."""
+        each kind of work that has more than one."""
         from kernloom.report.best import RANKED_BY
         from kernloom.report.columns import subjects_text
         from kernloom.report.units import time_text
 
         self._rank()
         several = len(self._leaders) > 1
-        shown = [trial for group in self._leaders for trial in group[: 1 if several else LEADERS]]
+        # One that nothing can be compared with is not the best of anything.
+        compared = [group for group in self._leaders if len(group) > 1 or not several]
+        shown = [trial for group in compared for trial in group[: 1 if several else LEADERS]]
         found = []
         for trial in shown[:LEADERS]:
             metric = next(name for name in RANKED_BY if trial.metrics.get(name) is not None)
