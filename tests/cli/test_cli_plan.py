@@ -259,3 +259,9 @@ def test_one_build_serves_every_size(project: Project) -> None:
     done = project.json("run", "-m", "workload=axpy", "workload.sizes.N=100,1000,5000")
     assert done.code == 0, done
     assert done.document["build"]["built"] == 1
+
+
+def test_a_plan_says_that_it_leaves_screening_out(shared_project: Project) -> None:
+    done = shared_project.run("plan", "-m", "workload=axpy", "seed=1,2", "screen.keep=1")
+    assert done.code == 0, done
+    assert "without screening" in done.stderr

@@ -68,6 +68,9 @@ def run(invocation: Invocation) -> int:
         "artifacts": [_artifact(artifacts[key], states[key]) for key in artifacts],
         "trials": trials,
     }
+    if plans[0].experiment.screen.keep and len(plans) > 1:
+        text = "kernloom: screen.keep: these are the numbers without screening"
+        print(text, file=invocation.stderr)
     if invocation.for_people:
         print_plan(document, invocation.stdout)
     else:
