@@ -13,6 +13,7 @@ SLOW_FILES = {
     "test_cli_measure.py",
     "test_cli_progress.py",
     "test_cli_screening.py",
+    "test_config_samples.py",
     "test_config_sweeps.py",
     "test_postgres.py",
 }
