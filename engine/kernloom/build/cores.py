@@ -49,7 +49,7 @@ class Cores:
     @contextmanager
     def one(self) -> Iterator[None]:
         """What this thread starts in here runs where nothing is measured."""
-        if self._measured is None or not self._others:
+        if self._measured is None:
             yield
             return
         while not self._free.acquire(timeout=_PATIENCE_S):

@@ -10,10 +10,10 @@ is built. Exit code 0 only if everything verified.
 
 Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline, select, measure):
 
-  rerun=none|failed|all       whether stored trials are carried out again
-  timeout=60 memory_limit=4GiB   what a trial may take
-  sweep=NAME, sweep.where=...    what axes cannot say: zips, constraints, samples, named points
-  screen.keep=10              a quick look at every point; only the best are measured in full
+  rerun=none|failed|all             whether stored trials are carried out again
+  timeout=60, memory_limit=4GiB     what a trial may take
+  sweep=NAME, sweep.where=...       what axes cannot say: zips, constraints, samples, named points
+  screen.keep=10                    a quick look at every point; the best are measured in full
   fleet=slurm, fleet.overlap=true   where, and whether while the rest is built
   store=postgres, store.path=FILE   where trials are kept
   output=table|json|jsonl|csv, recipe=FILE, seed=0, build.jobs=N

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 from kernloom.build.builder import Outcome
-from kernloom.build.cores import MeasuredCore
+from kernloom.build.cores import MeasuredCore, beside
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.fleets import Build, Keep
 from kernloom.cli.planning import Planned
@@ -154,7 +154,8 @@ class _Measuring:
 
 def disturbed(plans: Sequence[Planned]) -> str:
     """Why compilers on other cores would disturb what is measured, if they would."""
-    if len(os.sched_getaffinity(0)) == 1:
+    usable = os.sched_getaffinity(0)
+    if usable <= beside(max(usable)):
         return "there is no other core"
     for plan in plans:
         experiment, target = plan.experiment, plan.experiment.target
