@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 
+import attacks
 import postgres
 from command_line import Project
 from parts import needs_module
 from slow import is_slow
 
 LEFT_OUT = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--attack", action="store_true", help="try every case of tests/attack, not a small share"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -41,6 +48,9 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
+    ended = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    for line in attacks.table(ended):
+        terminalreporter.write_line(line)
     if LEFT_OUT in config.stash:
         terminalreporter.write_line(f"{config.stash[LEFT_OUT]} tests were left out")
 
