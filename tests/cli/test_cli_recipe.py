@@ -11,10 +11,8 @@ import pytest
 import yaml
 
 from command_line import Project, listing
-from kernloom.config.groups import Groups
 from kernloom.errors import ConfigError
-from kernloom.places import share_folder
-from kernloom.recipe.recipe import check_harmless
+from kernloom.recipe.flags import check_flags
 
 AXPY = ("workload=axpy", "case=small")
 
@@ -168,6 +166,25 @@ FLAGS = [
     "",
     "-O2 -wrapper x",
     "-D'X=\"a\"'",
+    "-fopt-info-all=report",
+    "-fopt-info",
+    "-fstack-usage",
+    "-fcallgraph-info",
+    "-fsave-optimization-record",
+    "-foptimization-record-file=x",
+    "-ftime-trace=x",
+    "-fcs-profile-generate",
+    "-fmemory-profile",
+    "-ftest-coverage",
+    "-fdiagnostics-format=sarif-file",
+    "-fsanitize-ignorelist=x",
+    "-foffload=x",
+    "-fopenmp-targets=x",
+    "-finstrument-functions",
+    "-fxray-instrument",
+    "--specs=picolibc.specs",
+    "--target=riscv64-linux-gnu",
+    "-cl-std=CL1.2 -I/tmp",
 ]
 
 
@@ -200,14 +217,20 @@ def test_a_strangers_recipe_is_refused(home: Project, tmp_path: Path, what: str)
     assert "root:" not in message  # what a file outside holds is not repeated
 
 
-def test_flags_that_reach_beyond_compiling_are_refused(home: Project) -> None:
-    groups = Groups([share_folder() / "configs"])
-    config = read(home)["trials"][0]["config"]
-    check_harmless(config, groups, "recipe")
+def test_flags_that_reach_beyond_compiling_are_refused() -> None:
+    check_flags(["-O3", "-ffast-math", "-march=native", "--param=max-unroll-times=4"], [], "flags")
     for flag in FLAGS:
-        config["toolchain"]["extra_flags"] = [flag]
         with pytest.raises(ConfigError, match="cannot use the flag"):
-            check_harmless(config, groups, "recipe")
+            check_flags([flag], [], "flags")
+
+
+def test_flags_of_this_machines_own_toolchain_are_allowed() -> None:
+    ours = ["--specs=picolibc.specs", "-include", "own.h", "-O2"]
+    check_flags(ours, ours, "flags")
+    check_flags(["-O3", "--specs=picolibc.specs"], ours, "flags")
+    for flags in (["-include", "-O2"], ["own.h"], ["--specs=other.specs"]):
+        with pytest.raises(ConfigError, match="cannot use the flag"):
+            check_flags(flags, ours, "flags")
 
 
 @pytest.mark.parametrize("flag", ["-wrapper", "-fplugin=./evil.so", "-B/tmp", "@f", "-specs=x"])

@@ -184,7 +184,7 @@ def _notes(
         for group in ready
         if group[0] not in firsts
     ]
-    notes += [contender.note for contender in contenders if contender.note]
+    notes += dict.fromkeys(note for contender in contenders for note in contender.notes)
     plans = {contender.name: contender.plan for contender in contenders}
     works = [[plan.experiment for name in group if (plan := plans.get(name))] for group in ready]
     if any(len({work.workload.name for work in group}) > 1 for group in works):

@@ -16,12 +16,12 @@ from kernloom.build.manifest import read_manifest
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import MEASURING, Planned, plan_each
 from kernloom.config.compose import Point
-from kernloom.config.groups import Groups
 from kernloom.errors import ConfigError, KernloomError, UnavailableError, UsageError
 from kernloom.files import sha256_file
 from kernloom.measure.trial import Trial
 from kernloom.places import Places
-from kernloom.recipe.recipe import LOCAL_KEYS, pinned, read_recipe
+from kernloom.recipe.fields import LOCAL_KEYS
+from kernloom.recipe.recipe import pinned, read_recipe
 from kernloom.store.keys import Filter
 from kernloom.store.store import Store
 
@@ -41,7 +41,7 @@ class Contender:
     problem: KernloomError | None = None
     fixed: bool = False
     """From a recipe or the store: common overrides do not change it."""
-    note: str = ""
+    notes: list[str] = field(default_factory=list)
     """What to know about it."""
 
 
@@ -51,7 +51,6 @@ class Contenders:
     def __init__(self, assembly: Assembly, store: Store, common: str) -> None:
         self._assembly = assembly
         self._store = store
-        self._builder = assembly.builder()
         self._common = [DEFAULT_POLICY, *_words(common)]
         self._local = self._composed([]).data
 
@@ -119,18 +118,18 @@ class Contenders:
             contender.problem = error
 
     def _recipe(self, name: str, path: Path) -> list[Contender]:
-        groups = Groups(self._assembly.places.folders("configs"))
         made = []
-        entries = read_recipe(path, groups, self._local)
+        entries = read_recipe(path, self._assembly.composer, self._local)
         for number, entry in enumerate(entries, 1):
             contender = Contender(name if len(entries) == 1 else f"{name}#{number}", fixed=True)
+            contender.notes += entry.notes
             data = {**entry.point.data, "measure": self._local["measure"]}
             self._plan(contender, Point({}, data))
             if contender.plan:
                 try:
                     contender.stored = self._stand_in(name, entry.artifacts, contender.plan)
                 except UnavailableError as error:
-                    contender.note = f"{error.message}; it is compared as it is built now"
+                    contender.notes.append(f"{error.message}; it is compared as it is built now")
             made.append(contender)
         return made
 
@@ -171,16 +170,21 @@ class Contenders:
         others: dict[str, Artifact] = {}
         for step in plan.steps:
             now = step.artifact
-            key = keys.get(now.name)
+            key = _recorded_key(now, keys, plan)
             if key == now.key:
                 continue
-            path = key and self._file(now, key)
-            if not key or not path:
-                why = self._builder.state(now).explanation.text
+            if key is None:
                 raise UnavailableError(
-                    f"{who}: its artifact {now.name} ({(key or 'none')[:12]}) is gone "
-                    f"and cannot be rebuilt, for what it was made from has changed ({why})",
-                    hint="Check out the sources it was made from, or compare with a newer trial.",
+                    f"{who}: which artifact its step '{step.step.name}' ran is not recorded",
+                    hint="Compare with a newer trial.",
+                )
+            path = self._file(now, key)
+            if path is None:
+                raise UnavailableError(
+                    f"{who}: its artifact {now.name} ({key[:12]}) is gone and cannot be rebuilt: "
+                    f"from what is here now another one is made ({now.key[:12]})",
+                    hint="Go back to the sources, flags and compiler it was made with, or compare "
+                    "with a newer trial.",
                 )
             others[now.key] = replace(now, identity=replace(now.identity, digest=key))
             files[others[now.key].key] = path
@@ -196,6 +200,15 @@ class Contenders:
             if manifest and path.is_file() and sha256_file(path) == manifest.get("output_sha256"):
                 return path
         return None
+
+
+def _recorded_key(artifact: Artifact, keys: Mapping[str, str], plan: Planned) -> str | None:
+    """The key that a trial had for an artifact.
+
+    An artifact that several steps share is recorded once, under the name of one of them.
+    """
+    shared = [step.artifact.name for step in plan.steps if step.artifact.key == artifact.key]
+    return next((keys[name] for name in (artifact.name, *shared) if name in keys), None)
 
 
 def kept_folder(store: Store, places: Places) -> Path:

@@ -1,47 +1,38 @@
 """Recipes: the resolved configs of a run, with the chosen parameters pinned, in one YAML file.
 
-A recipe may come from a stranger, so it is data and nothing else: compilers are looked up by the
-name of a toolchain that is configured here, flags must be of kinds that reach no other program, and
-paths stay inside the template and project folders (as they do for every config).
+Each trial carries a digest of itself, and the file one of them all, so that an edited recipe is
+noticed. `fields` decides what is used of a recipe, which may come from a stranger.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernloom import __version__
-from kernloom.config.compose import Point
-from kernloom.config.groups import Groups
+from kernloom.config.compose import Composer, Point
 from kernloom.config.reader import dump_yaml, load_yaml
-from kernloom.config.schema import NOT_IDENTITY, ROOT_KEYS
 from kernloom.errors import ConfigError, nearest
-from kernloom.files import write_atomically
+from kernloom.files import sha256_json, write_atomically
 from kernloom.measure.trial import Trial
+from kernloom.recipe.fields import LOCAL_KEYS
+from kernloom.recipe.replay import Here, Replay
 
 FORMAT = 1
-LOCAL_KEYS = NOT_IDENTITY
-"""Root keys that belong to whoever runs a recipe, not to the recipe."""
-_FLAG = re.compile(
-    r"-(O\w*|g\d?|w|pipe|std=[\w+]+|U\w+|D\w+(=[\w.]*)?"
-    r"|W[\w-]+(=[\w-]+)?"
-    r"|m(?!llvm)[\w.-]+(=[\w.,+-]+)?"
-    r"|f(?!plugin|pass-plugin|dump|profile|auto-profile|use-ld|module|compare-debug|crash)"
-    r"[\w-]+(=[\w.,+-]+)?)"
-)
-"""Compiler flags that choose code generation, and can name neither programs nor files."""
+KEYS = ("recipe", "kernloom", "trials", "digest")
+ENTRY_KEYS = ("point", "config", "expected", "digest")
+EXPECTED_KEYS = ("id", "status", "verified", "artifacts", "median_ns")
+PINNED = ("fixed", "model")
+"""Who answers for the parameters of a replay. Those of a step that was fused into another are not
+recorded, for they have no effect: the model chooses some."""
 
 
 def write_recipe(path: Path, trials: Sequence[Trial]) -> None:
     """A recipe of these trials, in their order."""
-    document = {
-        "recipe": FORMAT,
-        "kernloom": __version__,
-        "trials": [_entry(trial) for trial in trials],
-    }
+    entries = [_sealed(_entry(trial)) for trial in trials]
+    document = _sealed({"recipe": FORMAT, "kernloom": __version__, "trials": entries})
     text = "# Replay: kernloom recipe run FILE\n" + dump_yaml(document)
     try:
         write_atomically(path, text)
@@ -52,7 +43,7 @@ def write_recipe(path: Path, trials: Sequence[Trial]) -> None:
 def _entry(trial: Trial) -> dict[str, Any]:
     config = {key: value for key, value in trial.config.items() if key not in LOCAL_KEYS}
     return {
-        "point": dict(trial.point),
+        "point": _plain(trial.point),
         "config": pinned(config, trial.params),
         "expected": {
             "id": trial.id,
@@ -64,20 +55,28 @@ def _entry(trial: Trial) -> dict[str, Any]:
     }
 
 
+def _sealed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data with a digest of it."""
+    return {**data, "digest": _digest(data)}
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    """Hash of an entry, or of a document by the digests of its trials."""
+    data = {key: value for key, value in data.items() if key != "digest"}
+    if "trials" in data:
+        data["trials"] = [entry.get("digest") for entry in data["trials"]]
+    return sha256_json(data)[:32]
+
+
 def pinned(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
     """The config with every select stage answering just what was chosen."""
     config, params = _plain(config), _plain(params)
+    choice = {"providers": list(PINNED), "fixed": params, "file": None}
     stages = {
-        name: {**stage, "providers": ["fixed"], "fixed": params, "file": None}
-        if stage.get("use") == "select"
-        else stage
+        name: {**stage, **choice} if stage.get("use") == "select" else stage
         for name, stage in config["pipeline"]["stages"].items()
     }
-    return {
-        **config,
-        "pipeline": {**config["pipeline"], "stages": stages},
-        "select": {"providers": ["fixed"], "fixed": params, "file": None},
-    }
+    return {**config, "pipeline": {**config["pipeline"], "stages": stages}, "select": choice}
 
 
 def _plain(value: Any) -> Any:
@@ -93,6 +92,8 @@ class Entry:
     point: Point
     artifacts: Mapping[str, str]
     """Name -> key."""
+    notes: tuple[str, ...] = ()
+    """How the replay differs from the recipe, and whether the recipe was edited."""
 
 
 def differences(entry: Entry, trial: Trial) -> list[str]:
@@ -105,8 +106,18 @@ def differences(entry: Entry, trial: Trial) -> list[str]:
     ]
 
 
-def read_recipe(path: Path, groups: Groups, local: Mapping[str, Any]) -> list[Entry]:
+def read_recipe(path: Path, composer: Composer, local: Mapping[str, Any]) -> list[Entry]:
     """The trials of a recipe; `local` is a composed config that gives what recipes do not."""
+    data = _document(path)
+    _check_keys(data, KEYS, str(path))
+    here = Here(composer)
+    return [
+        _read(entry, here, local, f"{path}: trials[{i}]", _edits(data, i, path))
+        for i, entry in enumerate(data["trials"])
+    ]
+
+
+def _document(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -114,94 +125,72 @@ def read_recipe(path: Path, groups: Groups, local: Mapping[str, Any]) -> list[En
     data = load_yaml(text, where=str(path))
     if not isinstance(data, dict) or "recipe" not in data:
         raise ConfigError("is not a recipe: it has no `recipe: 1`", key=str(path))
-    if data["recipe"] != FORMAT:
+    if data["recipe"] != FORMAT or isinstance(data["recipe"], (bool, float)):
         raise ConfigError(
             f"is a recipe of format {data['recipe']}; this Kernloom reads {FORMAT}", key=str(path)
         )
     entries = data.get("trials")
     if not isinstance(entries, list) or not entries:
         raise ConfigError("has no trials", key=str(path))
-    return [_read(entry, groups, local, f"{path}: trials[{i}]") for i, entry in enumerate(entries)]
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, dict) or not isinstance(entry.get("config"), dict):
+            raise ConfigError("has no config", key=f"{path}: trials[{number}]")
+    return data
 
 
-def _read(entry: Any, groups: Groups, local: Mapping[str, Any], where: str) -> Entry:
-    config = entry.get("config") if isinstance(entry, dict) else None
-    if not isinstance(config, dict):
-        raise ConfigError("has no config", key=where)
-    for key in config:
-        if key not in ROOT_KEYS or key in LOCAL_KEYS:
-            allowed = [name for name in ROOT_KEYS if name not in LOCAL_KEYS]
-            raise ConfigError(f"unknown key '{key}'", key=where, hint=nearest(key, allowed))
-    check_harmless(config, groups, where)
-    kept = {key: local[key] for key in LOCAL_KEYS if key in local}
+def _edits(data: Mapping[str, Any], number: int, path: Path) -> tuple[str, ...]:
+    """Notes if a trial of a recipe, or the list of them, is not as it was written."""
+    entry = data["trials"][number]
+    if "digest" not in data or "digest" not in entry:
+        return (f"{path} has no digest, so it cannot be told whether it was edited",)
+    if not _is_sealed(entry):
+        return (f"{path}: trials[{number}] was edited since the recipe was written",)
+    if not _is_sealed(data):
+        return (f"{path} was edited since it was written",)
+    return ()
+
+
+def _is_sealed(data: Mapping[str, Any]) -> bool:
+    try:
+        return bool(data["digest"] == _digest(data))
+    except (TypeError, ValueError):
+        # Keys or values that no recipe is written with.
+        return False
+
+
+def _read(
+    entry: dict[str, Any], here: Here, local: Mapping[str, Any], where: str, edits: tuple[str, ...]
+) -> Entry:
+    _check_keys(entry, ENTRY_KEYS, where)
     swept, expected = entry.get("point") or {}, entry.get("expected") or {}
-    artifacts = expected.get("artifacts") if isinstance(expected, dict) else None
-    if not isinstance(swept, dict) or not isinstance(artifacts, (dict, type(None))):
+    artifacts = expected.get("artifacts") or {} if isinstance(expected, dict) else None
+    if not isinstance(swept, dict) or not isinstance(artifacts, dict):
         raise ConfigError("point and expected.artifacts must be keys and values", key=where)
-    # What to install is our advice, never the recipe's.
-    known = groups.read("toolchain", str(config["toolchain"]["name"]))
-    toolchain = {**config["toolchain"], "install": known.get("install", {})}
-    config = {**config, "toolchain": toolchain}
-    point = Point(swept, {**config, **kept, "recipe": None, "rerun": "all"})
-    return Entry(point, artifacts or {})
+    _check_keys(expected, EXPECTED_KEYS, f"{where}.expected")
+    replay = Replay(here, where)
+    config = _answered(replay.config(entry["config"]))
+    kept = {key: local[key] for key in LOCAL_KEYS if key in local}
+    data = {**config, **kept, "recipe": None, "rerun": "all"}
+    point = Point({str(key): value for key, value in swept.items()}, data)
+    return Entry(point, artifacts, (*edits, *replay.notes))
 
 
-def check_harmless(config: Mapping[str, Any], groups: Groups, where: str) -> None:
-    """Refuse compilers that are not configured here, and flags that reach beyond compiling."""
-    toolchain = config.get("toolchain")
-    if not isinstance(toolchain, dict):
-        raise ConfigError("has no toolchain", key=where)
-    name = str(toolchain.get("name"))
-    if name not in groups.options("toolchain"):
-        raise ConfigError(
-            f"unknown toolchain '{name}'",
-            key=f"{where}.toolchain.name",
-            hint=nearest(name, groups.options("toolchain")),
-        )
-    known = groups.read("toolchain", name)
-    if toolchain.get("tools") != known.get("tools"):
-        raise ConfigError(
-            f"names other tools than this machine's toolchain '{known.get('name')}'",
-            key=f"{where}.toolchain.tools",
-            hint=f"Allowed: {known.get('tools')}. Add a toolchain of your own for others.",
-        )
-    arch = config.get("arch")
-    for key, flag in _flags(toolchain, "toolchain"):
-        _check_flag(flag, f"{where}.{key}")
-    for key, flag in _flags({"flags": arch.get("flags")} if isinstance(arch, dict) else {}, "arch"):
-        _check_flag(flag, f"{where}.{key}")
+def _check_keys(data: Mapping[Any, Any], known: Sequence[str], where: str) -> None:
+    for key in data:
+        if key not in known:
+            raise ConfigError(f"unknown key '{key}'", key=where, hint=nearest(str(key), known))
+
+
+def _answered(config: dict[str, Any]) -> dict[str, Any]:
+    """The config with an answer for every parameter: early recipes ask nobody but `fixed`."""
+
+    def answered(section: Any) -> Any:
+        if isinstance(section, dict) and section.get("providers") == ["fixed"]:
+            return {**section, "providers": list(PINNED)}
+        return section
+
     pipeline = config.get("pipeline")
-    stages = pipeline.get("stages") if isinstance(pipeline, dict) else None
-    named = {f"pipeline.stages.{name}": stage for name, stage in (stages or {}).items()}
-    for key, section in {"select": config.get("select"), **named}.items():
-        if isinstance(section, dict) and section.get("file"):
-            raise ConfigError(
-                "a recipe cannot name a file of parameters", key=f"{where}.{key}.file"
-            )
-
-
-def _flags(section: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
-    """Every flag in a section, however it is grouped."""
-    for key, value in section.items():
-        if "flags" in key or key == "variants":
-            yield from ((f"{name}.{key}", flag) for flag in _leaves(value))
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        for item in value.values():
-            yield from _leaves(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _leaves(item)
-    elif value is not None:
-        yield value
-
-
-def _check_flag(flag: Any, key: str) -> None:
-    if not isinstance(flag, str) or not _FLAG.fullmatch(flag):
-        raise ConfigError(
-            f"a recipe cannot use the flag {flag!r}",
-            key=key,
-            hint="Allowed: code generation flags (-O -f -m -D -W -std ...) that name no files.",
-        )
+    if isinstance(pipeline, dict) and isinstance(pipeline.get("stages"), dict):
+        stages = {name: answered(stage) for name, stage in pipeline["stages"].items()}
+        config = {**config, "pipeline": {**pipeline, "stages": stages}}
+    return {**config, "select": answered(config.get("select"))}

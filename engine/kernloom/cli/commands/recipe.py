@@ -13,7 +13,6 @@ from kernloom.cli.carry_out import exit_code
 from kernloom.cli.commands.run import carry_out_and_report
 from kernloom.cli.invocation import Invocation, without_output
 from kernloom.cli.planning import plan_each
-from kernloom.config.groups import Groups
 from kernloom.errors import UsageError, nearest
 from kernloom.recipe.recipe import differences, read_recipe
 
@@ -32,8 +31,10 @@ def run(invocation: Invocation) -> int:
     # Tasks of a cluster compose their points from words, which a recipe has none of.
     words_here = [f"output={invocation.output}", "fleet=local"]
     local = next(iter(assembly.composer.points(words_here, multirun=False))).data
-    entries = read_recipe(Path(words[1]), Groups(assembly.places.folders("configs")), local)
+    entries = read_recipe(Path(words[1]), assembly.composer, local)
     plans = plan_each(assembly, [entry.point for entry in entries], alone=len(entries) == 1)
+    for note in dict.fromkeys(note for entry in entries for note in entry.notes):
+        print(f"note: {note}", file=invocation.stderr)
     results = carry_out_and_report(assembly, plans, invocation)
     notes = [
         note

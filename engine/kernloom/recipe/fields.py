@@ -1,0 +1,145 @@
+"""What is taken from each field of a recipe: a table over the whole schema of an experiment.
+
+A recipe may come from a stranger. Whatever names a program, an argument of a program, an install
+command or a path comes from the configs of the machine that replays it; the recipe chooses among
+those configs by name, and keeps values. A field of the schema that is missing here fails a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from kernloom.config.schema import (
+    Arch,
+    Argument,
+    Caches,
+    Cost,
+    Emulator,
+    Experiment,
+    Fill,
+    Kernel,
+    KernelSource,
+    Measure,
+    Pipeline,
+    Runtime,
+    Select,
+    Step,
+    Target,
+    Tensor,
+    Tolerance,
+    Toolchain,
+    Tunable,
+    Work,
+    Workload,
+)
+
+
+class Rule(Enum):
+    """How a field of a recipe is read."""
+
+    VALUE = "the recipe's: data that names no program and no file"
+    NAME = "the recipe's: the name of a config that this machine must have"
+    SAME = "the recipe is refused if it differs from this machine's config"
+    OURS = "this machine's config; a note if the recipe differs"
+    ADVICE = "this machine's config"
+    FLAGS = "the recipe's, if each flag is this machine's own or of a harmless kind"
+    PATH = "the recipe's: a relative path inside this machine's template and project folders"
+    NEVER = "the recipe is refused if it has a value"
+    STAGES = "the recipe's, by the options of each stage type (STAGE_OPTIONS)"
+    OPTIONS = "the recipe's for the devices in DEVICE_OPTIONS, else this machine's"
+    LOCAL = "belongs to whoever replays the recipe, which cannot have it"
+
+
+def _rules(values: str = "", **others: str) -> dict[str, Rule]:
+    """Field -> rule, from field names in one text per rule."""
+    rules = dict.fromkeys(values.split(), Rule.VALUE)
+    for rule, names in others.items():
+        rules |= dict.fromkeys(names.split(), Rule[rule])
+    return rules
+
+
+FIELDS: Mapping[type, Mapping[str, Rule]] = {
+    Experiment: _rules(
+        "workload target arch toolchain runtime pipeline select measure"
+        " case seed timeout memory_limit",
+        LOCAL="store fleet sweep build screen output rerun recipe trace show",
+    ),
+    Workload: _rules(
+        "name sizes tensors kernels steps golden about dtype scalars tolerance cost cases"
+    ),
+    Kernel: _rules("name arguments sources about dtypes tunables constraints model epilogues"),
+    KernelSource: _rules(
+        "function macros work finish tunables constraints model", PATH="template file"
+    ),
+    Tunable: _rules("values off about"),
+    Argument: _rules("kind access shape dtype"),
+    Work: _rules("items group scratch"),
+    Tensor: _rules("shape dtype fill place"),
+    Fill: _rules("kind low high mean std value pattern generator", PATH="path"),
+    Step: _rules("kernel args"),
+    Tolerance: _rules("rtol atol"),
+    Cost: _rules("flops bytes"),
+    Target: _rules(
+        "variant about",
+        NAME="name",
+        SAME="device",
+        OURS="family sources emulator",
+        ADVICE="variants systems sessions",
+        OPTIONS="options",
+    ),
+    Emulator: _rules(OURS="program isa args lacks", ADVICE="minimum_version install"),
+    Arch: _rules(
+        "name isa vector_bytes registers caches features vector_bits vector_lengths memory cores"
+        " about",
+        FLAGS="flags",
+    ),
+    Caches: _rules("l1 l2 l3"),
+    Toolchain: _rules(
+        "about",
+        NAME="name",
+        SAME="tools",
+        OURS="family",
+        ADVICE="minimum_version install",
+        FLAGS="flags kernel_flags extra_flags variants",
+    ),
+    Runtime: _rules(NAME="name"),
+    Pipeline: _rules("name about", STAGES="stages"),
+    Select: _rules("providers fixed", NEVER="file"),
+    Measure: _rules(
+        "name samples warmup min_rounds max_rounds min_sample_us bound budget_s clock pin"
+        " scheduling cache aslr together baselines floor about"
+    ),
+}
+"""Dataclass of the schema -> field -> rule. Stage types, providers, generators, references and
+baselines are VALUEs: they name code that is installed here under that name."""
+
+GRAPH_KEYS = ("use", "in", "after")
+"""What every stage has beside its options."""
+_TRANSFORM = _rules("steps")
+STAGE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
+    "inspect": {},
+    "select": FIELDS[Select],
+    "tile": _TRANSFORM,
+    "pack": _TRANSFORM,
+    "unroll": _TRANSFORM,
+    "vectorize": _TRANSFORM,
+    "parallelize": _TRANSFORM,
+    "fuse": _TRANSFORM,
+    "render": {},
+    "compile": {},
+    "package": {},
+    "firmware": {},
+    "verify": {},
+    "measure": {},
+}
+"""Stage type -> option -> rule. A stage of any other type, a plug-in's, is replayed only if it is
+the same as in this machine's pipeline of that name: its options may mean anything."""
+
+DEVICE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
+    "opencl": _rules("platform device index compute_units host_memory"),
+}
+"""Device -> option of `target.options` -> rule. The options of other devices are this machine's."""
+
+LOCAL_KEYS = tuple(name for name, rule in FIELDS[Experiment].items() if rule is Rule.LOCAL)
+"""Root keys that belong to whoever replays a recipe."""

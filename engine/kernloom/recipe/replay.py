@@ -1,0 +1,235 @@
+"""Turns the config of a recipe into one that this machine carries out, by the rules of `fields`."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from functools import cache
+from pathlib import PurePosixPath
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from kernloom.config.compose import Composer
+from kernloom.config.schema import ROOT_KEYS, Arch, Emulator, Experiment, Target, Toolchain
+from kernloom.errors import ConfigError, nearest
+from kernloom.files import canonical_json
+from kernloom.recipe.fields import (
+    DEVICE_OPTIONS,
+    FIELDS,
+    GRAPH_KEYS,
+    LOCAL_KEYS,
+    STAGE_OPTIONS,
+    Rule,
+)
+from kernloom.recipe.flags import check_flags
+
+
+class Here:
+    """The configs of this machine, composed by the names that a recipe gives."""
+
+    def __init__(self, composer: Composer) -> None:
+        self._composer = composer
+        self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
+
+    def options(self, group: str) -> list[str]:
+        return self._composer.options(group)
+
+    def composed(self, words: Sequence[str]) -> dict[str, Any]:
+        """The config of these words; every trial of a recipe with the same words shares it."""
+        key = tuple(words)
+        if key not in self._composed:
+            self._composed[key] = next(iter(self._composer.points(key, multirun=False))).data
+        return self._composed[key]
+
+    def words(self, config: Mapping[str, Any], where: str) -> list[str]:
+        """The words that choose this machine's toolchain, target and arch for a recipe."""
+        arch = config.get("arch")
+        arch = arch if isinstance(arch, Mapping) else {}
+        words = [
+            # Only numbers of the recipe can get into this machine's emulator arguments.
+            f"arch.{name}={value}"
+            for name, value in arch.items()
+            if type(value) is int and name in FIELDS[Arch]
+        ]
+        if isinstance(arch.get("name"), str) and arch["name"] in self.options("arch"):
+            words.insert(0, f"arch={arch['name']}")
+        toolchain = self._option(Toolchain, config, words, where)
+        target = self._option(Target, config, words, where)
+        return [f"target={target}", f"toolchain={toolchain}", *words]
+
+    def _option(
+        self, cls: type, config: Mapping[str, Any], words: Sequence[str], where: str
+    ) -> str:
+        """The option of a group that has the name and the SAME fields of the recipe's section.
+
+        Usually the option is called by that name, too; a user's variation of it is not.
+        """
+        group = cls.__name__.lower()
+        if not isinstance(config.get(group), Mapping):
+            raise ConfigError(f"has no {group}", key=where)
+        section, options = config[group], self.options(group)
+        name = section.get("name")
+        if not isinstance(name, str) or name not in options:
+            raise ConfigError(
+                f"unknown {group} {name!r}",
+                key=f"{where}.{group}.name",
+                hint=nearest(str(name), options),
+            )
+        fields = [field for field, rule in FIELDS[cls].items() if rule in (Rule.NAME, Rule.SAME)]
+        for option in [name, *(other for other in options if other != name)]:
+            ours = self.composed([f"{group}={option}", *words])[group]
+            if all(section.get(field) == ours.get(field) for field in fields):
+                return option
+        ours = self.composed([f"{group}={name}", *words])[group]
+        field = next(field for field in fields if section.get(field) != ours.get(field))
+        raise ConfigError(
+            f"differs from this machine's {group} '{name}'",
+            key=f"{where}.{group}.{field}",
+            hint=f"Allowed: {ours.get(field)}. For others, add a {group} of your own.",
+        )
+
+
+class Replay:
+    """Reads the config of one trial of a recipe; `notes` tell what is not as the recipe says."""
+
+    def __init__(self, here: Here, where: str) -> None:
+        self._here = here
+        self._where = where
+        self._words: list[str] = []
+        self.notes: list[str] = []
+
+    def config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The recipe's config with everything replaced that must be this machine's."""
+        for key in config:
+            if key not in ROOT_KEYS or key in LOCAL_KEYS:
+                allowed = [name for name in ROOT_KEYS if name not in LOCAL_KEYS]
+                hint = nearest(str(key), allowed)
+                raise ConfigError(f"unknown key '{key}'", key=self._where, hint=hint)
+        self._words = self._here.words(config, self._where)
+        return self._section(Experiment, config, self._here.composed(self._words), self._where)
+
+    def _section(self, cls: type, data: Any, ours: Any, key: str) -> dict[str, Any]:
+        result = dict(_mapping(data, key))
+        here = ours if isinstance(ours, Mapping) else {}
+        for name, rule in FIELDS[cls].items():
+            where = f"{key}.{name}"
+            if rule in (Rule.OURS, Rule.ADVICE):
+                self._replace(result, name, here, where, noted=rule is Rule.OURS)
+            elif rule is Rule.OPTIONS and here.get("device") not in DEVICE_OPTIONS:
+                self._replace(result, name, here, where, noted=True)
+            elif rule is Rule.STAGES and name in result:
+                pipeline = str(result.get("name"))
+                result[name] = {
+                    stage: self._stage(pipeline, stage, options, f"{where}.{stage}")
+                    for stage, options in _mapping(result[name], where).items()
+                }
+            elif rule is Rule.VALUE:
+                if name in result:
+                    wanted = _hints(cls)[name]
+                    result[name] = self._value(wanted, result[name], here.get(name), where)
+            else:
+                _check(rule, result.get(name), here.get(name), where, self._here)
+        return result
+
+    def _value(self, wanted: Any, value: Any, ours: Any, key: str) -> Any:
+        """A value with the dataclasses inside it read by their own rules."""
+        wanted = _without_none(wanted)
+        if value is None or wanted is Any:
+            return value
+        if is_dataclass(wanted) and isinstance(wanted, type):
+            return self._section(wanted, value, ours, key)
+        if get_origin(wanted) is not None and _is_mapping(wanted) and isinstance(value, Mapping):
+            here = ours if isinstance(ours, Mapping) else {}
+            return {
+                name: self._value(get_args(wanted)[1], inner, here.get(name), f"{key}.{name}")
+                for name, inner in value.items()
+            }
+        return value
+
+    def _replace(
+        self, result: dict[str, Any], name: str, ours: Mapping[str, Any], key: str, *, noted: bool
+    ) -> None:
+        given = result.pop(name, None)
+        if name in ours:
+            result[name] = ours[name]
+        if noted and _noted_part(given) != _noted_part(ours.get(name)):
+            self.notes.append(f"{key}: this machine's is used, for the recipe has another")
+
+    def _stage(self, pipeline: str, name: str, given: Any, key: str) -> dict[str, Any]:
+        stage = dict(_mapping(given, key))
+        use = stage.get("use")
+        if not isinstance(use, str) or use not in STAGE_OPTIONS:
+            if stage != self._own_stage(pipeline, name):
+                raise ConfigError(
+                    f"stage type {use!r} is none of Kernloom's own, and this machine's pipeline "
+                    f"'{pipeline}' has no such stage",
+                    key=f"{key}.use",
+                    hint=nearest(str(use), STAGE_OPTIONS),
+                )
+            return stage
+        for option, rule in STAGE_OPTIONS[use].items():
+            if option not in GRAPH_KEYS:
+                _check(rule, stage.get(option), None, f"{key}.{option}", self._here)
+        return stage
+
+    def _own_stage(self, pipeline: str, name: str) -> Any:
+        """A stage of this machine's pipeline of that name, if there is one."""
+        if pipeline not in self._here.options("pipeline"):
+            return None
+        data = self._here.composed([*self._words, f"pipeline={pipeline}"])
+        return data["pipeline"]["stages"].get(name)
+
+
+def _check(rule: Rule, value: Any, ours: Any, key: str, here: Here) -> None:
+    """Refuse a value that a rule does not allow."""
+    if rule is Rule.NAME:
+        group = key.split(".")[-2]
+        if value not in here.options(group):
+            hint = nearest(str(value), here.options(group))
+            raise ConfigError(f"unknown {group} {value!r}", key=key, hint=hint)
+    elif rule is Rule.FLAGS and value is not None:
+        if isinstance(value, Mapping):
+            known = ours if isinstance(ours, Mapping) else {}
+            for name, flags in value.items():
+                check_flags(flags, known.get(name), f"{key}.{name}")
+        else:
+            check_flags(value, ours, key)
+    elif rule is Rule.PATH and value is not None:
+        path = PurePosixPath(value) if isinstance(value, str) else None
+        if path is None or path.is_absolute() or ".." in path.parts or "\0" in str(value):
+            raise ConfigError(
+                f"{value!r} is no relative path inside the template or project folder", key=key
+            )
+    elif rule is Rule.NEVER and value:
+        raise ConfigError("a recipe cannot name a file of parameters", key=key)
+
+
+def _mapping(value: Any, key: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError("expected keys and values", key=key)
+    return value
+
+
+def _noted_part(value: Any) -> str:
+    """What of a value a note is about: of an emulator, not how it is installed."""
+    if isinstance(value, Mapping):
+        rules = FIELDS[Emulator]
+        value = {k: v for k, v in value.items() if rules.get(k) is not Rule.ADVICE and v}
+    return canonical_json(value or None)
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def _without_none(wanted: Any) -> Any:
+    if get_origin(wanted) in (Union, types.UnionType):
+        others = [option for option in get_args(wanted) if option is not type(None)]
+        return others[0] if len(others) == 1 else Any
+    return wanted
+
+
+def _is_mapping(wanted: Any) -> bool:
+    origin = get_origin(wanted)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
