@@ -127,7 +127,7 @@ def _one_of(options: tuple[Any, ...], value: Any, key: str) -> Any:
             return value
     others = [option for option in options if option is not type(None)]
     if float in others and type(value) is int:
-        return float(value)
+        return _float(value, key)
     if len(others) == 1:
         return _value(others[0], value, key)
     allowed = " or ".join(_NAMES.get(option, str(option)) for option in others)
@@ -138,8 +138,15 @@ def _scalar(wanted: Any, value: Any, key: str) -> Any:
     if type(value) is wanted:
         return value
     if wanted is float and type(value) is int:
-        return float(value)
+        return _float(value, key)
     raise ConfigError(f"expected {_NAMES.get(wanted, wanted)}, not {_shown(value)}", key=key)
+
+
+def _float(value: int, key: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ConfigError(f"{_shown(value)} is too large", key=key) from None
 
 
 def _check_range(value: Any, metadata: Mapping[str, Any], key: str) -> None:

@@ -15,7 +15,7 @@ from kernloom import __version__
 from kernloom.config.compose import Composer, Point
 from kernloom.config.reader import dump_yaml, load_yaml
 from kernloom.errors import ConfigError, nearest
-from kernloom.files import sha256_json, write_atomically
+from kernloom.files import canonical_json, sha256_json, write_atomically
 from kernloom.measure.trial import Trial
 from kernloom.recipe.fields import LOCAL_KEYS
 from kernloom.recipe.replay import Here, Replay
@@ -109,12 +109,24 @@ def differences(entry: Entry, trial: Trial) -> list[str]:
 def read_recipe(path: Path, composer: Composer, local: Mapping[str, Any]) -> list[Entry]:
     """The trials of a recipe; `local` is a composed config that gives what recipes do not."""
     data = _document(path)
-    _check_keys(data, KEYS, str(path))
-    here = Here(composer)
+    here, shared, edits = Here(composer), Shared(), _edits(data, path)
     return [
-        _read(entry, here, local, f"{path}: trials[{i}]", _edits(data, i, path))
+        _read(entry, here, shared, local, f"{path}: trials[{i}]", edits[i])
         for i, entry in enumerate(data["trials"])
     ]
+
+
+class Shared:
+    """Equal sections of a recipe's trials as one object: planning works once for each object."""
+
+    def __init__(self) -> None:
+        self._sections: dict[str, Any] = {}
+
+    def config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: self._sections.setdefault(f"{name}:{canonical_json(section)}", section)
+            for name, section in config.items()
+        }
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -135,31 +147,48 @@ def _document(path: Path) -> dict[str, Any]:
     for number, entry in enumerate(entries):
         if not isinstance(entry, dict) or not isinstance(entry.get("config"), dict):
             raise ConfigError("has no config", key=f"{path}: trials[{number}]")
+    _check_plain(data, str(path))
+    _check_keys(data, KEYS, str(path))
     return data
 
 
-def _edits(data: Mapping[str, Any], number: int, path: Path) -> tuple[str, ...]:
-    """Notes if a trial of a recipe, or the list of them, is not as it was written."""
-    entry = data["trials"][number]
-    if "digest" not in data or "digest" not in entry:
-        return (f"{path} has no digest, so it cannot be told whether it was edited",)
-    if not _is_sealed(entry):
-        return (f"{path}: trials[{number}] was edited since the recipe was written",)
-    if not _is_sealed(data):
-        return (f"{path} was edited since it was written",)
-    return ()
+def _check_plain(data: Any, where: str) -> None:
+    """A recipe holds texts and numbers under keys that are text, and nothing that a tag makes."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            if not isinstance(key, str):
+                raise ConfigError(f"expected text as a key, not {key!r}", key=where)
+            _check_plain(value, f"{where}.{key}")
+    elif isinstance(data, list):
+        for number, value in enumerate(data):
+            _check_plain(value, f"{where}[{number}]")
+    elif data is not None and not isinstance(data, (str, int, float)):
+        raise ConfigError(f"expected text or a number, not {type(data).__name__}", key=where)
+
+
+def _edits(data: Mapping[str, Any], path: Path) -> list[str]:
+    """For each trial of a recipe, a note if it is not as it was written; else ''."""
+    entries = data["trials"]
+    if any("digest" not in part for part in (data, *entries)):
+        return [f"{path} has no digest, so it cannot be told whether it was edited"] * len(entries)
+    whole = "" if _is_sealed(data) else f"{path} was edited since it was written"
+    return [
+        whole if _is_sealed(entry) else f"{path}: trials[{number}] was edited since it was written"
+        for number, entry in enumerate(entries)
+    ]
 
 
 def _is_sealed(data: Mapping[str, Any]) -> bool:
-    try:
-        return bool(data["digest"] == _digest(data))
-    except (TypeError, ValueError):
-        # Keys or values that no recipe is written with.
-        return False
+    return bool(data["digest"] == _digest(data))
 
 
 def _read(
-    entry: dict[str, Any], here: Here, local: Mapping[str, Any], where: str, edits: tuple[str, ...]
+    entry: dict[str, Any],
+    here: Here,
+    shared: Shared,
+    local: Mapping[str, Any],
+    where: str,
+    edited: str,
 ) -> Entry:
     _check_keys(entry, ENTRY_KEYS, where)
     swept, expected = entry.get("point") or {}, entry.get("expected") or {}
@@ -168,11 +197,10 @@ def _read(
         raise ConfigError("point and expected.artifacts must be keys and values", key=where)
     _check_keys(expected, EXPECTED_KEYS, f"{where}.expected")
     replay = Replay(here, where)
-    config = _answered(replay.config(entry["config"]))
+    config = shared.config(_answered(replay.config(entry["config"])))
     kept = {key: local[key] for key in LOCAL_KEYS if key in local}
     data = {**config, **kept, "recipe": None, "rerun": "all"}
-    point = Point({str(key): value for key, value in swept.items()}, data)
-    return Entry(point, artifacts, (*edits, *replay.notes))
+    return Entry(Point(swept, data), artifacts, (*filter(None, [edited]), *replay.notes))
 
 
 def _check_keys(data: Mapping[Any, Any], known: Sequence[str], where: str) -> None:

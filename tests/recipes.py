@@ -1,0 +1,65 @@
+"""Recipes made in this process: written from plans without a run, read and planned again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from command_line import Project
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.planning import Planned, plan_each, plan_points
+from kernloom.cli.trials import trial_of
+from kernloom.config.reader import load_yaml
+from kernloom.places import find_places
+from kernloom.recipe.recipe import Entry, read_recipe, write_recipe
+
+
+class RecipeBench:
+    """A project whose recipes are written, read and planned by the engine in this process."""
+
+    def __init__(self, project: Project) -> None:
+        self.folder = project.folder
+        self.assembly = Assembly(find_places(project.folder))
+        self.local = next(iter(self.assembly.composer.points([], multirun=False))).data
+
+    def plan(self, *words: str) -> Planned:
+        (plan,) = plan_points(self.assembly, words, multirun=False)
+        return plan
+
+    def plans(self, *words: str) -> list[Planned]:
+        """The points of a sweep."""
+        return plan_points(self.assembly, words, multirun=True)
+
+    def write(self, name: str, plans: Sequence[Planned]) -> Path:
+        """The recipe of trials that these plans would be."""
+        now = datetime.now(UTC)
+        ended = {"status": "ok", "verified": True}
+        write_recipe(self.folder / name, [trial_of(plan, {}, now, **ended) for plan in plans])
+        return self.folder / name
+
+    def read(self, path: Path) -> list[Entry]:
+        return read_recipe(path, self.assembly.composer, self.local)
+
+    def replan(self, path: Path) -> tuple[list[Entry], list[Planned]]:
+        """A recipe read and planned as `recipe run` does."""
+        entries = self.read(path)
+        points = [entry.point for entry in entries]
+        return entries, plan_each(self.assembly, points, alone=len(entries) == 1)
+
+    def document(self, path: Path) -> Any:
+        return load_yaml(path.read_text(encoding="utf-8"), where=str(path))
+
+    def save(self, name: str, document: Any) -> Path:
+        """A document of the test's own as a recipe file."""
+        path = self.folder / name
+        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        path.write_text(yaml.dump(document, Dumper=dumper, sort_keys=False), encoding="utf-8")
+        return path
+
+
+def artifact_keys(plan: Planned) -> dict[str, str]:
+    return {name: artifact.key for name, artifact in plan.named_artifacts}
