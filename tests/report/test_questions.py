@@ -122,6 +122,20 @@ def test_columns_are_the_values_of_keys_and_several_steps_give_several(make_tria
     assert out.getvalue() == "workload,mr,nv,toolchain,nothing\nmatmul,6x8,2,gcc,\n"
 
 
+def test_a_tunable_named_like_its_transform_is_shown_by_its_value(make_trial):
+    trial = make_trial(params={"unroll": {"call": {"unroll": 4}}, "tile": {"call": {"mr": 6}}})
+    answer = questions.columns([trial], keys("unroll", "unroll.unroll", "params.unroll"))
+    assert answer.rows == ((4, 4, 4),)
+
+
+def test_a_swept_group_of_tunables_is_shown_as_such(make_trial):
+    trial = make_trial(point={"select.fixed.unroll": {"unroll": 4, "k": True}})
+    answer = questions.columns([trial], keys("select.fixed.unroll"))
+    out = io.StringIO()
+    write_answer(answer, out)
+    assert out.getvalue() == "select.fixed.unroll\nunroll=4 k=true\n"
+
+
 def test_rows_are_sorted_by_any_column_and_what_is_missing_comes_last(trials):
     answer = questions.groups(trials, keys("toolchain", "N"), parse_key("median_ns"))
     assert [row[4] for row in questions.ordered(answer, "best").rows] == [100, 200, 400, None]

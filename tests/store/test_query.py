@@ -109,6 +109,15 @@ def test_a_list_is_found_as_it_is_shown(place, make_trial, wanted):
         assert set(store.distinct("extra_flags")) == {"-O1 -g", "-O3"}
 
 
+def test_a_tunable_named_like_its_transform_is_found_by_that_name(place, make_trial):
+    with open_store(place) as store:
+        for number in (2, 4):
+            params = {"unroll": {"call": {"unroll": number}}, "tile": {"call": {"mr": 6}}}
+            store.add(make_trial(f"by{number}", params=params))
+        assert ids(store.query({"unroll": "4"})) == ["by4"]
+        assert set(store.distinct("unroll")) == {2, 4}
+
+
 def test_the_values_of_several_steps_are_found_as_they_are_shown(place, make_trial):
     with open_store(place) as store:
         store.add(make_trial("two", params={"tile": {"fc1": {"mr": 6}, "fc2": {"mr": 8}}}))

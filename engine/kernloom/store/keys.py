@@ -103,9 +103,10 @@ class Key:
         """The values in a trial's decoded documents: of a short name, one for each step."""
         for name, path in self.places:
             found = lookup(documents[name], path)
-            if found is not MISSING:
+            if found is not MISSING and not isinstance(found, Mapping):
                 return [found]
             if name in SHORT:
+                # Before a group of the same name: the tunable `unroll` of the transform `unroll`.
                 short = ".".join(path)
                 all_found = [
                     lookup(documents[name], whole.split("."))
@@ -114,6 +115,8 @@ class Key:
                 ]
                 if all_found:
                     return all_found
+            if found is not MISSING:
+                return [found]
         return []
 
 
@@ -240,6 +243,8 @@ def value_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         between = " " if any(isinstance(inner, str) for inner in value) else "x"
         return between.join(value_text(inner) for inner in value)
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={value_text(inner)}" for name, inner in value.items())
     return str(value)
 
 
