@@ -26,6 +26,7 @@ LEAVES = (
     "registry",
     "remember",
     "machine",
+    "visible_text",
 )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, TextIO, get_args
 
 from kernloom.errors import UsageError, nearest
+from kernloom.visible_text import exact
 
 Output = Literal["table", "json", "jsonl", "csv", "parquet", "t4"]
 
@@ -34,6 +35,11 @@ class Invocation:
     output: Output = "table"
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
     stderr: TextIO = field(default_factory=lambda: sys.stderr)
+
+    @property
+    def data_out(self) -> TextIO:
+        """stdout for data that must stay exact when it goes to a file or another program."""
+        return exact(self.stdout)
 
     @property
     def for_people(self) -> bool:

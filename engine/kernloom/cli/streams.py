@@ -1,4 +1,5 @@
-"""stdout and stderr that take every character, and go on when nobody reads them any more."""
+"""stdout and stderr that take every character, show control characters instead of sending them to
+the terminal, and go on when nobody reads them any more."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import io
 import os
 import sys
 from typing import TYPE_CHECKING, TextIO
+
+from kernloom.visible_text import VisibleText
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -43,7 +46,7 @@ def _prepared(stream: TextIO | None) -> TextIO:
         file = _Outlet(stream.fileno(), "w", closefd=False)
     except OSError:
         return stream
-    return io.TextIOWrapper(
+    return VisibleText(
         file if stream.write_through else io.BufferedWriter(file),
         encoding=stream.encoding,
         errors="replace",

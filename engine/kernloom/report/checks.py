@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from kernloom.measure.trial import Trial
 from kernloom.report.tables import closing_line, print_failures, print_rows
-from kernloom.report.units import printable
+from kernloom.report.units import xml_text
 from kernloom.store.keys import value_text
 
 
@@ -44,17 +44,16 @@ def junit(trials: Sequence[Trial]) -> str:
     ]
     for trial in trials:
         point = ",".join(f"{key}={value_text(value)}" for key, value in trial.point.items())
-        name = quoteattr(f"{trial.case} [{point}]" if point else trial.case)
-        suite = quoteattr(f"{trial.target}.{trial.workload}")
+        name = quoteattr(xml_text(f"{trial.case} [{point}]" if point else trial.case))
+        suite = quoteattr(xml_text(f"{trial.target}.{trial.workload}"))
         opening = f'  <testcase classname={suite} name={name} time="{trial.seconds:.6f}"'
         if trial.good:
             lines.append(f"{opening}/>")
             continue
         kind = "skipped" if trial.status == "unavailable" else "failure"
-        message = quoteattr(
-            f"{trial.status}: {trial.message.splitlines()[0]}" if trial.message else trial.status
-        )
+        said = trial.message.splitlines()
+        message = quoteattr(xml_text(f"{trial.status}: {said[0]}" if said else trial.status))
         lines.append(f"{opening}>")
-        lines.append(f"    <{kind} message={message}>{escape(printable(trial.message))}</{kind}>")
+        lines.append(f"    <{kind} message={message}>{escape(xml_text(trial.message))}</{kind}>")
         lines.append("  </testcase>")
     return "\n".join([*lines, "</testsuite>", ""])

@@ -10,7 +10,7 @@ from kernloom.machine import machine_class
 from kernloom.measure.comparison import Compared, Comparison, Entry
 from kernloom.report.documents import plain
 from kernloom.report.page import Heading, Page
-from kernloom.report.units import measured_time, printable
+from kernloom.report.units import measured_time, xml_text
 
 _STYLES = {"faster": "green", "slower": "red", "equivalent": "", "inconclusive": "yellow"}
 
@@ -126,20 +126,20 @@ def junit(found: Compared, failing: Collection[str]) -> str:
     could not be compared an error."""
     cases = []
     for comparison in found.comparisons:
-        name = quoteattr(printable(f"{comparison.b} against {comparison.a}"))
+        name = quoteattr(xml_text(f"{comparison.b} against {comparison.a}"))
         opening = f'  <testcase classname="kernloom.compare" name={name}'
         if comparison.verdict in failing:
-            message = quoteattr(_said(comparison))
+            message = quoteattr(xml_text(_said(comparison)))
             cases.append(f"{opening}><failure message={message}/></testcase>")
         else:
             cases.append(
-                f"{opening}><system-out>{escape(_said(comparison))}</system-out></testcase>"
+                f"{opening}><system-out>{escape(xml_text(_said(comparison)))}</system-out></testcase>"
             )
     failures = len([1 for item in found.comparisons if item.verdict in failing])
     broken = [entry for entry in found.entries if entry.status != "ok"]
     for entry in broken:
-        name = quoteattr(printable(entry.name))
-        text = escape(printable(entry.message))
+        name = quoteattr(xml_text(entry.name))
+        text = escape(xml_text(entry.message))
         cases.append(
             f'  <testcase classname="kernloom.compare" name={name}>'
             f"<error message={quoteattr(entry.status)}>{text}</error></testcase>"

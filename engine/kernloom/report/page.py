@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
+
+from kernloom.visible_text import styled, visible, visible_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,6 +45,7 @@ class Page:
 
     def line(self, text: str, *, mark: str = "", style: str = "", indent: int = 0) -> None:
         """A line, opened by a `mark` in a style of its own."""
+        text, mark = visible_line(text), visible_line(mark)
         if self._console is None:
             print(" " * indent + mark + text, file=self._file)
             return
@@ -62,7 +65,9 @@ class Page:
         """Rows of cells below their headings; each row has styles, by heading or for WHOLE_ROW."""
         if not rows:
             return
-        cells = [[" ".join(cell.splitlines()) for cell in row] for row in rows]
+        # Before their widths are taken, since a visible control character is wider.
+        cells = [[visible(" ".join(cell.rstrip("\n").split("\n"))) for cell in row] for row in rows]
+        headings = [replace(heading, text=visible(heading.text)) for heading in headings]
         widths = [
             max(len(heading.text), *(len(row[number]) for row in cells))
             for number, heading in enumerate(headings)
@@ -86,7 +91,7 @@ def _plain(row: Sequence[str], headings: Sequence[Heading], widths: Sequence[int
 def _console(file: TextIO) -> Console:
     from rich.console import Console
 
-    return Console(file=file, markup=False, highlight=False, emoji=False)
+    return Console(file=styled(file), markup=False, highlight=False, emoji=False)
 
 
 def _rich_table(
@@ -110,9 +115,9 @@ def _rich_table(
             overflow="fold",
             min_width=_least(heading, widths[number]) if fits else None,
         )
-    for row, styled in zip(rows, styles, strict=True):
-        cells = (Text(row[n], styled.get(headings[n].text, "")) for n in shown)
-        table.add_row(*cells, style=styled.get(WHOLE_ROW))
+    for row, chosen in zip(rows, styles, strict=True):
+        cells = (Text(row[n], chosen.get(headings[n].text, "")) for n in shown)
+        table.add_row(*cells, style=chosen.get(WHOLE_ROW))
     console.print(table)
     left_out = [heading.text for n, heading in enumerate(headings) if n not in shown]
     if left_out:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from kernloom.visible_text import visible
+
 _TIME_UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
@@ -60,6 +62,6 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def printable(text: str) -> str:
-    """XML allows no control characters."""
-    return "".join(c for c in text if c.isprintable() or c in "\n\t")
+def xml_text(text: str) -> str:
+    """Text that XML 1.0 allows: control characters are shown, other characters left out."""
+    return "".join(c for c in visible(text) if c.isprintable() or c in "\n\t\xa0\xad")

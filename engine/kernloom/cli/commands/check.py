@@ -18,6 +18,7 @@ from kernloom.cli.fleets import check_local
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
+from kernloom.config.overrides import spelled
 from kernloom.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.files import write_atomically
 from kernloom.measure.trial import Trial
@@ -73,7 +74,7 @@ def _with_cases(assembly: Assembly, words: Sequence[str]) -> list[str]:
         return list(words)
     point = next(assembly.composer.points(words, multirun=True))
     cases = ["default", *(point.data["workload"].get("cases") or {})]
-    return [*words, f"case=choice({','.join(cases)})"]
+    return [*words, f"case=choice({','.join(spelled(str(case)) for case in cases)})"]
 
 
 def _refused(workload: str, error: KernloomError) -> Trial:

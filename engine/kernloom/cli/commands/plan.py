@@ -107,7 +107,7 @@ def _trial(plan: Planned, stored: set[str], *, same: bool) -> dict[str, Any]:
 def _show(plans: list[Planned], wanted: str, invocation: Invocation) -> None:
     values = [_shown(_output(plan, wanted)) for plan in plans]
     if invocation.for_people and all(isinstance(value, str) for value in values):
-        print("\n".join(value.rstrip("\n") for value in values), file=invocation.stdout)
+        print("\n".join(value.rstrip("\n") for value in values), file=invocation.data_out)
         return
     documents = values if len(values) > 1 else values[0]
     indent = 2 if invocation.for_people else None

@@ -34,6 +34,7 @@ from kernloom.report.documents import results_document, stored_document, to_json
 from kernloom.report.results import parse_filters, results, why_nothing
 from kernloom.store.keys import Filter, Key
 from kernloom.store.store import Store, open_store
+from kernloom.visible_text import exact
 
 USAGE = (
     "[baseline save|list|show|remove | repair] [key=value ...] [--sort KEY] [--limit N] "
@@ -186,7 +187,7 @@ def _show(answer: questions.Answer, invocation: Invocation, file: Path | None) -
     if invocation.output == "csv":
         from kernloom.report.csv import write_answer
 
-        write_answer(answer, out)
+        write_answer(answer, exact(out))
     elif invocation.output == "json":
         print(to_json({"rows": answer.documents()}), file=out)
     elif invocation.output == "jsonl":
@@ -222,7 +223,7 @@ def _show_trials(
     elif invocation.output == "csv":
         from kernloom.report.csv import write_csv
 
-        write_csv(trials, out)
+        write_csv(trials, exact(out))
     elif invocation.output == "json":
         print(to_json(results_document(trials)), file=out)
     elif invocation.output == "jsonl":

@@ -140,7 +140,7 @@ def report(
     elif invocation.output == "csv":
         from kernloom.report.csv import write_csv
 
-        write_csv(results.trials, invocation.stdout)
+        write_csv(results.trials, invocation.data_out)
     else:
         from kernloom.report.tables import print_run
 

@@ -27,6 +27,7 @@ from kernloom.cli.fleets.where import place_of, unmeasured_id
 from kernloom.cli.main import Terminated
 from kernloom.cli.planning import Planned, plan_each
 from kernloom.cli.progress import Progress
+from kernloom.cli.streams import prepare_streams
 from kernloom.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.files import write_atomically
 from kernloom.machine import machine_class
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     # The second is how submitit has itself told that the time is up.
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGUSR2, end)
+    prepare_streams()
     submission = read_submission(folder)
     if submission is None:
         print(f"kernloom: {folder} is gone: nothing to do", file=sys.stderr)

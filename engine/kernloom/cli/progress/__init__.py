@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from kernloom.cli.progress.tally import Tally
+from kernloom.visible_text import visible_line
 
 if TYPE_CHECKING:
     from kernloom.cli.progress.live import Live
@@ -51,7 +52,7 @@ class Progress:
             self._next = time.monotonic() + _REFRESH_S
         else:
             self._next = now + _EVERY_S
-            print(self._tally.line(), file=self._stream, flush=True)
+            print(visible_line(self._tally.line()), file=self._stream, flush=True)
 
     def ended(self, trial: Trial) -> None:
         """A trial has ended."""

@@ -9,6 +9,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from kernloom.visible_text import styled, visible_line
+
 if TYPE_CHECKING:
     from kernloom.cli.progress.tally import Tally
 
@@ -25,7 +27,7 @@ class Live:
     whatever ends the engine."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self._stream = styled(stream)
         self._lines = 0
 
     def draw(self, tally: Tally) -> None:
@@ -52,7 +54,8 @@ class Live:
 
 def view(tally: Tally, width: int, height: int) -> RenderableType:
     """What is shown, each part on lines that are cut to the width."""
-    best, failures = tally.best(), tally.failures()
+    best = [(time, visible_line(point)) for time, point in tally.best()]
+    failures = visible_line(tally.failures())
     parts: list[RenderableType] = [_bar(tally, width)]
     said = Text(no_wrap=True, overflow="ellipsis")
     if best:
@@ -71,7 +74,8 @@ def view(tally: Tally, width: int, height: int) -> RenderableType:
 
 
 def _bar(tally: Tally, width: int) -> RenderableType:
-    texts = [f"{tally.done}/{tally.total}", *filter(None, (tally.speed, tally.note))]
+    shown = (tally.speed, visible_line(tally.note))
+    texts = [f"{tally.done}/{tally.total}", *filter(None, shown)]
     if width < NARROW:
         return Text("  ".join([tally.phase, *texts]), no_wrap=True, overflow="ellipsis")
     table = Table.grid(padding=(0, 2, 0, 0), expand=True)
