@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pty
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from command_line import Project
+from command_line import PATIENCE_S, Project, command, environment
 from parts import needs_opencl
 
 APT = '#!/bin/sh\necho "$@" >>"{log}"\nexit {code}\n'
@@ -59,7 +61,7 @@ def test_a_failed_installation_is_said(fresh_project: Project, debian: Debian) -
     if os.geteuid() != 0:
         pytest.skip("only root may install")
     debian.set(code=100, query=ABSENT)
-    done = fresh_project.json("doctor", "--install", env=debian.env)
+    done = fresh_project.json("doctor", "--install", "--yes", env=debian.env)
     assert done.code == 3
     assert "exit code 100" in done.stderr
 
@@ -71,6 +73,43 @@ def test_what_is_there_is_not_installed_again(fresh_project: Project, debian: De
     assert "Nothing to install" in done.stdout
     assert "opencl" in done.stdout
     assert not debian.log.exists()
+
+
+def test_without_a_terminal_nothing_is_installed_unless_told_to(
+    fresh_project: Project, debian: Debian
+) -> None:
+    done = fresh_project.run("doctor", "--install", env=debian.env)
+    assert done.code == 2
+    assert "pocl-opencl-icd" in done.stdout, "what would be installed is shown all the same"
+    assert "nothing was installed" in done.stderr
+    assert "kernloom doctor --install --yes" in done.stderr
+    document = fresh_project.json("doctor", "--install", env=debian.env).document
+    assert not document["installed"] and "no terminal" in document["problem"]
+    assert not debian.log.exists()
+
+
+@pytest.mark.parametrize(("answer", "installed"), [("y", True), ("n", False), ("", False)])
+def test_on_a_terminal_the_answer_decides(
+    fresh_project: Project, debian: Debian, answer: str, installed: bool
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may install")
+    ours, theirs = pty.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    done = subprocess.run(
+        command("doctor", "--install"),
+        cwd=fresh_project.folder,
+        env=environment(fresh_project.home, **debian.env),
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == 0, done.stderr
+    assert "Install them? [y/N]" in done.stderr
+    assert debian.log.exists() == installed
 
 
 def test_yes_without_install_is_bad_usage(fresh_project: Project) -> None:

@@ -80,6 +80,43 @@ def test_check_writes_junit_xml_that_parses(checked: Project) -> None:
     assert str(failure.get("message")).startswith("wrong: y[2000]")
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("target=hots", "unknown target 'hots'\n  Did you mean 'host'?"),
+        ("toolchain=gc", "unknown toolchain 'gc'\n  Did you mean 'gcc'?"),
+        ("tolchain=gcc", "unknown key 'tolchain'\n  Did you mean 'toolchain'?"),
+    ],
+)
+def test_check_says_once_what_is_wrong_with_its_words(
+    checked: Project, word: str, said: str
+) -> None:
+    for words in ([word], ["-m", "workload=good,early", word]):
+        done = checked.run("check", *words)
+        assert done.code == 2
+        assert done.stderr.count("unknown") == 1
+        assert said in done.stderr
+        assert done.stdout == ""
+
+
+def test_check_names_target_and_case_of_a_workload_that_cannot_be_planned(
+    checked: Project,
+) -> None:
+    checked.write("configs/workload/broken.yaml", "name: broken\nsteps: 7\n")
+    try:
+        words = ["workload=good,broken", "target=host,host_counted", "case=default"]
+        done = checked.json("check", "-m", *words)
+        refused = [t for t in done.trials if t["workload"] == "broken"]
+        assert [(t["target"], t["case"]) for t in refused] == [
+            ("host", "default"),
+            ("host_counted", "default"),
+        ]
+        done = checked.run("check", "-m", "workload=good,broken", "case=default")
+        assert "refused in stage plan: broken on host\n" in done.stdout
+    finally:
+        (checked.folder / "configs/workload/broken.yaml").unlink()
+
+
 @pytest.mark.slow
 def test_check_verifies_every_shipped_workload_in_every_case(project: Project) -> None:
     done = project.json("check", "-m", "case=default,small,ragged")

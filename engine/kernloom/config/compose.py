@@ -168,6 +168,11 @@ class Composer:
         overrides = parse_overrides(words, self._groups, multirun=True)
         return [value for o in overrides if o.key == key for value in o.values]
 
+    def chosen(self, words: Sequence[str], group: str) -> list[str]:
+        """The options of a group that the words choose, or the root config's default."""
+        default = self._groups.defaults(self._groups.read("", "kernloom")).get(group, "")
+        return [str(value) for value in self.choices(words, group)] or [default]
+
     def _check_options(self, override: Override) -> None:
         """An unknown option of a group is named before Hydra walks into it."""
         if not override.group or override.package:

@@ -10,7 +10,7 @@ Nothing is measured and nothing is stored. With no workload named, all of them a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Workshop, exit_code
@@ -33,16 +33,8 @@ def run(invocation: Invocation) -> int:
     file = invocation.flags.get("junit")
     report = destination(file, "--junit") if file is not None else None
     assembly = Assembly()
-    plans: list[Planned] = []
-    refused: list[Trial] = []
-    for workload, words in _workloads(assembly, invocation.words):
-        try:
-            cases = _with_cases(assembly, words)
-            plans += plan_points(assembly, cases, multirun=True, without=["measure"])
-        except (ConfigError, UnavailableError) as error:
-            if not workload:
-                raise
-            refused.append(_refused(workload, error))
+    plans, errors = _plan_workloads(assembly, invocation.words)
+    refused = _refused(assembly, invocation.words, errors)
     for plan in plans:
         check_local(plan.experiment.fleet, "check")
     progress = Progress(invocation.stderr)
@@ -56,6 +48,29 @@ def run(invocation: Invocation) -> int:
     else:
         print(json.dumps(run_document(results.trials, build)), file=invocation.stdout)
     return exit_code(results.trials, interrupted=results.interrupted)
+
+
+def _plan_workloads(
+    assembly: Assembly, words: Sequence[str]
+) -> tuple[list[Planned], dict[str, KernloomError]]:
+    """The plans of every workload, and the error of each workload that cannot be planned."""
+    plans: list[Planned] = []
+    errors: dict[str, KernloomError] = {}
+    workloads = _workloads(assembly, words)
+    for workload, own in workloads:
+        try:
+            cases = _with_cases(assembly, own)
+            plans += plan_points(assembly, cases, multirun=True, without=["measure"])
+        except (ConfigError, UnavailableError) as error:
+            if not workload:
+                raise
+            errors[workload] = error
+    if len(errors) == len(workloads) and len({str(error) for error in errors.values()}) == 1:
+        first = next(iter(errors.values()))
+        if isinstance(first, ConfigError):
+            # The same error for every workload: the mistake is in the words, not in a workload.
+            raise first
+    return plans, errors
 
 
 def _workloads(assembly: Assembly, words: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -77,15 +92,23 @@ def _with_cases(assembly: Assembly, words: Sequence[str]) -> list[str]:
     return [*words, f"case=choice({','.join(spelled(str(case)) for case in cases)})"]
 
 
-def _refused(workload: str, error: KernloomError) -> Trial:
-    status = "unavailable" if isinstance(error, UnavailableError) else "refused"
-    return Trial(
-        id="",
-        workload=workload,
-        case="default",
-        target="",
-        status=status,
-        verified=False,
-        stage="plan",
-        message=str(error),
-    )
+def _refused(
+    assembly: Assembly, words: Sequence[str], errors: Mapping[str, KernloomError]
+) -> list[Trial]:
+    """A trial for every workload with an error, on each target and case that the words choose."""
+    cases = [str(case) for case in assembly.composer.choices(words, "case")] or ["default"]
+    return [
+        Trial(
+            id="",
+            workload=workload,
+            case=case,
+            target=target,
+            status="unavailable" if isinstance(error, UnavailableError) else "refused",
+            verified=False,
+            stage="plan",
+            message=str(error),
+        )
+        for workload, error in errors.items()
+        for target in assembly.composer.chosen(words, "target")
+        for case in cases
+    ]

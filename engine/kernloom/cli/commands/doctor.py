@@ -1,6 +1,7 @@
 """This machine: processor, memory, compilers, emulators, clocks, noise, and where things are kept.
 
-With --install: what the targets lack is shown and then installed (Debian and Python packages).
+With --install: what the targets lack is shown and, once you agree, installed (Debian and Python
+packages). --yes agrees beforehand; without a terminal nothing is installed unless it is given.
 With --calibrate: the peak of each arch and the bandwidth of each level of memory are measured and
 kept for machines of this class; results then show which share of that roof they reach.
 
@@ -40,7 +41,7 @@ USAGE = "[output=json]"
 FLAGS = {
     "install": Flag("install what the targets lack, after showing it"),
     "calibrate": Flag("measure this machine's peak and bandwidth, and keep them"),
-    "yes": Flag("with --install, on a terminal: do not ask"),
+    "yes": Flag("with --install: do not ask; needed where there is no terminal to ask on"),
 }
 SPINS = 60
 """Short pieces of the same work, timed to see how much else this machine is doing."""
@@ -154,8 +155,14 @@ def _install(invocation: Invocation, missing: Missing) -> int:
     }
     if invocation.for_people:
         _show(missing, invocation)
-    asked = sys.stdin is not None and sys.stdin.isatty() and "yes" not in invocation.flags
-    if commands and (not asked or _agreed(invocation)):
+    on_terminal = sys.stdin is not None and sys.stdin.isatty()
+    unasked = bool(commands) and "yes" not in invocation.flags and not on_terminal
+    if unasked:
+        document["problem"] = (
+            "nothing was installed: there is no terminal to ask on\n"
+            "  Install without asking: kernloom doctor --install --yes"
+        )
+    elif commands and ("yes" in invocation.flags or _agreed(invocation)):
         document["problem"] = install(missing, invocation.stderr)
         document["installed"] = not document["problem"]
     if not invocation.for_people:
@@ -163,7 +170,7 @@ def _install(invocation: Invocation, missing: Missing) -> int:
     if not document["problem"]:
         return 0
     print(f"kernloom: error: {document['problem']}", file=invocation.stderr)
-    return UnavailableError.exit_code
+    return UsageError.exit_code if unasked else UnavailableError.exit_code
 
 
 def _show(missing: Missing, invocation: Invocation) -> None:
