@@ -346,3 +346,116 @@ def test_the_cpu_clock_is_refused_by_name(opencl: Project) -> None:
     done = opencl.json("run", "target=opencl", "workload=axpy", "measure.clock=cpu")
     assert done.trial["status"] == "refused"
     assert "cpu_clock" in done.trial["message"]
+
+
+PLAIN_KERNEL = """\
+name: plain
+dtypes: [float32]
+arguments:
+  n: {kind: size}
+  x: {kind: tensor, shape: [n]}
+  y: {kind: tensor, access: write, shape: [n]}
+sources:
+  opencl:
+    file: own/plain.cl
+    function: twice
+    macros: {STEP: step}
+    work: {items: ["round_up(ceil_div(n, step), 64)"], group: [64]}
+tunables:
+  unroll:
+    step: {values: [4, 8, 16], "off": 4}
+"""
+PLAIN = """\
+#include "parts/factor.h"
+__kernel void twice(int n, __global const float *x, __global float *y)
+{
+    const int first = get_global_id(0) * STEP;
+    for (int i = first; i < n && i < first + STEP; i++)
+        y[i] = FACTOR * x[i];
+}
+"""
+
+
+def test_a_plain_file_with_macros_is_swept_and_follows_what_it_includes(
+    opencl: Project, tmp_path: Path
+) -> None:
+    # Drivers split their options at spaces, so an include folder with one is the harder case.
+    project = Project(tmp_path / "a folder")
+    project.add("plain", kernel=PLAIN_KERNEL)
+    project.write("templates/own/plain.cl", PLAIN)
+    project.write("templates/own/parts/factor.h", "#define FACTOR 2\n")
+    words = ("-m", "target=opencl", "workload=plain", "select.fixed.unroll.step=4,8,16")
+    done = project.json("run", *words, "workload.sizes.n=1000,4097")
+    assert done.code == 0, done.stderr
+    assert len(done.trials) == 6
+    assert done.document["build"]["built"] == 3, "a package serves all sizes"
+    project.write("templates/own/parts/factor.h", "#define FACTOR 3\n")
+    changed = project.json("run", *words)
+    assert {trial["status"] for trial in changed.trials} == {"wrong"}
+
+
+def test_an_error_in_a_plain_file_names_its_own_line(opencl: Project) -> None:
+    opencl.add("plain", kernel=PLAIN_KERNEL)
+    opencl.write("templates/own/plain.cl", PLAIN)
+    opencl.write("templates/own/parts/factor.h", "#define FACTOR nothing\n")
+    done = opencl.json("run", "target=opencl", "workload=plain")
+    assert done.trial["status"] == "build_failed"
+    assert "plain.cl:6" in done.trial["message"]
+
+
+SUM_KERNEL = """\
+name: total
+dtypes: [float32]
+arguments:
+  n: {kind: size}
+  x: {kind: tensor, shape: [n]}
+  y: {kind: tensor, access: write, shape: [1]}
+sources:
+  opencl:
+    file: total.cl
+    function: total
+    macros: {ITEMS: items}
+    work: {items: [items], group: [1], scratch: items}
+    finish: {items: [1], group: [1]}
+tunables:
+  parallelize:
+    items: {values: [16, 64], "off": 16}
+"""
+SUM = """\
+__kernel void total(long n, __global const float *x, __global float *y, __global float *parts)
+{
+    const long me = get_global_id(0);
+    float sum = 0;
+    for (long i = me; i < n; i += ITEMS)
+        sum += x[i];
+    parts[me] = sum;
+}
+
+__kernel void total_finish(long n, __global const float *x, __global float *y,
+                           __global float *parts)
+{
+    float sum = 0;
+    for (int i = 0; i < ITEMS; i++)
+        sum += parts[i];
+    y[0] = sum;
+}
+"""
+SUM_WORKLOAD = """\
+defaults: [{/kernel@kernels.total: total}, _self_]
+name: total
+sizes: {n: 10000}
+tensors: {x: {shape: [n]}, y: {shape: [1]}}
+steps: {call: {kernel: total}}
+golden: {y: "reshape(sum(x), [1])"}
+tolerance: {float32: {rtol: 1e-3, atol: 1e-3}}
+"""
+
+
+def test_a_plain_file_may_finish_its_work_by_a_second_function(opencl: Project) -> None:
+    opencl.write("configs/kernel/total.yaml", SUM_KERNEL)
+    opencl.write("configs/workload/total.yaml", SUM_WORKLOAD)
+    opencl.write("templates/total.cl", SUM)
+    words = ("-m", "target=opencl", "workload=total", "select.fixed.parallelize.items=16,64")
+    done = opencl.json("run", *words)
+    assert done.code == 0, done.stderr
+    assert len(done.trials) == 2

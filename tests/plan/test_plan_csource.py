@@ -99,6 +99,16 @@ def test_a_file_called_as_the_wrapper_would_be_stays_itself(project: Project) ->
         ("float n, float a, const float *x, float *y", ["'n' is float, but 'n' is a size"]),
         ("long n, float a, const float **x, float *y", ["points to pointers"]),
         ("long n, float a, struct v *x, float *y", ["'x' is struct v *"]),
+        (
+            "long n, float alpha, float *y, const float *x",
+            [
+                "'y' would get the argument 'x'",
+                "takes (n, alpha, y, x), but the kernel declares (n, alpha, x, y)",
+                "passed by position",
+            ],
+        ),
+        ("long n, float a, const float *y, float *x", ["'y' would get the argument 'x'"]),
+        ("long n, float a, const float *in, float *x", ["'x' would get the argument 'y'"]),
         ("long n, float a, const float *x, ...", ["cannot read the parameter '...'"]),
     ],
 )
@@ -109,6 +119,11 @@ def test_a_signature_that_does_not_fit_is_named(
     message = project({**FILES, "templates/plain/scale.c": text}).refusal(*WORDS)
     for part in said:
         assert part in message
+
+
+def test_parameters_may_have_names_of_their_own(project: Project) -> None:
+    text = "#define X BLOCK\nvoid scale(long count, float a, const float *in, float *out)\n{\n}\n"
+    assert project({**FILES, "templates/plain/scale.c": text}).plan(*WORDS).text
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from kernloom.build.stage import ArtifactStage
 from kernloom.config.schema import Arch, Target, Toolchain, Work
 from kernloom.errors import ConfigError
 from kernloom.pipeline.stage import Context
+from kernloom.plan.clsource import FINISH
 from kernloom.plan.render import StepSource, source_for
 from kernloom.plan.schedule import StepRecord
-from kernloom.plan.source import ENTRY, Source
+from kernloom.plan.source import ENTRY, Launched, Source
 
 LAUNCH = "launch.json"
 
@@ -31,7 +32,7 @@ class Package(ArtifactStage):
         return package(
             item.step,
             item.source,
-            _launched(item.step, experiment.target),
+            _launched(item, experiment.target),
             experiment.toolchain,
             experiment.arch,
             experiment.target.variant,
@@ -41,15 +42,17 @@ class Package(ArtifactStage):
 def package(
     step: StepRecord,
     source: Source,
-    launched: tuple[Work, Work | None],
+    launched: tuple[Launched, Work, Work | None],
     toolchain: Toolchain,
     arch: Arch,
     variant: str,
 ) -> Artifact:
-    launch = {
+    launch: dict[str, Any] = {
         "options": list(_options(toolchain, arch, variant)),
         "entries": {ENTRY: _entry(step, *launched)},
     }
+    if launched[0].include:
+        launch["include"] = launched[0].include
     return Artifact(
         name=source.name,
         kind="kernel",
@@ -66,26 +69,28 @@ def package(
     )
 
 
-def _launched(step: StepRecord, target: Target) -> tuple[Work, Work | None]:
-    """The work of the kernel's function, and of the one that finishes it."""
-    source, key = source_for(step, target)
-    if source.work is None:
+def _launched(item: StepSource, target: Target) -> tuple[Launched, Work, Work | None]:
+    """The kernel's function, its work, and the work of the function that finishes it."""
+    source, key = source_for(item.step, target)
+    if source.work is None or item.source.launched is None:
         raise ConfigError(
-            f"the source of kernel '{step.kernel.name}' does not say how many work-items it is "
+            f"the source of kernel '{item.step.kernel.name}' does not say how many work-items it is "
             "launched with",
             key=f"{key}.work",
             hint="Write e.g. work: {items: [round_up(n, 64)], group: [64]}.",
         )
-    return source.work, source.finish
+    return item.source.launched, source.work, source.finish
 
 
-def _entry(step: StepRecord, work: Work, finish: Work | None) -> dict[str, Any]:
-    function = f"kl_{step.kernel.name}"
+def _entry(
+    step: StepRecord, launched: Launched, work: Work, finish: Work | None
+) -> dict[str, Any]:
+    function = launched.function
     entry: dict[str, Any] = {
         "function": function,
         "arguments": [
-            {"name": argument.name, "kind": argument.kind, "dtype": argument.dtype}
-            for argument in step.arguments
+            {"name": argument.name, "kind": argument.kind, "dtype": dtype}
+            for argument, dtype in zip(step.arguments, launched.dtypes, strict=True)
         ],
         "tunables": {
             name: value for group in step.decisions.values() for name, value in group.items()
@@ -97,7 +102,7 @@ def _entry(step: StepRecord, work: Work, finish: Work | None) -> dict[str, Any]:
         entry["scratch"] = {"elements": work.scratch, "dtype": step.dtype}
     if finish:
         entry["finish"] = {
-            "function": f"{function}_finish",
+            "function": f"{function}{FINISH}",
             "items": list(finish.items),
             "group": list(finish.group),
         }

@@ -69,14 +69,14 @@ class Work:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel's source for one family of targets: a template or a plain C file."""
+    """A kernel's source for one family of targets: a template, or a plain file as it is."""
 
     template: str | None = None
     file: str | None = None
     function: str | None = None
-    """The function's name in a plain C file."""
+    """The function's name in a plain file of C or OpenCL C."""
     macros: Mapping[str, Scalar] = field(default_factory=dict)
-    """Macros of a plain C file: an expression over sizes and tunables for each."""
+    """Macros of a plain file: an expression over sizes and tunables for each."""
     work: Work | None = None
     """Of a source in OpenCL C, one function that every work-item runs."""
     finish: Work | None = None

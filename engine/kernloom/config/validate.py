@@ -238,7 +238,7 @@ def _check_kernel(kernel: Kernel, name: str) -> None:
         if bool(source.template) == bool(source.file):
             raise ConfigError("name either a template or a file", key=where)
         if source.file and not source.function:
-            raise ConfigError("a plain C file needs its function's name", key=f"{where}.function")
+            raise ConfigError("a plain file needs its function's name", key=f"{where}.function")
         known = common
         if source.tunables is not None:
             known = _check_space(source, source.tunables, sizes, where)
@@ -281,12 +281,6 @@ def _check_space(
 
 
 def _check_work(source: KernelSource, known: set[str], key: str) -> None:
-    if not source.template:
-        raise ConfigError(
-            "a source with work-items is a template",
-            key=f"{key}.file",
-            hint="A plain file of OpenCL C is one, too: name it as the template.",
-        )
     for name, work in (("work", source.work), ("finish", source.finish)):
         if work is None:
             continue

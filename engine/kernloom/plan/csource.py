@@ -1,13 +1,14 @@
-"""Plain C files as kernels: reads a function's signature and macros, without a compiler."""
+"""Plain files of C or OpenCL C as kernels: reads a function's signature and macros, without a
+compiler."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernloom.config.schema import KernelSource, Scalar
+from kernloom.config.schema import Scalar
 from kernloom.errors import ConfigError, nearest
 from kernloom.plan.schedule import StepRecord
 
@@ -15,7 +16,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _QUALIFIERS = {"const", "restrict", "__restrict", "__restrict__", "volatile", "register"}
-_BASE = {
+_TYPES = {
     "float": "float32",
     "double": "float64",
     "int": "int32",
@@ -31,6 +32,31 @@ _BASE = {
     "unsigned char": "uint8",
     "uint8_t": "uint8",
 }
+_SPACES = ("global", "constant", "local", "private")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The words of a parameter list in one language."""
+
+    types: Mapping[str, str]
+    """Name of a type -> dtype."""
+    spaces: Mapping[str, str] = field(default_factory=dict)
+    """Qualifier -> address space."""
+
+
+C = Dialect(_TYPES)
+OPENCL_C = Dialect(
+    {
+        "float": "float32",
+        "double": "float64",
+        "int": "int32",
+        "long": "int64",
+        "uchar": "uint8",
+        "unsigned char": "uint8",
+    },
+    {prefix + space: space for space in _SPACES for prefix in ("", "__")},
+)
 
 
 @dataclass(frozen=True)
@@ -44,9 +70,13 @@ class Parameter:
     """Element type in our words; '' if it is none of them."""
     pointer: bool
     constant: bool
+    space: str = ""
+    """The address space that OpenCL C says a pointer points to."""
 
 
-def read_signature(text: str, function: str, *, where: str, key: str) -> tuple[Parameter, ...]:
+def read_signature(
+    text: str, function: str, *, where: str, key: str, dialect: Dialect = C
+) -> tuple[Parameter, ...]:
     """The parameters of `function` as the file declares them."""
     plain = _COMMENT.sub(" ", text)
     match = re.search(rf"\b{re.escape(function)}\s*\(([^()]*)\)\s*\{{", plain)
@@ -59,10 +89,10 @@ def read_signature(text: str, function: str, *, where: str, key: str) -> tuple[P
     inner = match.group(1).strip()
     if inner in ("", "void"):
         return ()
-    return tuple(_parameter(part.strip(), where, key) for part in inner.split(","))
+    return tuple(_parameter(part.strip(), where, key, dialect) for part in inner.split(","))
 
 
-def _parameter(text: str, where: str, key: str) -> Parameter:
+def _parameter(text: str, where: str, key: str, dialect: Dialect) -> Parameter:
     if text.count("*") + ("[" in text) > 1:
         raise ConfigError(
             f"{where}: '{text}' points to pointers",
@@ -74,19 +104,19 @@ def _parameter(text: str, where: str, key: str) -> Parameter:
     if len(words) < 2:
         raise ConfigError(f"{where}: cannot read the parameter '{text}'", key=key)
     *kind, name = words
-    base = " ".join(word for word in kind if word not in _QUALIFIERS)
-    constant = "const" in text.split("*")[0].split()
+    space = next((dialect.spaces[word] for word in kind if word in dialect.spaces), "")
+    base = " ".join(w for w in kind if w not in _QUALIFIERS and w not in dialect.spaces)
+    constant = "const" in text.split("*")[0].split() or space == "constant"
     # An array of arrays is a pointer to rows: only a pointer without a type turns into it.
     shown = "void" if text.count("[") > 1 else base
     shown = f"{'const ' if constant else ''}{shown}{' *' if pointer else ''}"
-    return Parameter(name, shown, _BASE.get(base, ""), pointer, constant)
+    return Parameter(name, shown, dialect.types.get(base, ""), pointer, constant, space)
 
 
 def check_signature(
-    parameters: tuple[Parameter, ...], record: StepRecord, source: KernelSource, *, key: str
+    parameters: tuple[Parameter, ...], record: StepRecord, name: str, *, key: str
 ) -> None:
-    """The C function must take what the kernel's config says it takes."""
-    name = source.function
+    """The function must take what the kernel's config says it takes, in the same order."""
     wanted = record.arguments
     if len(parameters) != len(wanted):
         raise ConfigError(
@@ -95,6 +125,7 @@ def check_signature(
             f"{len(wanted)} ({', '.join(argument.name for argument in wanted)})",
             key=key,
         )
+    _check_order(parameters, [argument.name for argument in wanted], name, key)
     for parameter, argument in zip(parameters, wanted, strict=True):
         is_tensor = argument.kind == "tensor"
         if parameter.pointer != is_tensor:
@@ -131,6 +162,22 @@ def check_signature(
                 f"{name}()'s '{parameter.name}' is {parameter.ctype}, but '{argument.name}' is a "
                 "size",
                 key=f"{key}.{argument.name}",
+            )
+
+
+def _check_order(
+    parameters: Sequence[Parameter], arguments: Sequence[str], function: str, key: str
+) -> None:
+    """Arguments are passed by position, so a name that both sides use must have the same one."""
+    for parameter, argument in zip(parameters, arguments, strict=True):
+        if parameter.name != argument and parameter.name in arguments:
+            shown = ", ".join(parameter.name for parameter in parameters)
+            raise ConfigError(
+                f"{function}()'s parameter '{parameter.name}' would get the argument '{argument}': "
+                f"the function takes ({shown}), but the kernel declares ({', '.join(arguments)})",
+                key=key,
+                hint="Arguments are passed by position: list them in the function's order, or "
+                "give the parameter another name.",
             )
 
 

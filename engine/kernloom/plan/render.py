@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from kernloom.code_stamp import code_stamp
@@ -19,7 +19,11 @@ from kernloom.expressions import evaluate, parse_size
 from kernloom.files import canonical_json, sha256_text, write_atomically
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.places import confined
+from kernloom.plan.clsource import MAIN, check_functions, functions_of, kernel_text
 from kernloom.plan.csource import (
+    OPENCL_C,
+    C,
+    Dialect,
     Parameter,
     check_macros,
     check_signature,
@@ -28,7 +32,7 @@ from kernloom.plan.csource import (
     words_in,
 )
 from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord
-from kernloom.plan.source import ENTRY, Source
+from kernloom.plan.source import ENTRY, Launched, Source
 from kernloom.remember import ById
 
 TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse")
@@ -81,12 +85,13 @@ def _whole_text(source: Source) -> str:
 
 @dataclass(frozen=True)
 class _PlainFile:
-    """A plain C file with all that it includes."""
+    """A plain file of C or OpenCL C with all that it includes."""
 
     main: str
     found: dict[str, str]
     """Path below the templates' folder -> text."""
-    parameters: tuple[Parameter, ...]
+    signatures: dict[str, tuple[Parameter, ...]]
+    """Function -> its parameters."""
     words: frozenset[str]
 
 
@@ -99,7 +104,7 @@ class Renderer:
         self._environment: Any = None
         self._rendered: dict[str, tuple[str, dict[str, str]]] = {}
         self._read: dict[str, tuple[Path, str] | None] = {}
-        self._files: dict[tuple[str, str], _PlainFile] = {}
+        self._files: dict[tuple[str, tuple[str, ...]], _PlainFile] = {}
         self._sources: dict[tuple[Any, ...], tuple[Source, KernelSource, Arch]] = {}
         """With what their ids in the key belong to, so that no id is used again."""
 
@@ -128,34 +133,33 @@ class Renderer:
     def _source(
         self, name: str, source: KernelSource, key: str, record: StepRecord, arch: Arch
     ) -> Source:
+        launched = None
         if source.template:
             function = f"kl_{record.kernel.name}"
             text, origins = self._template(source.template, record, arch, function, key)
             if source.work:
                 # The function is called by the driver, which knows its arguments.
-                files = {"kernel.cl": f"{_header(record)}{text}"}
+                files = {MAIN: f"{_header(record)}{text}"}
+                launched = Launched(function, tuple(a.dtype for a in record.arguments))
             else:
                 entry = _entry(function, record.arguments)
                 files = {"kernel.c": f"{_header(record)}{text}\n{entry}"}
+        elif source.work:
+            files, origins, launched = self._plain_opencl(source, record, key)
         else:
             files, origins = self._plain(source, record, key)
         params = {"dtype": record.dtype, **record.decisions}
-        return Source(name, files, origins, params, main=next(iter(files)))
+        return Source(name, files, origins, params, main=next(iter(files)), launched=launched)
 
     def _plain(
         self, source: KernelSource, record: StepRecord, key: str
     ) -> tuple[dict[str, str], dict[str, str]]:
         """A plain C file: included by a wrapper that defines its macros and the entry."""
         name, function = str(source.file), str(source.function)
-        file = self._plain_file(name, function, key)
-        main, found, parameters = file.main, file.found, file.parameters
-        arguments_key = f"{record.key}.arguments"
-        check_signature(parameters, record, source, key=arguments_key)
-        macros = {
-            macro: _macro_value(value, record, f"{key}.macros.{macro}")
-            for macro, value in source.macros.items()
-        }
-        check_macros(file.words, macros, where=name, key=key)
+        file = self._plain_file(name, (function,), key, C)
+        main, found, parameters = file.main, file.found, file.signatures[function]
+        check_signature(parameters, record, function, key=f"{record.key}.arguments")
+        macros = _macros(source, file, record, key)
         defines = "".join(f"#define {macro} {value}\n" for macro, value in macros.items())
         casts = [
             f"({parameter.ctype})args[{i}]"
@@ -171,18 +175,44 @@ class Renderer:
         main = "kernel.c" if "kernel.c" not in found else "kernloom_entry.c"
         return {main: wrapper, **found}, found
 
-    def _plain_file(self, name: str, function: str, key: str) -> _PlainFile:
-        """A plain C file, read once: all points of a sweep are built from the same text."""
-        if (name, function) not in self._files:
+    def _plain_opencl(
+        self, source: KernelSource, record: StepRecord, key: str
+    ) -> tuple[dict[str, str], dict[str, str], Launched]:
+        """A plain file of OpenCL C: its macros defined before it, in one text for the driver."""
+        functions = functions_of(source)
+        file = self._plain_file(str(source.file), functions, key, OPENCL_C)
+        dtypes = check_functions(file.signatures, source, record, key=key)
+        macros = _macros(source, file, record, key)
+        text = kernel_text(_header(record), macros, file.main, file.found[file.main])
+        included = {name: found for name, found in file.found.items() if name != file.main}
+        if MAIN in included:
+            raise ConfigError(
+                f"{source.file} includes {MAIN}, the name of the file that the driver compiles",
+                key=f"{key}.file",
+                hint=f"Give templates/{MAIN} another name.",
+            )
+        include = PurePosixPath(file.main).parent.as_posix() if included else ""
+        return {MAIN: text, **included}, file.found, Launched(functions[0], dtypes, include)
+
+    def _plain_file(
+        self, name: str, functions: tuple[str, ...], key: str, dialect: Dialect
+    ) -> _PlainFile:
+        """A plain file, read once: all points of a sweep are built from the same text."""
+        if (name, functions) not in self._files:
             path = confined(name, self.folders, key=f"{key}.file", what="kernel file")
             root = next(r for r in self.folders if path.is_relative_to(r.resolve()))
             found = read_with_includes(path, root)
             main = path.relative_to(root.resolve()).as_posix()
-            text = found[main]
-            parameters = read_signature(text, function, where=name, key=f"{key}.function")
+            where = f"{key}.function"
+            signatures = {
+                function: read_signature(
+                    found[main], function, where=name, key=where, dialect=dialect
+                )
+                for function in functions
+            }
             words = words_in("\n".join(found.values()))
-            self._files[name, function] = _PlainFile(main, found, parameters, words)
-        return self._files[name, function]
+            self._files[name, functions] = _PlainFile(main, found, signatures, words)
+        return self._files[name, functions]
 
     def _template(
         self, template: str, record: StepRecord, arch: Arch, function: str, key: str
@@ -367,6 +397,18 @@ def _size_checks(parameters: Sequence[Parameter], arguments: Sequence[BoundArgum
         for parameter, argument in zip(parameters, arguments, strict=True)
         if parameter.pointer and argument.dtype == "int64"
     )
+
+
+def _macros(
+    source: KernelSource, file: _PlainFile, record: StepRecord, key: str
+) -> dict[str, str]:
+    """Macro -> its value as text; each is one that the file uses."""
+    macros = {
+        macro: _macro_value(value, record, f"{key}.macros.{macro}")
+        for macro, value in source.macros.items()
+    }
+    check_macros(file.words, macros, where=str(source.file), key=key)
+    return macros
 
 
 def _macro_value(value: Scalar, record: StepRecord, key: str) -> str:

@@ -11,6 +11,17 @@ ENTRY = "kl_entry"
 
 
 @dataclass(frozen=True)
+class Launched:
+    """How a driver that compiles the source itself launches it."""
+
+    function: str
+    dtypes: tuple[str, ...]
+    """Of each argument, as the function declares it: a size may be an `int` there."""
+    include: str = ""
+    """The folder that `#include "..."` starts from, relative to the source's files."""
+
+
+@dataclass(frozen=True)
 class Source:
     """The source of one kernel library; everything the compiler will see, by relative path."""
 
@@ -23,3 +34,5 @@ class Source:
     params: Mapping[str, Any]
     """The dtype, and transform -> decisions that this source was rendered with."""
     main: str = "kernel.c"
+    launched: Launched | None = None
+    """None where `kl_entry` calls the function."""

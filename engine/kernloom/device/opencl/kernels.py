@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -80,7 +81,8 @@ class Kernels:
         self._context = context
         self._device = device
         self._memory = memory
-        self._programs: dict[str, Any] = {}
+        self._programs: dict[tuple[str, str], Any] = {}
+        """Text, and the folder that it includes files from -> the program."""
         self._loaded: list[Loaded] = []
 
     def load(self, path: Path, entry: str, count: int) -> int:
@@ -108,14 +110,21 @@ class Kernels:
             source = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise _not_loaded(f"{path} cannot be read: {error}") from None
-        if source not in self._programs:
-            options = [*map(str, description.get("options", ())), "-cl-kernel-arg-info"]
+        options = [*map(str, description.get("options", ())), "-cl-kernel-arg-info"]
+        include = description.get("include")
+        key = (source, "" if include is None else str(path.parent))
+        if key not in self._programs:
             program = cl.Program(self._context, source)
             try:
-                self._programs[source] = program.build(options)
+                if include is None:
+                    self._programs[key] = program.build(options)
+                else:
+                    # Relative, because drivers split their options at the spaces of a path.
+                    with contextlib.chdir(path.parent / str(include)):
+                        self._programs[key] = program.build([*options, "-I", "."])
             except cl.Error as error:
                 raise _not_loaded(f"{path} does not compile:\n{_log(error)}") from None
-        return self._programs[source]
+        return self._programs[key]
 
     def prepare(
         self, handle: int, arguments: Sequence[LaunchArgument]
