@@ -144,3 +144,25 @@ def test_a_header_beside_a_plain_c_kernel_is_part_of_it(project: Project) -> Non
     second = project.json("run", "workload=headed")
     assert second.trial["status"] == "wrong"
     assert second.document["build"]["built"] == 1
+
+
+def test_a_toolchain_and_a_target_that_inherit_are_listed_as_they_run(project: Project) -> None:
+    project.write(
+        "configs/toolchain/mine.yaml",
+        "defaults: [gcc, _self_]\nname: mine\nextra_flags: [-O3]\n",
+    )
+    project.write(
+        "configs/target/mine.yaml",
+        "# @package _global_\ndefaults: [host, {override /toolchain: mine}, _self_]\n"
+        "target: {name: mine}\n",
+    )
+    project.write("configs/store/mine.yaml", "defaults: [sqlite, _self_]\npath: mine.db\n")
+    listed = {target["name"]: target for target in project.json("targets").document}
+    assert listed["mine"]["available"], listed["mine"]["reason"]
+    assert listed["mine"] == {**listed["host"], "name": "mine"}
+    tools = {tool["name"]: tool for tool in project.json("doctor").document["toolchains"]}
+    assert tools["mine"] == {**tools["gcc"], "name": "mine"}
+    done = project.json("run", "target=mine", "workload=axpy", "case=small", "store=mine")
+    assert done.code == 0, done.stderr
+    (stored,) = project.json("results", "store=mine").trials
+    assert stored["config"]["toolchain"]["extra_flags"] == ["-O3"]

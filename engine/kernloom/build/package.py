@@ -74,17 +74,15 @@ def _launched(item: StepSource, target: Target) -> tuple[Launched, Work, Work | 
     source, key = source_for(item.step, target)
     if source.work is None or item.source.launched is None:
         raise ConfigError(
-            f"the source of kernel '{item.step.kernel.name}' does not say how many work-items it is "
-            "launched with",
+            f"the source of kernel '{item.step.kernel.name}' does not say how many work-items it "
+            "is launched with",
             key=f"{key}.work",
             hint="Write e.g. work: {items: [round_up(n, 64)], group: [64]}.",
         )
     return item.source.launched, source.work, source.finish
 
 
-def _entry(
-    step: StepRecord, launched: Launched, work: Work, finish: Work | None
-) -> dict[str, Any]:
+def _entry(step: StepRecord, launched: Launched, work: Work, finish: Work | None) -> dict[str, Any]:
     function = launched.function
     entry: dict[str, Any] = {
         "function": function,

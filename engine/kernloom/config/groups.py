@@ -1,12 +1,16 @@
-"""Config files looked at one by one, without composing: for what must not wait for Hydra."""
+"""Options of config groups, one by one: what can be read without Hydra does not wait for it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernloom.errors import ConfigError, nearest
+
+_GLOBAL = re.compile(r"\s*(?:#\s*@[^\n]*\n\s*)*?#\s*@package\s+_global_\s")
+"""A header that puts the keys of a file at the root of the config."""
 
 
 class Groups:
@@ -14,6 +18,7 @@ class Groups:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = list(folders)
+        self._composed: dict[tuple[str, str], dict[str, Any]] = {}
 
     def exists(self, group: str) -> bool:
         return bool(group) and any((folder / group).is_dir() for folder in self._folders)
@@ -24,17 +29,38 @@ class Groups:
         return sorted({path.stem for path in files if not path.name.startswith(".")})
 
     def read(self, group: str, name: str) -> dict[str, Any]:
-        """One file's own data; what its defaults list would add is not there."""
+        """One option as its file describes it, with the files that it inherits from merged in;
+        of a file at the root of the config, such as a target's, the defaults list stays.
+
+        Most files inherit from none and are read as they are; for the others Hydra is asked.
+        """
         from kernloom.config.reader import load_yaml
 
         for folder in self._folders:
             path = folder / group / f"{name}.yaml"
             if path.is_file():
-                data = load_yaml(path.read_text(encoding="utf-8"), where=str(path))
-                return data if isinstance(data, dict) else {}
+                text = path.read_text(encoding="utf-8")
+                data = load_yaml(text, where=str(path))
+                if not isinstance(data, dict):
+                    return {}
+                if _inherits(data, group):
+                    data = self._inherited(group, name, text)
+                return data if _at_root(group, text) else _without_defaults(data)
         raise ConfigError(
             f"unknown {group} '{name}'", key=group, hint=nearest(name, self.options(group))
         )
+
+    def _inherited(self, group: str, name: str, text: str) -> dict[str, Any]:
+        """The composed option, in the shape of a file that says everything itself."""
+        if (group, name) not in self._composed:
+            from kernloom.config.hydra_compose import HydraComposer
+
+            composed, chosen = HydraComposer(self._folders).compose_option(group, name)
+            own = composed if _at_root(group, text) else composed.get(group)
+            defaults = [{f"/{other}": option} for other, option in chosen.items()]
+            data = {**own, "defaults": defaults} if isinstance(own, dict) else {}
+            self._composed[group, name] = data
+        return self._composed[group, name]
 
     @staticmethod
     def defaults(data: Mapping[str, Any]) -> dict[str, str]:
@@ -45,3 +71,30 @@ class Groups:
                 for group, option in entry.items():
                     chosen[str(group).removeprefix("override ").lstrip("/")] = str(option)
         return chosen
+
+
+def _at_root(group: str, text: str) -> bool:
+    """Whether the keys of a file are those of the root, and not of its group's section."""
+    return not group or _GLOBAL.match(text) is not None
+
+
+def _without_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key != "defaults"}
+
+
+def _inherits(data: Mapping[str, Any], group: str) -> bool:
+    """Whether a defaults list does more than choose options of other groups."""
+    listed = data.get("defaults") or []
+    return not isinstance(listed, list) or any(not _is_choice(item, group) for item in listed)
+
+
+def _is_choice(entry: Any, group: str) -> bool:
+    """Whether an entry of a defaults list leaves the keys of this group's section alone."""
+    if entry == "_self_":
+        return True
+    if not isinstance(entry, Mapping) or len(entry) != 1:
+        return False
+    ((key, option),) = entry.items()
+    other = str(key).removeprefix("override ")
+    elsewhere = not group or (other.startswith("/") and other.strip("/") != group)
+    return elsewhere and isinstance(option, str) and "@" not in other and "${" not in option

@@ -6,6 +6,7 @@ plugins) is left out; that is three quarters of the time a composition takes.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from kernloom.config.groups import Groups
 from kernloom.config.yaml_source import YamlSource
 from kernloom.errors import ConfigError, nearest
 
@@ -34,6 +36,7 @@ class HydraComposer:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         version.setbase("1.3")
+        self._groups = Groups(folders)
         registry = SourcesRegistry.instance()
         registry.register(YamlSource)
         registry.register(StructuredConfigSource)
@@ -45,12 +48,25 @@ class HydraComposer:
 
     def compose(self, groups: Sequence[str]) -> dict[str, Any]:
         """The merged files for these choices of groups, interpolations unresolved."""
+        return self._compose(PRIMARY, groups)[0]
+
+    def compose_option(self, group: str, name: str) -> tuple[dict[str, Any], dict[str, str]]:
+        """One option of a group with all that its defaults list adds, and the options of other
+        groups (group -> option) that the list chooses."""
+        # A file that is not the root config need not say where its own values go.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return self._compose(f"{group}/{name}" if group else name, ())
+
+    def _compose(
+        self, primary: str, overrides: Sequence[str]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
         try:
             repository = CachingConfigRepository(self._loader.repository)
             defaults = create_defaults_list(
                 repo=repository,
-                config_name=PRIMARY,
-                overrides_list=OverridesParser.create().parse_overrides(list(groups)),
+                config_name=primary,
+                overrides_list=OverridesParser.create().parse_overrides(list(overrides)),
                 prepend_hydra=False,
                 skip_missing=False,
             )
@@ -60,16 +76,26 @@ class HydraComposer:
             data = OmegaConf.to_container(config, resolve=False)
         except MissingConfigException as error:
             group, _, name = str(error.missing_cfg_file).rpartition("/")
-            options = [str(option) for option in error.options or ()]
+            options = [str(option) for option in error.options or self._groups.options(group)]
             raise ConfigError(
                 f"unknown {group or 'config'} '{name}' in a defaults list",
                 hint=nearest(name, options),
             ) from None
-        except (HydraException, OmegaConfBaseException) as error:
+        except RecursionError:
+            raise ConfigError(
+                f"the defaults lists of {primary}.yaml and the files it names lead back to "
+                "themselves",
+                hint="A file cannot be among its own defaults, nor among those of its defaults.",
+            ) from None
+        except AssertionError:
+            # Hydra's own, whose text is about its code.
+            raise ConfigError(f"{primary}.yaml has a defaults list that makes no sense") from None
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             lines = [line for line in lines if not line.startswith(("provider=", "Config search"))]
             text = ". ".join(line.rstrip(".") for line in lines)
             raise ConfigError(text or type(error).__name__) from None
         if not isinstance(data, dict):
-            raise ConfigError(f"configs/{PRIMARY}.yaml is not a mapping")
-        return {str(key): value for key, value in data.items()}
+            raise ConfigError(f"configs/{primary}.yaml is not a mapping")
+        chosen = {group: str(o) for group, o in defaults.overrides.known_choices.items() if o}
+        return {str(key): value for key, value in data.items()}, chosen

@@ -399,9 +399,7 @@ def _size_checks(parameters: Sequence[Parameter], arguments: Sequence[BoundArgum
     )
 
 
-def _macros(
-    source: KernelSource, file: _PlainFile, record: StepRecord, key: str
-) -> dict[str, str]:
+def _macros(source: KernelSource, file: _PlainFile, record: StepRecord, key: str) -> dict[str, str]:
     """Macro -> its value as text; each is one that the file uses."""
     macros = {
         macro: _macro_value(value, record, f"{key}.macros.{macro}")
