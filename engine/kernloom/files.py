@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +62,3 @@ def file_stamp(path: Path) -> list[int]:
     """Changes whenever the file does: the time of writing can be set back, of change it cannot."""
     status = path.stat()
     return [status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino]
-
-
-def read_cache(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
-def write_cache(path: Path, entry: str, record: Mapping[str, Any]) -> None:
-    # Only speed is lost where the cache cannot be written.
-    with contextlib.suppress(OSError):
-        write_json(path, read_cache(path) | {entry: record})

@@ -25,6 +25,7 @@ LEAVES = (
     "expressions",
     "registry",
     "remember",
+    "sealed",
     "machine",
     "visible_text",
 )

@@ -13,8 +13,9 @@ from kernloom.code_stamp import code_stamp
 from kernloom.config.schema import Arch, Emulator, Target
 from kernloom.errors import UnavailableError
 from kernloom.expressions import parse_size
-from kernloom.files import read_cache, sha256_json, write_cache
+from kernloom.files import sha256_json
 from kernloom.machine import cpu_flags, machine_class
+from kernloom.sealed import read_cache, write_cache
 
 NATIVE = "native"
 SYSFS_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from kernloom.build.artifact import Artifact
 from kernloom.build.headers import without_linking
-from kernloom.files import write_json
+from kernloom.files import sha256_file, write_json
 from kernloom.places import Places
+from kernloom.sealed import read_cache, write_sealed
 
 FILE = "compile_commands.json"
+SEAL_FILE = "index/compile_commands.json"
+"""Holds the hash of the file: editors refuse any entry that they do not know."""
 _MOST = 500
 
 
@@ -20,9 +23,11 @@ def write_compile_commands(places: Places, artifacts: Iterable[Artifact]) -> Non
     """Add the commands of `artifacts` to those already there; the newest come first."""
     path = places.build / FILE
     commands: dict[str, dict[str, Any]] = {}
-    for entry in (*_commands(places, artifacts), *_existing(path)):
+    before = _existing(path, read_cache(places.build / SEAL_FILE))
+    for entry in (*_commands(places, artifacts), *before):
         commands.setdefault(str(Path(entry["directory"], entry["file"])), entry)
     write_json(path, list(commands.values())[:_MOST])
+    write_sealed(places.build / SEAL_FILE, {"file": sha256_file(path)})
 
 
 def _commands(places: Places, artifacts: Iterable[Artifact]) -> Iterator[dict[str, Any]]:
@@ -40,8 +45,11 @@ def _commands(places: Places, artifacts: Iterable[Artifact]) -> Iterator[dict[st
             }
 
 
-def _existing(path: Path) -> list[dict[str, Any]]:
+def _existing(path: Path, sealed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The commands that were written before; none if the file has changed since."""
     try:
+        if sha256_file(path) != sealed.get("file"):
+            return []
         entries = json.loads(path.read_text(encoding="utf-8"))
         return [entry for entry in entries if Path(entry["directory"], entry["file"]).is_file()]
     except (OSError, ValueError, KeyError, TypeError):

@@ -12,7 +12,7 @@ from typing import Any
 from kernloom.build.toolchains import ask, how_to_install, version_number
 from kernloom.config.schema import Emulator
 from kernloom.errors import UnavailableError
-from kernloom.files import read_cache, write_cache
+from kernloom.sealed import read_cache, write_cache
 
 _VERSION = re.compile(r"version (\d+(?:\.\d+)+)")
 _PLUGINS = re.compile(r"^-plugin\b", re.MULTILINE)

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from kernloom.build.artifact import ENVIRONMENT, ORIGINS, Artifact
 from kernloom.build.manifest import read_manifest
 from kernloom.files import sha256_text
+from kernloom.sealed import SEAL, key_of, seal, unseal
 
 Kind = Literal[
     "new",
@@ -145,8 +146,9 @@ class Index:
     def append(self, artifact: Artifact, created: str) -> None:
         line = _line(artifact) | {"created": created}
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self.path(artifact.name).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        path = self.path(artifact.name)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(seal(line, key_of(path)) + "\n")
 
     def knows(self, artifact: Artifact) -> bool:
         """Whether this very artifact was built under its name before."""
@@ -168,16 +170,18 @@ class Index:
         stamp = (status.st_mtime_ns, status.st_size)
         known = self._known.get(name)
         if known is None or known.stamp != stamp:
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-            known = Known(stamp, [entry for entry in map(_entry, lines) if entry])
+            entries = [_entry(line, key_of(path)) for line in path.read_bytes().splitlines()]
+            known = Known(stamp, [entry for entry in entries if entry])
             self._known[name] = known
         return known
 
 
-def _entry(line: str) -> Entry | None:
-    """An entry of the index; None for a line that was cut short."""
+def _entry(line: bytes, key: str) -> Entry | None:
+    """An entry of the index; None for a damaged line. Lines of older versions have no hash."""
     try:
         data = json.loads(line)
+        if SEAL in data:
+            data = unseal(line, key)
         return Entry(data["key"], data["kind"], _slot(data))
     except (ValueError, KeyError, TypeError):
         return None
@@ -331,6 +335,9 @@ def _changed_texts(
             try:
                 old_text = (folder / path).read_text(encoding="utf-8", errors="replace")
             except OSError:
+                old_text = ""
+            if sha256_text(old_text) != before[path]:
+                # The old text is gone or damaged, so nobody can say where it differs.
                 yield {"file": path, "line": 0, "text": f"{path}: changed"}
                 continue
             yield _first_change(path, old_text.splitlines(), now[path].splitlines())

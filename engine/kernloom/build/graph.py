@@ -17,14 +17,14 @@ from kernloom.build.artifact import MANIFEST, Artifact, from_plain, to_plain
 from kernloom.build.cores import Cores
 from kernloom.build.make import Job, Result, carry_out
 from kernloom.build.manifest import Verifier
-from kernloom.files import write_json
+from kernloom.sealed import read_sealed, write_sealed
 
 
 def write_plan(
     path: Path, build: Path, workspace: Path, jobs: Iterable[Job], measured: int | None = None
 ) -> None:
     """`measured` is the core on which the engine may be measuring meanwhile."""
-    write_json(
+    write_sealed(
         path,
         {
             "build": str(build),
@@ -47,7 +47,7 @@ class Graph:
     """A plan that is being carried out; alone in its build folder for as long as it lives."""
 
     def __init__(self, plan: Path, tell: Callable[[Job, Result], str]) -> None:
-        data = json.loads(plan.read_text(encoding="utf-8"))
+        data = read_sealed(plan)
         self.build = Path(data["build"])
         self.workspace = Path(data["workspace"])
         self._tell = tell

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.errors import UnavailableError
-from kernloom.files import file_stamp, read_cache, sha256_file, sha256_json, write_json
+from kernloom.files import file_stamp, sha256_file, sha256_json
+from kernloom.sealed import read_cache, write_sealed
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def hashes(record: Path | None, look: Callable[[], Listing]) -> dict[str, str]:
         if record:
             # Only speed is lost where the cache cannot be written.
             with contextlib.suppress(OSError):
-                write_json(record, known)
+                write_sealed(record, known)
     return _named(known["files"])
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernloom.build.artifact import MANIFEST, ORIGINS, Artifact
+from kernloom.build.artifact import ORIGINS, Artifact
 from kernloom.build.explain import Index
 from kernloom.build.headers import without_linking
-from kernloom.build.manifest import describe
+from kernloom.build.manifest import describe, write_manifest
 from kernloom.build.toolchains import tool_environment
 from kernloom.build.workspace import disk_trouble
-from kernloom.files import sha256_file, write_json
+from kernloom.files import sha256_file
 
 INTERMEDIATES = {"kernel.i": "-E", "kernel.s": "-S", "kernel.o": "-c"}
 _LONGEST_MESSAGE = 20_000
@@ -99,7 +99,7 @@ def _finish(
         warnings=warnings,
         because=job.because,
     )
-    write_json(work / MANIFEST, manifest)
+    write_manifest(work, manifest)
     _exchange(work, artifact.folder(build), workspace)
     Index(build).append(artifact, manifest["created"])
     failed = build / "failed" / artifact.key

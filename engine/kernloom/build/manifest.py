@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any
 
 from kernloom.build.artifact import ENVIRONMENT, MANIFEST, Artifact
 from kernloom.files import sha256_file, sha256_text
+from kernloom.sealed import read_sealed, write_sealed
 
 
 def describe(
@@ -47,12 +47,15 @@ def describe(
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest in a folder, or None if there is none that can be read."""
+    """The manifest in a folder, or None if it is missing or damaged."""
     try:
-        data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return read_sealed(folder / MANIFEST)
     except (OSError, ValueError):
         return None
-    return data if isinstance(data, dict) else None
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    write_sealed(folder / MANIFEST, dict(sorted(manifest.items())), indent=1)
 
 
 class Verifier:
@@ -66,11 +69,14 @@ class Verifier:
         folder = artifact.folder(build)
         if not folder.is_dir() or not any(folder.iterdir()):
             return ""
-        if not (folder / MANIFEST).exists():
+        try:
+            manifest = read_sealed(folder / MANIFEST)
+        except FileNotFoundError:
             return f"{MANIFEST} is missing"
-        manifest = read_manifest(folder)
-        if manifest is None or manifest.get("key") != artifact.key:
-            return f"{MANIFEST} is damaged"
+        except (OSError, ValueError) as error:
+            return f"{MANIFEST} is damaged: {error}"
+        if manifest.get("key") != artifact.key:
+            return f"{MANIFEST} is damaged: it is about another artifact"
         try:
             digest = self._hash(folder / artifact.output)
         except FileNotFoundError:

@@ -18,7 +18,8 @@ from kernloom.build.artifact import ENVIRONMENT, Identity
 from kernloom.code_stamp import code_stamp
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError, UnavailableError
-from kernloom.files import file_stamp, read_cache, sha256_file, sha256_json, write_cache
+from kernloom.files import file_stamp, sha256_file, sha256_json
+from kernloom.sealed import read_cache, write_cache
 
 if TYPE_CHECKING:
     import subprocess

@@ -73,7 +73,7 @@ class Assembly:
             folders,
             self.places.cache / "composed",
             self.resolve_arch,
-            say=lambda note: print(f"kernloom: {note}", file=sys.stderr),
+            say=_say,
         )
 
     @cached_property
@@ -91,7 +91,7 @@ class Assembly:
     @cached_property
     def roofs(self) -> Roofs:
         """What this machine can do at most, if it was measured."""
-        return Roofs(self.places.calibrations)
+        return Roofs(self.places.calibrations, _say)
 
     @property
     def template_folders(self) -> list[Path]:
@@ -194,3 +194,8 @@ class Assembly:
         device.check(target, dtypes | {workload.dtype}, cache=self.places.cache)
         if target.family == "host":
             check_compiles(found, arch)
+
+
+def _say(note: str) -> None:
+    """Tell the person at the terminal, beside whatever a command prints."""
+    print(f"kernloom: {note}", file=sys.stderr)

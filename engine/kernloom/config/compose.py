@@ -7,7 +7,6 @@ config file changes, so that most starts do without importing it.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +32,8 @@ from kernloom.config.sweeps import (
 )
 from kernloom.config.values import apply, merged, resolve
 from kernloom.errors import ConfigError, UsageError, nearest, without_password
-from kernloom.files import sha256_json, write_atomically
+from kernloom.files import sha256_json
+from kernloom.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from kernloom.config.hydra_compose import HydraComposer
@@ -215,16 +215,12 @@ class Composer:
     def _from_disk(self, groups: tuple[str, ...]) -> dict[str, Any]:
         """What Hydra composed when the config files were as they are now."""
         path = self._cache / f"{sha256_json([self._stamp, groups])}.json"
-        try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            if isinstance(kept, dict):
-                return kept
-        except (OSError, ValueError):
-            pass
+        with contextlib.suppress(OSError, ValueError):
+            return read_sealed(path)
         data = self._hydra.compose(groups)
         if not _is_secret(data):
             with contextlib.suppress(OSError):  # only speed is lost
-                write_atomically(path, json.dumps(data))
+                write_sealed(path, data)
         return data
 
     @cached_property

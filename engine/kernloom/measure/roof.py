@@ -6,21 +6,21 @@ A calibration is no part of a trial's identity: it says how good a time is, not 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kernloom.files import sha256_json, write_json
+from kernloom.files import sha256_json
 from kernloom.machine import machine_class
+from kernloom.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from kernloom.build.stage import StepArtifact
     from kernloom.config.schema import Arch, Experiment
 
-FORMAT = 1
+FORMAT = 2
 MEMORY = "memory"
 COLD = "cold memory"
 """Memory under what the caches could hold but do not: nothing needs to be written back yet."""
@@ -185,12 +185,13 @@ def _with_threads(rates: Mapping[int, float], threads: int) -> float:
 class Roofs:
     """Holds results against the roof of this machine; its calibration is read when first asked."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, say: Callable[[str], None] = lambda note: None) -> None:
         self._folder = folder
+        self._say = say
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        return load_calibration(self._folder)
+        return load_calibration(self._folder, say=self._say)
 
     def fraction(
         self, experiment: Experiment, steps: Sequence[StepArtifact], median_ns: float
@@ -228,16 +229,24 @@ def calibration_file(folder: Path, machine: Mapping[str, Any] | None = None) -> 
 
 def save_calibration(calibration: Calibration, folder: Path) -> Path:
     path = calibration_file(folder, calibration.machine)
-    write_json(path, {"format": FORMAT, **asdict(calibration)})
+    write_sealed(path, {"format": FORMAT, **asdict(calibration)}, indent=1)
     return path
 
 
-def load_calibration(folder: Path, machine: Mapping[str, Any] | None = None) -> Calibration | None:
-    """What was measured of this class of machine; None if nothing was, or cannot be read."""
+def load_calibration(
+    folder: Path,
+    machine: Mapping[str, Any] | None = None,
+    say: Callable[[str], None] = lambda note: None,
+) -> Calibration | None:
+    """What was measured of this class of machine; None if nothing was, or cannot be read.
+
+    `say` is told of a file that cannot be used.
+    """
+    path = calibration_file(folder, machine)
     try:
-        data = json.loads(calibration_file(folder, machine).read_text(encoding="utf-8"))
+        data = read_sealed(path)
         if data.pop("format", None) != FORMAT:
-            return None
+            raise ValueError("another version of Kernloom wrote it")
         return Calibration(
             **{
                 **data,
@@ -247,7 +256,13 @@ def load_calibration(folder: Path, machine: Mapping[str, Any] | None = None) -> 
                 "bandwidths": _entries(Bandwidth, data["bandwidths"]),
             }
         )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        say(
+            f"the calibration {path} cannot be used: {error}; measure this machine's roof again "
+            "with `kernloom doctor --calibrate`"
+        )
         return None
 
 

@@ -6,7 +6,6 @@ of everything it depends on, so that a cached run need not even import the templ
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -16,7 +15,7 @@ from kernloom.code_stamp import code_stamp
 from kernloom.config.schema import Arch, KernelSource, Scalar, Target
 from kernloom.errors import ConfigError, TemplateError, nearest
 from kernloom.expressions import evaluate, parse_size
-from kernloom.files import canonical_json, sha256_text, write_atomically
+from kernloom.files import canonical_json, sha256_text
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.places import confined
 from kernloom.plan.clsource import MAIN, check_functions, functions_of, kernel_text
@@ -34,6 +33,7 @@ from kernloom.plan.csource import (
 from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord
 from kernloom.plan.source import ENTRY, Launched, Source
 from kernloom.remember import ById
+from kernloom.sealed import read_sealed, write_sealed
 
 TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse")
 """Names every template can rely on, decided or not."""
@@ -250,7 +250,7 @@ class Renderer:
         if not self._cache:
             return None
         try:
-            kept = json.loads((self._cache / f"{memo}.json").read_text(encoding="utf-8"))
+            kept = read_sealed(self._cache / f"{memo}.json")
             origins = self._origins(kept["origins"])
             if _hashes(origins) == kept["origins"]:
                 return kept["text"], _existing(origins)
@@ -270,7 +270,7 @@ class Renderer:
         if self._cache:
             kept = {"text": text, "origins": _hashes(origins)}
             try:
-                write_atomically(self._cache / f"{memo}.json", json.dumps(kept))
+                write_sealed(self._cache / f"{memo}.json", kept)
             except OSError:
                 self._cache = None  # a cache that cannot be written is only slower
         return text, _existing(origins)

@@ -90,7 +90,10 @@ def run(invocation: Invocation) -> int:
 def _calibration(invocation: Invocation, places: Places) -> Calibration | None:
     """A new one if asked for, else the one that is kept."""
     if "calibrate" not in invocation.flags:
-        return load_calibration(places.calibrations)
+        return load_calibration(
+            places.calibrations,
+            say=lambda note: print(f"kernloom: {note}", file=invocation.stderr),
+        )
     return calibrate(places, Progress(invocation.stderr))
 
 

@@ -318,8 +318,7 @@ class Slurm:
         state = states.get((round.name, task))
         said = f" ({state.state})" if state else ""
         times = "once" if len(tried) == 1 else f"{len(tried)} times"
-        failure = submission.failure(round.number, task)
-        why = failure.read_text(encoding="utf-8") if failure.exists() else ""
+        why = submission.why_failed(round.number, task)
         logs = _lost_name(submission) / "slurm"
         text = f"its task on Slurm ended {times} without finishing it{said}"
         return "\n".join([f"{text}; its output is in {logs}", *([why] if why else [])])

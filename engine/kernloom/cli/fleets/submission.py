@@ -15,7 +15,6 @@ an engine that is killed is replaced by the next one, on any machine.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,10 +27,11 @@ from kernloom.cli.planning import Planned
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import Fleet
 from kernloom.errors import UnavailableError
-from kernloom.files import sha256_json, write_json
+from kernloom.files import sha256_json
 from kernloom.measure.trial import Samples, Trial
+from kernloom.sealed import DamagedFileError, read_sealed, seal, unseal, write_sealed
 
-FORMAT = 2
+FORMAT = 3
 NOT_SENT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep")
 """Words about the whole run, which a task has no use for."""
 NO_STORE = ("store=sqlite", "store.path=null", "store.url=null")
@@ -82,7 +82,10 @@ class Submission:
     def rounds(self) -> list[Round]:
         found = []
         for path in sorted((self.folder / "rounds").glob("*.json")):
-            data = json.loads(path.read_text(encoding="utf-8"))
+            try:
+                data = read_sealed(path, self._key(path))
+            except (OSError, DamagedFileError) as error:
+                raise _unreadable(path, self.folder, error) from None
             tasks = tuple(tuple(task) for task in data["tasks"])
             found.append(Round(int(path.stem), data["name"], tasks))
         return found
@@ -97,7 +100,8 @@ class Submission:
         for task in range(len(tasks)):
             # Made here, so that no file system keeps saying that there is none.
             self.results(number, task).touch()
-        write_json(self._round_file(number), {"name": round.name, "tasks": round.tasks})
+        path = self._round_file(number)
+        write_sealed(path, {"name": round.name, "tasks": round.tasks}, self._key(path))
         return round
 
     def drop_round(self, round: Round) -> None:
@@ -110,18 +114,23 @@ class Submission:
     def note_taken(self, point: int, trial: Trial) -> None:
         """Note that the store has this trial of a point."""
         with (self.folder / "taken").open("a", encoding="utf-8") as file:
-            file.write(json.dumps([point, trial.created]) + "\n")
+            line = {"point": point, "created": trial.created}
+            file.write(seal(line, self._key(self.folder / "taken")) + "\n")
 
     def taken(self) -> dict[int, str]:
         """Point -> when the trial was made that the store has."""
         found = {}
         with suppress(FileNotFoundError):
-            for line in (self.folder / "taken").read_text(encoding="utf-8").splitlines():
-                # The last line may be torn.
+            for line in (self.folder / "taken").read_bytes().splitlines():
+                # The last line may be torn; what a damaged one said is put into the store again.
                 with suppress(ValueError):
-                    point, created = json.loads(line)
-                    found[point] = created
+                    data = unseal(line, self._key(self.folder / "taken"))
+                    found[data["point"]] = data["created"]
         return found
+
+    def _key(self, path: Path) -> str:
+        """By which a sealed file belongs to this submission and to no other."""
+        return f"{self.token}/{path.name}"
 
     def note_given_up(self) -> None:
         (self.folder / "given-up").touch()
@@ -135,6 +144,21 @@ class Submission:
 
     def failure(self, round: int, task: int) -> Path:
         return self.results(round, task).with_suffix(".failed")
+
+    def note_failure(self, round: int, task: int, why: str) -> None:
+        """Note why a task could not go on."""
+        path = self.failure(round, task)
+        write_sealed(path, {"why": why}, self._key(path))
+
+    def why_failed(self, round: int, task: int) -> str:
+        """What a task said when it could not go on; nothing if it did not say."""
+        path = self.failure(round, task)
+        try:
+            return str(read_sealed(path, self._key(path))["why"])
+        except FileNotFoundError:
+            return ""
+        except (OSError, DamagedFileError) as error:
+            return f"{path.name}, where it says why, cannot be read: {error}"
 
     def ended(self, points: Collection[int]) -> set[int]:
         """Those of the points that any task has ended."""
@@ -166,9 +190,10 @@ class Gathering:
         whole = data.rfind(b"\n") + 1
         self._read[path] = self._read.get(path, 0) + whole
         for line in data[:whole].splitlines():
-            # A task that was killed while it wrote and then started again left a torn line.
+            # A task that was killed while it wrote and then started again left a torn line. The
+            # point of a damaged one counts as not done.
             with suppress(ValueError, KeyError, TypeError):
-                row = json.loads(line)
+                row = unseal(line, _rows_key(path))
                 yield Row(row["point"], trial_from(row["trial"]))
 
 
@@ -176,13 +201,18 @@ def append_row(path: Path, row: Row) -> None:
     """Put a trial on disk, less the store of its config, which is none of the task's."""
     data = asdict(row.trial)
     data["config"] = {key: value for key, value in data["config"].items() if key != "store"}
-    text = json.dumps({"point": row.point, "trial": data})
+    text = seal({"point": row.point, "trial": data}, _rows_key(path))
     with path.open("ab") as file:
         # Ends a line that was torn when this task was killed.
         start = b"\n" if file.tell() and not _ends_line(path) else b""
         file.write(start + text.encode("utf-8", "replace") + b"\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def _rows_key(path: Path) -> str:
+    """Of a file of results: the folder of its submission, and its own name."""
+    return f"{path.parent.parent.name}/{path.name}"
 
 
 def _ends_line(path: Path) -> bool:
@@ -227,7 +257,7 @@ def begin(folder: Path, plans: Mapping[str, Planned], fleet: Fleet) -> Submissio
     points = tuple(sent_point(plan, key) for key, plan in plans.items())
     submission = Submission(folder, secrets.token_hex(4), points, fleet)
     (folder / "rounds").mkdir(parents=True, exist_ok=True)
-    write_json(
+    write_sealed(
         folder / "submission.json",
         {
             "format": FORMAT,
@@ -243,14 +273,11 @@ def read_submission(folder: Path) -> Submission | None:
     """The submission of a folder; None where none was begun."""
     path = folder / "submission.json"
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_sealed(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise UnavailableError(
-            f"the submission {path} cannot be read: {error}",
-            hint=f"Remove {folder} to begin anew; what it had gathered is in the store.",
-        ) from None
+        raise _unreadable(path, folder, error) from None
     if data.get("format") != FORMAT:
         raise UnavailableError(
             f"the submission {path} was made by another version of Kernloom",
@@ -263,6 +290,13 @@ def read_submission(folder: Path) -> Submission | None:
         for entry in data["points"]
     )
     return Submission(folder, data["token"], points, Fleet(**data["fleet"]))
+
+
+def _unreadable(path: Path, folder: Path, error: Exception) -> UnavailableError:
+    return UnavailableError(
+        f"the submission's file {path} cannot be read: {error}",
+        hint=f"Remove {folder} to begin anew; what it had gathered is in the store.",
+    )
 
 
 @contextmanager

@@ -29,7 +29,6 @@ from kernloom.cli.planning import Planned, plan_each
 from kernloom.cli.progress import Progress
 from kernloom.cli.streams import prepare_streams
 from kernloom.errors import ConfigError, KernloomError, UnavailableError
-from kernloom.files import write_atomically
 from kernloom.machine import machine_class
 from kernloom.measure.trial import Trial
 
@@ -57,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         _carry_out(submission, round, task)
     except KernloomError as error:
         print(f"kernloom: error: {error}", file=sys.stderr)
-        write_atomically(submission.failure(round, task), str(error))
+        submission.note_failure(round, task, str(error))
         return error.exit_code
     except Terminated:
         print("kernloom: terminated; everything finished so far is kept", file=sys.stderr)

@@ -14,6 +14,7 @@ from pathlib import Path
 from kernloom.cli.identity import ID_LENGTH
 from kernloom.config.settings import Fleet
 from kernloom.files import sha256_json
+from kernloom.sealed import key_of, seal, unseal
 
 
 def place_of(fleet: Fleet) -> str:
@@ -38,15 +39,26 @@ class Gathered:
         for path in self._folder.glob("*.jsonl"):
             with suppress(OSError):
                 stamp = path.stat().st_mtime
-                for line in path.read_text(encoding="utf-8").splitlines():
-                    # The last line may be torn.
+                for line in path.read_bytes().splitlines():
+                    # The last line may be torn; the point of a damaged one is measured again.
                     with suppress(ValueError):
-                        plan, trial = json.loads(line)
+                        plan, trial = _entry(line, key_of(path))
                         if found.get(plan, (0.0, ""))[0] <= stamp:
                             found[plan] = (stamp, trial)
         return {plan: trial for plan, (_, trial) in found.items()}
 
     def add(self, sweep: str, plan: str, trial: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / f"{sweep}.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps([plan, trial]) + "\n")
+        path = self._folder / f"{sweep}.jsonl"
+        with path.open("a", encoding="utf-8") as file:
+            file.write(seal({"plan": plan, "trial": trial}, key_of(path)) + "\n")
+
+
+def _entry(line: bytes, key: str) -> tuple[str, str]:
+    """Plan's key and trial's id of a line. Older Kernlooms wrote a list without a hash: a damaged
+    one names a trial or a plan that does not exist."""
+    if line.startswith(b"["):
+        plan, trial = json.loads(line)
+        return str(plan), str(trial)
+    data = unseal(line, key)
+    return data["plan"], data["trial"]

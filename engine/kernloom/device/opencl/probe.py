@@ -19,7 +19,8 @@ import kernloom
 from kernloom.code_stamp import code_stamp
 from kernloom.device.opencl.choice import INSTALL, Found
 from kernloom.errors import UnavailableError
-from kernloom.files import file_stamp, read_cache, sha256_json, write_cache
+from kernloom.files import file_stamp, sha256_json
+from kernloom.sealed import read_cache, write_cache
 
 PROBE_SECONDS = 60
 WORKER = ("-P", "-m", "kernloom.device.opencl.worker")
