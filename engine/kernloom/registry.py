@@ -23,6 +23,8 @@ class Registry(Generic[T]):
         self._group = group
         self._scanned = not group
         self._broken: dict[str, str] = {}
+        self._distributions: dict[str, str] = {}
+        """Name -> name and version of the package that added it."""
 
     def _scan(self) -> None:
         if self._scanned:
@@ -35,12 +37,18 @@ class Registry(Generic[T]):
                 continue
             try:
                 self._known[entry.name] = entry.load()
+                if entry.dist:
+                    self._distributions[entry.name] = f"{entry.dist.name} {entry.dist.version}"
             except Exception as error:  # another package's fault must not stop those who do without
                 self._broken[entry.name] = f"{entry.value}: {type(error).__name__}: {error}"
 
     def names(self) -> list[str]:
         self._scan()
         return sorted(self._known)
+
+    def distribution(self, name: str) -> str:
+        """Name and version of the package that added a name; empty for what ships."""
+        return self._distributions.get(name, "")
 
     def get(self, name: str, *, key: str) -> T:
         if name not in self._known:

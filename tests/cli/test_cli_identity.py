@@ -10,7 +10,7 @@ import pytest
 
 import kernloom
 from command_line import ENGINE, WORKLOAD, Project
-from kernloom.cli import identity
+from kernloom.cli import facts, identity
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.files import sha256_file
@@ -86,7 +86,7 @@ def test_the_code_that_runs_and_times_kernels_is_part_of_a_trial(
     package = tmp_path / "kernloom"
     shutil.copytree(ENGINE / "kernloom", package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(kernloom, "__file__", str(package / "__init__.py"))
-    digest = identity._engine_digest.__wrapped__
+    digest = facts.engine_digest.__wrapped__
     before = digest()
     with (package / module).open("a", encoding="utf-8") as file:
         file.write("# changed\n")

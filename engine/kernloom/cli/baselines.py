@@ -78,11 +78,12 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
         hint = f"Allowed here: {', '.join(fit)}." if fit else "None of them fits here."
         raise ConfigError(f"baseline '{name}' {reason}", key=KEY, hint=hint)
     if name not in SOURCES:
-        data, threads = plan.point.data, threads_of(plan.steps)
+        from kernloom.cli.facts import WORK, facts_of
         from kernloom.measure.numpy_baseline import numpy_identity
 
-        worked = [data["workload"], data["seed"], data["measure"], threads]
-        return PlannedBaseline(sha256_json([name, numpy_identity(), *worked]))
+        facts = facts_of(plan)
+        work = [facts[group] for group in WORK]
+        return PlannedBaseline(sha256_json([name, numpy_identity(), work, threads_of(plan.steps)]))
     sources = SOURCES[name]
     libraries: tuple[Path, ...] = ()
     made_of: tuple[str, ...] = ()

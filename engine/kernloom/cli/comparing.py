@@ -222,7 +222,7 @@ def unchanged(before: Contender, now: Contender) -> bool:
             [
                 {name: plan.point.data.get(name) for name in ("workload", "case", "seed")},
                 plan.placement,
-                plan.facts,
+                plan.device_facts,
             ]
         )
         for plan in plans

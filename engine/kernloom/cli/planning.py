@@ -11,6 +11,7 @@ from kernloom.build.artifact import Artifact
 from kernloom.build.stage import StepArtifact
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.baselines import PlannedBaseline, Planner, plan_baselines
+from kernloom.cli.facts import code_facts
 from kernloom.cli.identity import data_files, identity
 from kernloom.config.compose import Point, at_point
 from kernloom.config.schema import Experiment, Target
@@ -63,10 +64,13 @@ class Planned:
     baselines: dict[str, PlannedBaseline] = field(default_factory=dict)
     placement: dict[str, str] = field(default_factory=dict)
     """Tensor -> copied, in_place or device, for those that are used and say where they are."""
-    facts: dict[str, str] = field(default_factory=dict)
+    device_facts: dict[str, str] = field(default_factory=dict)
     """Which device it is, where that is not the machine's class."""
     files: dict[str, str] = field(default_factory=dict)
     """Tensor -> hash of the file that it is filled from."""
+    code: dict[str, str] = field(default_factory=dict)
+    """Name -> version and hash of code that decides the result: ours, numpy, plug-ins."""
+    emulator_version: str = ""
     refusal: Refusal | None = None
 
     @property
@@ -176,13 +180,13 @@ def _planned(
         if alone:
             raise
         _refuse(plan, Refusal("refused", "plan", _unforeseen(error)))
-    plan.id = identity(assembly, plan)
+    plan.id = identity(plan)
     return plan
 
 
 def _refuse(plan: Planned, refusal: Refusal) -> None:
     plan.refusal = refusal
-    plan.steps, plan.programs, plan.baselines, plan.facts = (), {}, {}, {}
+    plan.steps, plan.programs, plan.baselines, plan.device_facts = (), {}, {}, {}
 
 
 def _unforeseen(error: Exception) -> KernloomError:
@@ -209,7 +213,7 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
         lambda *_: assembly.check_available(experiment),
         *(assembly, target, arch, toolchain, tensors, experiment.workload.dtype),
     )
-    plan.facts = _device_facts(assembly, plan)
+    plan.device_facts = _device_facts(assembly, plan)
     plan.files = data_files(assembly, experiment)
     if not plan.graph.verifies:
         raise PipelineError(
@@ -222,6 +226,9 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
     for shaped in plan.graph.of_type("tensors", plan.outputs):
         check_memory(shaped, memory)
     check_goldens(experiment.workload)
+    plan.code = code_facts(experiment, plan.graph, assembly.places.cache)
+    if target.emulator:
+        plan.emulator_version = assembly.emulator(target.emulator).version
     placement = _placements.get(
         lambda *_: placement_of(experiment, assembly.places.cache), assembly, target, tensors
     )

@@ -313,7 +313,7 @@ def trial_of(
         ),
         config=plan.point.data,
         overrides=plan.point.words,
-        machine=machine_class() | ({"device": plan.facts} if plan.facts else {}),
+        machine=machine_class() | ({"device": plan.device_facts} if plan.device_facts else {}),
         created=created.isoformat(timespec="milliseconds"),
         **ended,
     )

@@ -78,7 +78,7 @@ class DataSets:
 
     def _inputs(self, workload: Workload, seed: int) -> dict[str, Array]:
         tensors = tensors_of(workload)
-        names = _input_names.get(_read_first, workload.steps, workload.kernels)
+        names = _input_names.get(read_first, workload.steps, workload.kernels)
         fills = _texts.get(_tensors_text, workload.tensors)
         shapes = tuple((name, tensors[name].shape, tensors[name].dtype) for name in names)
         key = ("inputs", fills, shapes, seed)
@@ -156,7 +156,7 @@ def _total(arrays: Mapping[str, Array]) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-def _read_first(steps: Mapping[str, Step], kernels: Mapping[str, Kernel]) -> list[str]:
+def read_first(steps: Mapping[str, Step], kernels: Mapping[str, Kernel]) -> list[str]:
     """Tensors that are read, or updated, before any step has written them."""
     written: set[str] = set()
     names: list[str] = []
@@ -244,7 +244,7 @@ def check_goldens(workload: Workload) -> None:
         tensors = tensors_of(small)
     except ConfigError:
         return
-    names = _read_first(small.steps, small.kernels)
+    names = read_first(small.steps, small.kernels)
     inputs = {name: np.ones(tensors[name].shape, tensors[name].dtype) for name in names}
     try:
         with np.errstate(all="ignore"):

@@ -83,13 +83,17 @@ def compare(name: str, result: Array, golden: Array, workload: Workload) -> floa
     return float(np.max(error[comparable] / allowed[comparable], initial=0.0))
 
 
+def tolerance_for(given: Mapping[str, Tolerance], dtype: str) -> Tolerance:
+    """The tolerance of an element type: the workload's, or the default."""
+    return given.get(dtype) or DEFAULT_TOLERANCE.get(dtype, EXACT)
+
+
 _tolerances: ById[tuple[float, float]] = ById()
 
 
 def _tolerance(workload: Workload, dtype: np.dtype[Any]) -> tuple[float, float]:
     """Relative and absolute, in numbers."""
-    name = dtype.name
-    tolerance = workload.tolerance.get(name) or DEFAULT_TOLERANCE.get(name, EXACT)
+    tolerance = tolerance_for(workload.tolerance, dtype.name)
     written = (tolerance.rtol, tolerance.atol)
     sizes = sizes_of(workload) if any(isinstance(text, str) for text in written) else {}
     rtol, atol = (float(evaluate(text, sizes)) for text in written)

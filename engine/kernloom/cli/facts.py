@@ -1,0 +1,341 @@
+"""The named facts that identify a trial: all that can change its result, and nothing else.
+
+Descriptions, install hints, other cases, other targets' sources, limits and how a run is carried out
+are no facts. Whatever reaches a kernel by rendering or compiling is in the keys of its artifacts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import kernloom
+from kernloom import __version__
+from kernloom.build.artifact import Artifact
+from kernloom.config.schema import (
+    LIMITS,
+    NOT_IDENTITY,
+    Arch,
+    Experiment,
+    Fill,
+    Kernel,
+    Measure,
+    Runtime,
+    Step,
+    Target,
+    Tensor,
+    Tolerance,
+    Toolchain,
+)
+from kernloom.device.devices import DEVICES
+from kernloom.files import sha256_file, sha256_json
+from kernloom.machine import machine_class
+from kernloom.measure.data import GENERATORS, REFERENCE_FUNCTIONS, read_first
+from kernloom.measure.numpy_code import numpy_build
+from kernloom.measure.verify import tolerance_for
+from kernloom.pipeline.graph import Graph
+from kernloom.plan.inspect import sizes_of
+from kernloom.plugin_code import code_digest, is_ours
+from kernloom.remember import ById
+
+if TYPE_CHECKING:
+    from kernloom.cli.planning import Planned
+
+Facts = Mapping[str, Mapping[str, Any]]
+"""Group -> name -> value, plain data. Groups are called after the part of the config they come
+from, where there is one."""
+
+POLICY = (
+    "samples",
+    "warmup",
+    "min_rounds",
+    "max_rounds",
+    "min_sample_us",
+    "bound",
+    "budget_s",
+    "clock",
+    "pin",
+    "scheduling",
+    "cache",
+    "aslr",
+    "baselines",
+)
+"""Fields of a measuring policy that decide how a trial is measured. `floor` judges differences
+afterwards; `together` depends on how many trials there happen to be."""
+FILLED_BY: Mapping[str, tuple[str, ...]] = {
+    "uniform": ("low", "high"),
+    "normal": ("mean", "std"),
+    "integers": ("low", "high"),
+    "constant": ("value",),
+    "pattern": ("pattern", "low", "high"),
+    # By its content, not its name.
+    "file": (),
+    "generator": ("generator",),
+}
+"""Kind of fill -> the fields that it looks at."""
+THIS_MACHINE = ("machine", "device", "arch")
+"""Groups that describe the machine that planned; on a cluster another one measures."""
+
+_names: ById[dict[str, Any]] = ById()
+_tensors: ById[dict[str, Any]] = ById()
+_tolerances: ById[dict[str, Any]] = ById()
+_policies: ById[dict[str, Any]] = ById()
+_targets: ById[dict[str, Any]] = ById()
+_arches: ById[dict[str, Any]] = ById()
+_programs: ById[dict[str, Any]] = ById()
+_stages: ById[dict[str, Any]] = ById()
+_codes: ById[dict[str, str]] = ById()
+
+
+def facts_of(plan: Planned) -> Facts:
+    """All facts of a planned trial."""
+    experiment, workload = plan.experiment, plan.experiment.workload
+    target, arch, policy = experiment.target, experiment.arch, experiment.measure
+    names = _names.get(
+        _named,
+        *(workload.name, experiment.case, target, arch),
+        *(experiment.toolchain, experiment.runtime, policy),
+    )
+    if plan.refusal:
+        # Never reused: each point keeps a row of its own.
+        return {"names": names, "refused": {"config": _config_digest(plan)}}
+    sizes = sizes_of(workload)
+    tensors = _tensors.get(
+        _tensor_facts, workload.tensors, workload.dtype, workload.steps, workload.kernels
+    )
+    facts: dict[str, Mapping[str, Any]] = {
+        "names": names,
+        "workload.sizes": {name: sizes[name] for name in workload.sizes},
+        "workload.tensors": tensors,
+        "workload.scalars": workload.scalars,
+        "workload.golden": workload.golden,
+        "workload.tolerance": _tolerances.get(
+            _tolerance_facts, workload.tolerance, workload.golden, tensors
+        ),
+        "workload.cost": vars(workload.cost),
+        "data files": plan.files,
+        "placement": plan.placement,
+        "calls": _call_facts(plan),
+        "artifacts": {item.step.name: item.artifact.key for item in plan.steps},
+        "programs": _programs.get(_program_facts, plan.programs),
+        "measure": _policies.get(_policy_facts, policy),
+        "stages": _stage_facts(plan.graph, experiment.pipeline.stages),
+        "target": _targets.get(_target_facts, target, plan.emulator_version),
+        "arch": _arches.get(_arch_facts, arch, target),
+        "device": plan.device_facts,
+        "machine": machine_class(),
+        "code": plan.code,
+        "run": {"seed": experiment.seed} | _swept_settings(plan),
+    }
+    if plan.baselines:
+        facts["baselines"] = {name: item.identity for name, item in plan.baselines.items()}
+    if _sees_everything(plan.graph):
+        facts["config"] = {"digest": _config_digest(plan)}
+    return facts
+
+
+def facts_anywhere(facts: Facts, arch: Mapping[str, Any], baselines: Mapping[str, Any]) -> Facts:
+    """Facts that are the same on whichever machine a plan is made: less what describes this one,
+    and with the arch and the baselines as they are everywhere."""
+    kept = {group: found for group, found in facts.items() if group not in THIS_MACHINE}
+    kept["names"] = {**facts["names"], "arch": str(arch.get("name"))}
+    kept["arch"] = {name: arch.get(name) for name in ("isa", "memory")}
+    return kept | ({"baselines": baselines} if baselines else {})
+
+
+WORK = (
+    *("workload.sizes", "workload.tensors", "workload.scalars", "workload.golden"),
+    *("workload.tolerance", "data files", "measure", "code", "run"),
+)
+"""Groups that decide what is computed and how it is measured, whoever computes it."""
+
+
+def _named(
+    workload: str,
+    case: str,
+    target: Target,
+    arch: Arch,
+    toolchain: Toolchain,
+    runtime: Runtime,
+    policy: Measure,
+) -> dict[str, Any]:
+    """The names that trials are filed under in the store."""
+    return {
+        "workload": workload,
+        "case": case,
+        "target": target.name,
+        "variant": target.variant,
+        "arch": arch.name,
+        "toolchain": toolchain.name,
+        "runtime": runtime.name,
+        "measure": policy.name,
+    }
+
+
+def _tensor_facts(
+    tensors: Mapping[str, Tensor],
+    dtype: str,
+    steps: Mapping[str, Step],
+    kernels: Mapping[str, Kernel],
+) -> dict[str, Any]:
+    """Of tensors that some step uses; their shapes are expressions over the sizes."""
+    used = {
+        str(step.args.get(name, name))
+        for step in steps.values()
+        for name, argument in kernels[step.kernel].arguments.items()
+        if argument.kind == "tensor"
+    }
+    filled = read_first(steps, kernels)
+    return {
+        name: {"dtype": tensor.dtype or dtype, "shape": list(tensor.shape)}
+        | ({"fill": _fill_facts(tensor.fill)} if name in filled else {})
+        for name, tensor in tensors.items()
+        if name in used
+    }
+
+
+def _fill_facts(fill: Fill) -> dict[str, Any]:
+    return {"kind": fill.kind} | {name: getattr(fill, name) for name in FILLED_BY[fill.kind]}
+
+
+def _tolerance_facts(
+    given: Mapping[str, Tolerance], golden: Mapping[str, str], tensors: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Of the element types that outputs have."""
+    dtypes = {str(tensors[name]["dtype"]) for name in golden}
+    return {dtype: dict(vars(tolerance_for(given, dtype))) for dtype in sorted(dtypes)}
+
+
+def _policy_facts(policy: Measure) -> dict[str, Any]:
+    return {name: getattr(policy, name) for name in POLICY}
+
+
+def _target_facts(target: Target, emulator_version: str) -> dict[str, Any]:
+    facts: dict[str, Any] = {"device": target.device, "options": dict(target.options)}
+    if target.emulator:
+        facts["emulator"] = {
+            "program": target.emulator.program,
+            "args": list(target.emulator.args),
+            "version": emulator_version,
+        }
+    if not is_ours(DEVICES.get(target.device, key="target.device")):
+        # It is handed the whole target, and may look at any of it.
+        facts["as handed over"] = _as_handed_over(target)
+    return facts
+
+
+def _arch_facts(arch: Arch, target: Target) -> dict[str, Any]:
+    facts: dict[str, Any] = {"isa": arch.isa, "memory": dict(arch.memory)}
+    if not is_ours(DEVICES.get(target.device, key="target.device")):
+        facts["as handed over"] = _as_handed_over(arch)
+    return facts
+
+
+def _as_handed_over(section: Target | Arch) -> str:
+    values = {name: value for name, value in vars(section).items() if name != "about"}
+    return sha256_json({name: repr(value) for name, value in values.items()})[:32]
+
+
+def _call_facts(plan: Planned) -> dict[str, Any]:
+    """Which calls are made in which order, and with what."""
+    return {
+        item.step.name: [
+            position,
+            *(
+                [argument.name, argument.kind, argument.access, argument.dtype, argument.binding]
+                for argument in item.step.arguments
+            ),
+        ]
+        for position, item in enumerate(plan.steps)
+    }
+
+
+def _program_facts(programs: Mapping[str, Artifact]) -> dict[str, Any]:
+    return {role: program.key for role, program in programs.items()}
+
+
+def _stage_facts(graph: Graph, stages: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The stages that run; the others reach a trial by its artifacts and calls."""
+    running = [name for name, node in graph.nodes.items() if node.stage.phase == "run"]
+    data = [stages[name] for name in running]
+    return _stages.get(lambda *_: dict(zip(running, data, strict=True)), *running, *data)
+
+
+def _sees_everything(graph: Graph) -> bool:
+    """Whether a stage of another package runs: it may look at any part of the experiment."""
+    return any(
+        node.stage.phase == "run" and not is_ours(type(node.stage)) for node in graph.nodes.values()
+    )
+
+
+def _config_digest(plan: Planned) -> str:
+    data = plan.point.data
+    return sha256_json({k: v for k, v in data.items() if k not in (*NOT_IDENTITY, *LIMITS)})[:32]
+
+
+def _swept_settings(plan: Planned) -> dict[str, Any]:
+    """Settings that are no facts, unless a sweep asks what comes of each."""
+    swept = plan.point.swept
+    return {
+        key: plan.point.data[key]
+        for key in (*LIMITS, *NOT_IDENTITY)
+        if key in swept and key in plan.point.data
+    }
+
+
+def code_facts(experiment: Experiment, graph: Graph, folder: Path) -> dict[str, str]:
+    """Name -> version and hash of the code that decides what is right, runs kernels and times them;
+    hashes that take time are kept in `folder`."""
+    running = [node.stage for node in graph.nodes.values() if node.stage.phase == "run"]
+    workload, target = experiment.workload, experiment.target
+    return _codes.get(
+        lambda *_: _code_facts(experiment, [type(stage) for stage in running], folder),
+        *(workload.golden, workload.tensors, workload.steps, workload.kernels, target),
+        *map(type, running),
+    )
+
+
+def _code_facts(experiment: Experiment, stages: list[type[Any]], folder: Path) -> dict[str, str]:
+    workload = experiment.workload
+    inputs = read_first(workload.steps, workload.kernels)
+    found = {"kernloom": f"{__version__} {engine_digest()[:16]}", "numpy": _numpy_build(folder)}
+    for name, text in workload.golden.items():
+        if text.isidentifier() and text not in inputs:
+            reference = REFERENCE_FUNCTIONS.get(text, key=f"workload.golden.{name}")
+            if not is_ours(reference):
+                distribution = REFERENCE_FUNCTIONS.distribution(text)
+                found[f"reference {text}"] = code_digest(reference, distribution)
+    for name in inputs:
+        fill = workload.tensors[name].fill
+        if fill.kind == "generator":
+            called = str(fill.generator)
+            generator = GENERATORS.get(called, key=f"workload.tensors.{name}.fill.generator")
+            if not is_ours(generator):
+                distribution = GENERATORS.distribution(called)
+                found[f"generator {called}"] = code_digest(generator, distribution)
+    for stage in stages:
+        if not is_ours(stage):
+            found[f"stage {stage.__name__}"] = code_digest(stage)
+    device = DEVICES.get(experiment.target.device, key="target.device")
+    if not is_ours(device):
+        name = experiment.target.device
+        found[f"device {name}"] = code_digest(device, DEVICES.distribution(name))
+    return found
+
+
+@cache
+def _numpy_build(folder: Path) -> str:
+    """Once per process: what is imported stays what it is."""
+    return numpy_build(folder)
+
+
+@cache
+def engine_digest() -> str:
+    """Hash of our own code that decides what is right, runs kernels and times them: for OpenCL and
+    bare metal the runner itself is Python, for the others it is what starts the runner."""
+    package = Path(kernloom.__file__).parent
+    others = [package / "expressions.py", package / "arithmetic.py"]
+    ours = [*(package / "measure").glob("*.py"), *(package / "device").rglob("*.py")]
+    return sha256_json([sha256_file(path) for path in [*sorted(ours), *others]])

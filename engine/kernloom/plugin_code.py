@@ -1,0 +1,98 @@
+"""Digest of the code behind a name that another package registered by entry point.
+
+A reference, generator, run stage or device of another package decides results, so its code is part
+of a trial's identity: the file that defines it, the files of its top-level package, and whatever
+these import that is neither Python's own library nor an installed third-party package. Of those
+only the version counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from kernloom.files import sha256_file, sha256_json
+
+OURS = "kernloom"
+_ELSEWHERE = frozenset({OURS, "numpy"})
+"""Packages with an entry of their own in a trial's identity."""
+_INSTALLED = ("site-packages", "dist-packages")
+_CODE = (".py", ".so", ".pyd")
+
+
+def is_ours(value: Any) -> bool:
+    """Whether Kernloom itself defines a function or class."""
+    return str(getattr(value, "__module__", "")).partition(".")[0] == OURS
+
+
+@cache
+def code_digest(value: Any, distribution: str = "") -> str:
+    """Hash of the code that defines a function or class; `distribution` is the name and version of
+    the package that registered it. Read once per process, as Python itself reads it."""
+    top = str(getattr(value, "__module__", type(value).__module__)).partition(".")[0]
+    return sha256_json([distribution, _closure(top)])[:32]
+
+
+def _closure(first: str) -> dict[str, Any]:
+    """Top-level module -> the hashes of its files, or its version if it is a third party's."""
+    found: dict[str, Any] = {}
+    waiting = [first]
+    while waiting:
+        name = waiting.pop()
+        if name in found or name in _ELSEWHERE or name in sys.stdlib_module_names:
+            continue
+        files = list(_files_of(name))
+        installed = any(part in _INSTALLED for path in files[:1] for part in path.parts)
+        if name != first and (installed or not files):
+            found[name] = _version_of(name)
+            continue
+        found[name] = [sha256_file(path) for path in files]
+        waiting += sorted({module for path in files for module in _imported_by(path)})
+    return found
+
+
+def _files_of(name: str) -> Iterator[Path]:
+    """The code files of a top-level module or package, in a fixed order."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return
+    if spec is None:
+        return
+    if not spec.submodule_search_locations:
+        if spec.has_location and spec.origin:
+            yield Path(spec.origin)
+        return
+    for folder in map(Path, spec.submodule_search_locations):
+        yield from sorted(path for path in folder.rglob("*") if path.suffix in _CODE)
+
+
+def _imported_by(path: Path) -> set[str]:
+    """Top-level names of the modules that a file imports, inside functions too."""
+    if path.suffix != ".py":
+        return set()
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def _version_of(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        # Some distributions are called otherwise than their modules.
+        return str(getattr(sys.modules.get(name), "__version__", ""))
