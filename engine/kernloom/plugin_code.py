@@ -31,16 +31,17 @@ def is_ours(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).partition(".")[0] == OURS
 
 
-@cache
-def code_digest(value: Any, distribution: str = "") -> str:
+def code_digest(value: Any, distribution: str) -> str:
     """Hash of the code that defines a function or class; `distribution` is the name and version of
-    the package that registered it. Read once per process, as Python itself reads it."""
+    the package that registered it, if known."""
     top = str(getattr(value, "__module__", type(value).__module__)).partition(".")[0]
     return sha256_json([distribution, _closure(top)])[:32]
 
 
+@cache
 def _closure(first: str) -> dict[str, Any]:
-    """Top-level module -> the hashes of its files, or its version if it is a third party's."""
+    """Top-level module -> the hashes of its files, or its version if it is a third party's. Read
+    once per process, as Python itself does."""
     found: dict[str, Any] = {}
     waiting = [first]
     while waiting:

@@ -81,7 +81,7 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
         from kernloom.cli.facts import WORK, facts_of
         from kernloom.measure.numpy_baseline import numpy_identity
 
-        facts = facts_of(plan)
+        facts = facts_of(plan).groups()
         work = [facts[group] for group in WORK]
         return PlannedBaseline(sha256_json([name, numpy_identity(), work, threads_of(plan.steps)]))
     sources = SOURCES[name]

@@ -19,6 +19,7 @@ from kernloom.cli.fleets import Fleet
 from kernloom.cli.fleets.local import Local
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
+from kernloom.cli.sources import sources_of
 from kernloom.cli.trials import ENGINE_FULL, MEMORY_LEFT
 from kernloom.config.schema import Experiment
 from kernloom.config.settings import Fleet as FleetSettings
@@ -171,7 +172,9 @@ class Workshop:
                     again.append(self._reused(known[plan.id], plan))
                     self._ended(again[-1])
                 if self._store:
-                    self._store.count_reuses(trial.id for trial in again)
+                    pairs = zip(reused, again, strict=True)
+                    sources = {trial.id: sources_of(plan) for plan, trial in pairs}
+                    self._store.count_reuses(sources, sources)
                 waiting += [plan for plan in own if plan.id not in known]
                 self._fleet.carry_out(waiting, building, keep)
         except KeyboardInterrupt:
@@ -221,7 +224,15 @@ class Workshop:
             {"name": name, "key": item.key, "cached": self._builder(plan).state(item).cached}
             for name, item in plan.named_artifacts
         )
-        trial = replace(trial, point=plan.point.swept, artifacts=artifacts, reused=True)
+        trial = replace(
+            trial,
+            point=plan.point.swept,
+            artifacts=artifacts,
+            # Descriptions may have changed; the arch is that of the machine that measured.
+            config={**plan.point.data, "arch": trial.config.get("arch", plan.point.data["arch"])},
+            overrides=plan.point.words,
+            reused=True,
+        )
         return self._with_roof(trial, plan)
 
     def _with_roof(self, trial: Trial, plan: Planned) -> Trial:

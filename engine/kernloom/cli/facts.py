@@ -1,33 +1,27 @@
 """The named facts that identify a trial: all that can change its result, and nothing else.
 
-Descriptions, install hints, other cases, other targets' sources, limits and how a run is carried out
-are no facts. Whatever reaches a kernel by rendering or compiling is in the keys of its artifacts.
+Descriptions, install hints, other cases, other targets' sources, limits and how a run is done are
+no facts. Whatever reaches a kernel by rendering or compiling is in the keys of its artifacts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kernloom
 from kernloom import __version__
-from kernloom.build.artifact import Artifact
 from kernloom.config.schema import (
     LIMITS,
     NOT_IDENTITY,
     Arch,
     Experiment,
     Fill,
-    Kernel,
-    Measure,
-    Runtime,
-    Step,
     Target,
-    Tensor,
-    Tolerance,
-    Toolchain,
+    Workload,
 )
 from kernloom.device.devices import DEVICES
 from kernloom.files import sha256_file, sha256_json
@@ -43,9 +37,8 @@ from kernloom.remember import ById
 if TYPE_CHECKING:
     from kernloom.cli.planning import Planned
 
-Facts = Mapping[str, Mapping[str, Any]]
-"""Group -> name -> value, plain data. Groups are called after the part of the config they come
-from, where there is one."""
+Groups = Mapping[str, Mapping[str, Any]]
+SHARED = "shared"
 
 POLICY = (
     "samples",
@@ -78,71 +71,96 @@ FILLED_BY: Mapping[str, tuple[str, ...]] = {
 THIS_MACHINE = ("machine", "device", "arch")
 """Groups that describe the machine that planned; on a cluster another one measures."""
 
-_names: ById[dict[str, Any]] = ById()
-_tensors: ById[dict[str, Any]] = ById()
-_tolerances: ById[dict[str, Any]] = ById()
-_policies: ById[dict[str, Any]] = ById()
-_targets: ById[dict[str, Any]] = ById()
-_arches: ById[dict[str, Any]] = ById()
-_programs: ById[dict[str, Any]] = ById()
-_stages: ById[dict[str, Any]] = ById()
+_shared: ById[dict[str, Mapping[str, Any]]] = ById()
 _codes: ById[dict[str, str]] = ById()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of a trial: group -> name -> value, plain data.
+
+    Groups are called after the part of the config they come from, where there is one.
+    """
+
+    shared: Groups
+    """What most points of a sweep have in common, as the very same object."""
+    own: Groups
+
+    def groups(self) -> dict[str, Mapping[str, Any]]:
+        return {**self.shared, **self.own}
+
+    def document(self) -> dict[str, Any]:
+        """As it is stored: what is shared once, in one piece."""
+        return {SHARED: self.shared, **self.own}
+
+
+def groups_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The groups of a stored document."""
+    own = {group: found for group, found in document.items() if group != SHARED}
+    return {**document.get(SHARED, {}), **own}
 
 
 def facts_of(plan: Planned) -> Facts:
     """All facts of a planned trial."""
     experiment, workload = plan.experiment, plan.experiment.workload
-    target, arch, policy = experiment.target, experiment.arch, experiment.measure
-    names = _names.get(
-        _named,
-        *(workload.name, experiment.case, target, arch),
-        *(experiment.toolchain, experiment.runtime, policy),
+    stages = _running(plan.graph, experiment.pipeline.stages)
+    seen = (
+        *(workload.name, workload.dtype, workload.tensors, workload.steps, workload.kernels),
+        *(workload.scalars, workload.golden, workload.tolerance, workload.cost, experiment.case),
+        *(experiment.target, experiment.arch, experiment.toolchain, experiment.runtime),
+        *(experiment.measure, plan.programs, plan.device_facts, plan.code, plan.emulator_version),
+        *stages.values(),
+        *stages,
     )
     if plan.refusal:
         # Never reused: each point keeps a row of its own.
-        return {"names": names, "refused": {"config": _config_digest(plan)}}
+        return Facts({"names": _named(experiment)}, {"refused": {"config": _config_digest(plan)}})
     sizes = sizes_of(workload)
-    tensors = _tensors.get(
-        _tensor_facts, workload.tensors, workload.dtype, workload.steps, workload.kernels
-    )
-    facts: dict[str, Mapping[str, Any]] = {
-        "names": names,
+    own: dict[str, Mapping[str, Any]] = {
         "workload.sizes": {name: sizes[name] for name in workload.sizes},
-        "workload.tensors": tensors,
-        "workload.scalars": workload.scalars,
-        "workload.golden": workload.golden,
-        "workload.tolerance": _tolerances.get(
-            _tolerance_facts, workload.tolerance, workload.golden, tensors
-        ),
-        "workload.cost": vars(workload.cost),
         "data files": plan.files,
         "placement": plan.placement,
         "calls": _call_facts(plan),
         "artifacts": {item.step.name: item.artifact.key for item in plan.steps},
-        "programs": _programs.get(_program_facts, plan.programs),
-        "measure": _policies.get(_policy_facts, policy),
-        "stages": _stage_facts(plan.graph, experiment.pipeline.stages),
-        "target": _targets.get(_target_facts, target, plan.emulator_version),
-        "arch": _arches.get(_arch_facts, arch, target),
-        "device": plan.device_facts,
-        "machine": machine_class(),
-        "code": plan.code,
         "run": {"seed": experiment.seed} | _swept_settings(plan),
     }
     if plan.baselines:
-        facts["baselines"] = {name: item.identity for name, item in plan.baselines.items()}
+        own["baselines"] = {name: item.identity for name, item in plan.baselines.items()}
     if _sees_everything(plan.graph):
-        facts["config"] = {"digest": _config_digest(plan)}
-    return facts
+        own["config"] = {"digest": _config_digest(plan)}
+    return Facts(_shared.get(lambda *_: _shared_facts(plan, stages), *seen), own)
+
+
+def _shared_facts(
+    plan: Planned, stages: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    experiment, workload = plan.experiment, plan.experiment.workload
+    tensors = _tensor_facts(workload)
+    return {
+        "names": _named(experiment),
+        "workload.tensors": tensors,
+        "workload.scalars": workload.scalars,
+        "workload.golden": workload.golden,
+        "workload.tolerance": _tolerance_facts(workload, tensors),
+        "workload.cost": dict(vars(workload.cost)),
+        "programs": {role: program.key for role, program in plan.programs.items()},
+        "measure": {name: getattr(experiment.measure, name) for name in POLICY},
+        "stages": stages,
+        "target": _target_facts(experiment.target, plan.emulator_version),
+        "arch": _arch_facts(experiment),
+        "device": plan.device_facts,
+        "machine": machine_class(),
+        "code": plan.code,
+    }
 
 
 def facts_anywhere(facts: Facts, arch: Mapping[str, Any], baselines: Mapping[str, Any]) -> Facts:
     """Facts that are the same on whichever machine a plan is made: less what describes this one,
     and with the arch and the baselines as they are everywhere."""
-    kept = {group: found for group, found in facts.items() if group not in THIS_MACHINE}
-    kept["names"] = {**facts["names"], "arch": str(arch.get("name"))}
-    kept["arch"] = {name: arch.get(name) for name in ("isa", "memory")}
-    return kept | ({"baselines": baselines} if baselines else {})
+    shared = {group: found for group, found in facts.shared.items() if group not in THIS_MACHINE}
+    shared["names"] = {**facts.shared["names"], "arch": str(arch.get("name"))}
+    shared["arch"] = {name: arch.get(name) for name in ("isa", "memory")}
+    return Facts(shared, {**facts.own, "baselines": baselines} if baselines else facts.own)
 
 
 WORK = (
@@ -152,46 +170,33 @@ WORK = (
 """Groups that decide what is computed and how it is measured, whoever computes it."""
 
 
-def _named(
-    workload: str,
-    case: str,
-    target: Target,
-    arch: Arch,
-    toolchain: Toolchain,
-    runtime: Runtime,
-    policy: Measure,
-) -> dict[str, Any]:
+def _named(experiment: Experiment) -> dict[str, Any]:
     """The names that trials are filed under in the store."""
     return {
-        "workload": workload,
-        "case": case,
-        "target": target.name,
-        "variant": target.variant,
-        "arch": arch.name,
-        "toolchain": toolchain.name,
-        "runtime": runtime.name,
-        "measure": policy.name,
+        "workload": experiment.workload.name,
+        "case": experiment.case,
+        "target": experiment.target.name,
+        "variant": experiment.target.variant,
+        "arch": experiment.arch.name,
+        "toolchain": experiment.toolchain.name,
+        "runtime": experiment.runtime.name,
+        "measure": experiment.measure.name,
     }
 
 
-def _tensor_facts(
-    tensors: Mapping[str, Tensor],
-    dtype: str,
-    steps: Mapping[str, Step],
-    kernels: Mapping[str, Kernel],
-) -> dict[str, Any]:
+def _tensor_facts(workload: Workload) -> dict[str, Any]:
     """Of tensors that some step uses; their shapes are expressions over the sizes."""
     used = {
         str(step.args.get(name, name))
-        for step in steps.values()
-        for name, argument in kernels[step.kernel].arguments.items()
+        for step in workload.steps.values()
+        for name, argument in workload.kernels[step.kernel].arguments.items()
         if argument.kind == "tensor"
     }
-    filled = read_first(steps, kernels)
+    filled = read_first(workload.steps, workload.kernels)
     return {
-        name: {"dtype": tensor.dtype or dtype, "shape": list(tensor.shape)}
+        name: {"dtype": tensor.dtype or workload.dtype, "shape": list(tensor.shape)}
         | ({"fill": _fill_facts(tensor.fill)} if name in filled else {})
-        for name, tensor in tensors.items()
+        for name, tensor in workload.tensors.items()
         if name in used
     }
 
@@ -200,16 +205,10 @@ def _fill_facts(fill: Fill) -> dict[str, Any]:
     return {"kind": fill.kind} | {name: getattr(fill, name) for name in FILLED_BY[fill.kind]}
 
 
-def _tolerance_facts(
-    given: Mapping[str, Tolerance], golden: Mapping[str, str], tensors: Mapping[str, Any]
-) -> dict[str, Any]:
+def _tolerance_facts(workload: Workload, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Of the element types that outputs have."""
-    dtypes = {str(tensors[name]["dtype"]) for name in golden}
-    return {dtype: dict(vars(tolerance_for(given, dtype))) for dtype in sorted(dtypes)}
-
-
-def _policy_facts(policy: Measure) -> dict[str, Any]:
-    return {name: getattr(policy, name) for name in POLICY}
+    dtypes = {str(tensors[name]["dtype"]) for name in workload.golden}
+    return {dtype: dict(vars(tolerance_for(workload.tolerance, dtype))) for dtype in sorted(dtypes)}
 
 
 def _target_facts(target: Target, emulator_version: str) -> dict[str, Any]:
@@ -226,9 +225,10 @@ def _target_facts(target: Target, emulator_version: str) -> dict[str, Any]:
     return facts
 
 
-def _arch_facts(arch: Arch, target: Target) -> dict[str, Any]:
+def _arch_facts(experiment: Experiment) -> dict[str, Any]:
+    arch = experiment.arch
     facts: dict[str, Any] = {"isa": arch.isa, "memory": dict(arch.memory)}
-    if not is_ours(DEVICES.get(target.device, key="target.device")):
+    if not is_ours(DEVICES.get(experiment.target.device, key="target.device")):
         facts["as handed over"] = _as_handed_over(arch)
     return facts
 
@@ -252,15 +252,9 @@ def _call_facts(plan: Planned) -> dict[str, Any]:
     }
 
 
-def _program_facts(programs: Mapping[str, Artifact]) -> dict[str, Any]:
-    return {role: program.key for role, program in programs.items()}
-
-
-def _stage_facts(graph: Graph, stages: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _running(graph: Graph, stages: Groups) -> dict[str, Mapping[str, Any]]:
     """The stages that run; the others reach a trial by its artifacts and calls."""
-    running = [name for name, node in graph.nodes.items() if node.stage.phase == "run"]
-    data = [stages[name] for name in running]
-    return _stages.get(lambda *_: dict(zip(running, data, strict=True)), *running, *data)
+    return {name: stages[name] for name, node in graph.nodes.items() if node.stage.phase == "run"}
 
 
 def _sees_everything(graph: Graph) -> bool:
@@ -317,7 +311,7 @@ def _code_facts(experiment: Experiment, stages: list[type[Any]], folder: Path) -
                 found[f"generator {called}"] = code_digest(generator, distribution)
     for stage in stages:
         if not is_ours(stage):
-            found[f"stage {stage.__name__}"] = code_digest(stage)
+            found[f"stage {stage.__name__}"] = code_digest(stage, "")
     device = DEVICES.get(experiment.target.device, key="target.device")
     if not is_ours(device):
         name = experiment.target.device

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from kernloom.cli.planning import Planned
 
 ID_LENGTH = 16
-OF_A_POINT = frozenset(
-    {
-        *("workload.sizes", "data files", "placement", "calls", "artifacts", "run"),
-        *("baselines", "config", "refused"),
-    }
-)
-"""Groups that most points of a sweep have for themselves: their texts are not worth keeping."""
 _texts: ById[str] = ById()
 
 
@@ -47,12 +40,9 @@ def identity_anywhere(assembly: Assembly, plan: Planned) -> str:
 
 
 def digest_of(facts: Facts) -> str:
-    """The hash of facts. Most points share most groups, as the very same objects, so that the text
-    of those is made once."""
-    own = {group: found for group, found in facts.items() if group in OF_A_POINT}
-    shared = {group: found for group, found in facts.items() if group not in OF_A_POINT}
-    text = _texts.get(lambda *_: canonical_json(shared), *shared.values(), *shared)
-    return sha256_text(f"{text}\n{canonical_json(own)}")[:ID_LENGTH]
+    """The hash of facts; the text of what points share is made once."""
+    shared = _texts.get(canonical_json, facts.shared)
+    return sha256_text(f"{shared}\n{canonical_json(facts.own)}")[:ID_LENGTH]
 
 
 def data_files(assembly: Assembly, experiment: Experiment) -> dict[str, str]:

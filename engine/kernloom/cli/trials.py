@@ -15,7 +15,9 @@ from typing import Any
 from kernloom.build.builder import Outcome
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.baselines import PlannedBaseline
+from kernloom.cli.facts import facts_of
 from kernloom.cli.planning import Planned
+from kernloom.cli.sources import sources_of
 from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, require
 from kernloom.device.devices import DEVICES
@@ -313,6 +315,8 @@ def trial_of(
         ),
         config=plan.point.data,
         overrides=plan.point.words,
+        facts=facts_of(plan).document(),
+        sources=sources_of(plan),
         machine=machine_class() | ({"device": plan.device_facts} if plan.device_facts else {}),
         created=created.isoformat(timespec="milliseconds"),
         **ended,

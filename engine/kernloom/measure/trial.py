@@ -60,6 +60,13 @@ class Trial:
     """Taken from the store instead of being carried out again."""
     reuses: int = 0
     """How often that has happened to it; known to whoever asks the store for it."""
+    facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What its id is the hash of; a store hands it out only when asked for it."""
+    sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
+    """Kernel and family of sources -> path -> hash of each file that it was rendered from."""
+    source: str = field(default="", compare=False)
+    """Which version of its kernels' sources it ran, for those who have asked: `newest`, or how
+    much older."""
     attempt: int = field(default=0, compare=False)
     """Which of the attempts with its id it is, from 1; 0 before it is stored."""
 

@@ -12,6 +12,8 @@ from kernloom.report.units import count, time_text
 from kernloom.store.keys import value_text
 
 SHORT_KEY = 12
+REASONS = 8
+"""How many reasons why trials are to run are shown to people."""
 SHOWN = 25
 """How many artifacts, and how many trials, of a plan are shown to people."""
 
@@ -38,6 +40,8 @@ def print_plan(document: Mapping[str, Any], file: TextIO) -> None:
     ]
     print_rows(rows, file)
     _more(len(trials), "trial", file)
+    for line in why_to_run(trials):
+        print(line, file=file)
     total = document["summary"]
     rest = f", {total['refused']} refused" if total["refused"] else ""
     rest += f", {total['same']} the same as another point" if total["same"] else ""
@@ -48,6 +52,24 @@ def print_plan(document: Mapping[str, Any], file: TextIO) -> None:
         file=file,
     )
     print(estimate_text(document["estimate"]), file=file)
+
+
+def why_to_run(trials: Sequence[Mapping[str, Any]]) -> list[str]:
+    """`12 trials to run: measure.samples 30 -> 50`; trials of the same reason share a line."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for trial in trials:
+        if trial["reason"] and not trial["same"]:
+            groups.setdefault(tuple(trial["differs"]) or (trial["reason"],), []).append(trial)
+    lines = []
+    for labels, members in sorted(groups.items(), key=lambda pair: -len(pair[1])):
+        texts = {trial["reason"] for trial in members}
+        # Values that differ from trial to trial are in the JSON document.
+        reason = texts.pop() if len(texts) == 1 else "; ".join(labels)
+        lines.append(f"{count(len(members), 'trial')} to run: {reason}")
+    if len(lines) > REASONS:
+        rest = f"... {count(len(lines) - REASONS, 'more reason')}; all of them with output=json"
+        lines[REASONS:] = [rest]
+    return lines
 
 
 def _more(number: int, what: str, file: TextIO) -> None:

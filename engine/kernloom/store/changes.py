@@ -10,7 +10,16 @@ from kernloom.errors import StoreError
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store.database import PlainConnection
 from kernloom.store.rows import sample_row
-from kernloom.store.schema import BASELINES, DOCUMENTS, LOOKS, REUSES, SAMPLES, TRIALS, insert_into
+from kernloom.store.schema import (
+    BASELINES,
+    DOCUMENTS,
+    LOOKS,
+    REUSES,
+    SAMPLES,
+    SOURCES,
+    TRIALS,
+    insert_into,
+)
 
 TRIES = 1000
 """How often another writer may be first with a number before something else must be wrong."""
@@ -24,6 +33,10 @@ _NEWEST = "(SELECT max(attempt) FROM trials WHERE id = CAST(:trial AS VARCHAR))"
 _ADD_TRIAL = insert_into(TRIALS, attempt=_NEXT) + _OR_LEAVE
 _ADD_SAMPLES = insert_into(SAMPLES, attempt=_NEWEST)
 _ADD_DOCUMENTS = insert_into(DOCUMENTS) + _OR_LEAVE
+_NOTE_SOURCES = (
+    insert_into(SOURCES)
+    + " ON CONFLICT (trial) DO UPDATE SET used = excluded.used, document = excluded.document"
+)
 _KEEP_LOOK = (
     insert_into(LOOKS)
     + " ON CONFLICT (id) DO UPDATE SET created = excluded.created, text = excluded.text"
@@ -40,12 +53,10 @@ def add(
     row: Mapping[str, Any],
     taken: Sequence[Samples],
     sections: Mapping[str, str],
+    sources: Mapping[str, Any] | None = None,
 ) -> None:
     """Insert a trial as the next attempt of its id; `sections` are those not there yet."""
-    if sections:
-        # In one order: writers that wait for each other's would wait for ever.
-        rows = [{"hash": name, "text": sections[name]} for name in sorted(sections)]
-        connection.run(_ADD_DOCUMENTS, rows)
+    add_documents(connection, sections)
     for _ in range(TRIES):
         if connection.run(_ADD_TRIAL, (row,)) == 1:
             break
@@ -54,6 +65,22 @@ def add(
     if taken:
         rows = [sample_row(row["id"], process, s) for process, s in enumerate(taken)]
         connection.run(_ADD_SAMPLES, rows)
+    if sources:
+        note_sources(connection, [sources])
+
+
+def add_documents(connection: PlainConnection, texts: Mapping[str, str]) -> None:
+    """Add texts by their hashes, unless they are there."""
+    if texts:
+        # In one order: writers that wait for each other's would wait for ever.
+        rows = [{"hash": name, "text": texts[name]} for name in sorted(texts)]
+        connection.run(_ADD_DOCUMENTS, rows)
+
+
+def note_sources(connection: PlainConnection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Note from which sources trials were planned just now."""
+    # In one order, as above.
+    connection.run(_NOTE_SOURCES, sorted(rows, key=lambda row: str(row["trial"])))
 
 
 def count_reuses(connection: PlainConnection, ids: Sequence[str]) -> None:

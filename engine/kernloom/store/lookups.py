@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store.database import PlainConnection
-from kernloom.store.rows import SHARED, samples_of, trial_of
+from kernloom.store.rows import FACTS, SHARED, samples_of, trial_of
 from kernloom.store.shared import Reader
 
 CHUNK = 500
@@ -27,9 +28,9 @@ class Sections:
         self.need(found)
         return [trial_of(row, self._reader.document) for row in found]
 
-    def need(self, rows: Iterable[Mapping[Any, Any]]) -> None:
+    def need(self, rows: Iterable[Mapping[Any, Any]], columns: Sequence[str] = SHARED) -> None:
         """Have ready what the documents of these rows refer to."""
-        texts = (row[name] for row in rows for name in SHARED if name in row)
+        texts = (row[name] for row in rows for name in columns if name in row)
         self._reader.need(texts, self._fetch)
 
     def document(self, text: str) -> Any:
@@ -86,6 +87,50 @@ def samples_of_attempts(
             name = row["trial"], row["attempt"]
             found[name] = (*found.get(name, ()), samples_of(row))
     return found
+
+
+def facts(
+    connection: PlainConnection, sections: Sections, workload: str, target: str, limit: int
+) -> list[tuple[str, dict[str, Any]]]:
+    """Ids and facts of the newest trials of a workload on a target."""
+    rows = connection.rows(
+        "SELECT id, facts FROM trials WHERE workload = :workload AND target = :target "
+        "AND facts <> '{}' ORDER BY created DESC LIMIT :count",
+        {"workload": workload, "target": target, "count": limit},
+    )
+    sections.need(rows, [FACTS])
+    return [(row["id"], sections.document(row[FACTS])) for row in rows]
+
+
+@dataclass(frozen=True)
+class SourceUse:
+    """Kernel sources that trials were planned from, and when."""
+
+    document: str
+    """The hash by which trials refer to it."""
+    files: Mapping[str, Mapping[str, str]]
+    """Kernel and family of sources -> path -> hash."""
+    first: str
+    """When the first trial of it was made."""
+    last: str
+    """When one was last made or reused."""
+
+
+def sources(connection: PlainConnection) -> tuple[list[SourceUse], dict[str, str]]:
+    """The sources there are, and trial -> the document that says which it was planned from."""
+    uses = connection.rows(
+        "SELECT sources.document AS document, documents.text AS text, "
+        "min(trials.created) AS first, max(sources.used) AS last FROM sources "
+        "JOIN trials ON trials.id = sources.trial "
+        "JOIN documents ON documents.hash = sources.document "
+        "GROUP BY sources.document, documents.text"
+    )
+    found = [
+        SourceUse(row["document"], json.loads(row["text"]), row["first"], row["last"])
+        for row in uses
+    ]
+    rows = connection.rows("SELECT trial, document FROM sources")
+    return found, {row["trial"]: row["document"] for row in rows}
 
 
 def reuses_of(connection: PlainConnection, ids: Sequence[str]) -> dict[str, int]:

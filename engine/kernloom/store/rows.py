@@ -9,8 +9,10 @@ from typing import Any
 
 import kernloom
 from kernloom.errors import without_password
+from kernloom.files import canonical_json
 from kernloom.measure.trial import Samples, Trial
-from kernloom.store.shared import Writer
+from kernloom.remember import ById
+from kernloom.store.shared import Writer, hash_of
 
 DOCUMENTS = (
     "point",
@@ -31,7 +33,10 @@ OWN = tuple(name for name in DOCUMENTS if name not in SHARED)
 # Made once: json.dumps looks at more than there is to encode.
 _encode = json.JSONEncoder().encode
 _encode_short = json.JSONEncoder(separators=(",", ":")).encode
+FACTS = "facts"
+"""What a trial's id is the hash of: shared like those, but read only by who asks for it."""
 LISTS = ("artifacts", "warnings", "overrides")
+_source_texts: ById[str] = ById()
 
 
 def now() -> str:
@@ -51,9 +56,12 @@ def _text(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 
-def row_of(trial: Trial, writer: Writer) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+def row_of(
+    trial: Trial, writer: Writer, facts_writer: Writer
+) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
     """The row of a trial, and with their hashes the sections that it shares with others."""
     config, machine = writer.document(_unsecret(trial.config)), writer.document(trial.machine)
+    facts = facts_writer.document(trial.facts)
     row: dict[str, Any] = {
         "id": trial.id,
         "created": trial.created or now(),
@@ -73,11 +81,18 @@ def row_of(trial: Trial, writer: Writer) -> tuple[dict[str, Any], tuple[tuple[st
         **{name: _dumped(getattr(trial, name)) for name in OWN},
         "config": config.text,
         "machine": machine.text,
+        FACTS: facts.text,
         "stderr": _text(trial.stderr),
     }
     if "://" in row["overrides"]:
         row["overrides"] = json.dumps([without_password(word) for word in trial.overrides])
-    return row, config.sections + machine.sections
+    return row, config.sections + machine.sections + facts.sections
+
+
+def source_row(trial: str, sources: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Which sources a trial was planned from now, and the text of the document it names."""
+    text = _source_texts.get(canonical_json, sources)
+    return {"trial": trial, "used": now(), "document": hash_of(text)}, text
 
 
 def _dumped(value: Any) -> str:

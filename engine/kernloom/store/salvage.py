@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import json
 import os
+import re
 import shutil
 import sqlite3
 import struct
@@ -22,8 +23,8 @@ from kernloom.config.schema import STATUSES
 from kernloom.errors import DamagedError, StoreError
 from kernloom.store import schema
 from kernloom.store.pages import Pages, Row
-from kernloom.store.rows import DOCUMENTS, LISTS
-from kernloom.store.shared import hash_of, places_in, without
+from kernloom.store.rows import DOCUMENTS, FACTS, LISTS, SHARED
+from kernloom.store.shared import HASH, hash_of, places_in, without
 from kernloom.store.sqlite import Sqlite, repaired_of, wal_of
 from kernloom.store.store import open_store
 
@@ -56,6 +57,7 @@ class _Found:
     documents: dict[str, str] = field(default_factory=dict)
     baselines: dict[tuple[str, str], str] = field(default_factory=dict)
     reuses: dict[str, int] = field(default_factory=dict)
+    sources: dict[str, tuple[str, str]] = field(default_factory=dict)
     named: set[tuple[str, int]] = field(default_factory=set)
     """Trials that an index names."""
     current: set[tuple[str, int]] = field(default_factory=set)
@@ -174,6 +176,9 @@ def _sort_in(row: Row, found: _Found) -> None:
         case (str(name), str(text)) if row.table:
             if name not in found.documents and hash_of(text) == name:
                 found.documents[name] = text
+        case (str(trial), str(used), str(document)) if row.table and _is_source(used, document):
+            if row.latest:
+                found.sources[trial] = (used, document)
         case (str(name), str(trial), str(created)) if row.table:
             # A look has three texts, too, but no time at their end.
             if row.latest and _is_time(created):
@@ -189,6 +194,11 @@ def _sort_in(row: Row, found: _Found) -> None:
                 found.trials[id, attempt] = whole
             if row.latest and (id, attempt) in found.trials:
                 found.current.add((id, attempt))
+
+
+def _is_source(used: str, document: str) -> bool:
+    """Whether these are the time and the document of a trial's sources."""
+    return _is_time(used) and re.fullmatch(f"[0-9a-f]{{{HASH}}}", document) is not None
 
 
 def _is_time(text: str) -> bool:
@@ -227,7 +237,7 @@ def _trial(values: Sequence[Any]) -> dict[str, Any] | None:
             row["status"] in STATUSES
             and row["verified"] in (0, 1)
             and isinstance(row["seconds"], (int, float))
-            and all(_holds(row[name], lists.get(name, dict)) for name in DOCUMENTS)
+            and all(_holds(row[name], lists.get(name, dict)) for name in (*DOCUMENTS, FACTS))
             and all(isinstance(row[n], str) for n in ("created", "workload", "message", "stderr"))
         ):
             return row | {"verified": bool(row["verified"]), "seconds": float(row["seconds"])}
@@ -261,7 +271,7 @@ def _note_what_is_lost(found: _Found) -> int:
     sampled = Counter(key[:2] for key in found.samples)
     incomplete = 0
     for key, row in found.trials.items():
-        noted = {name: without(row[name], is_lost) for name in ("config", "machine")}
+        noted = {name: without(row[name], is_lost) for name in (*SHARED, FACTS)}
         processes = json.loads(row["metrics"]).get("processes", 0)
         unsampled = isinstance(processes, int) and sampled[key] < processes
         incomplete += unsampled or any(row[name] != text for name, text in noted.items())
@@ -359,6 +369,11 @@ def _write(path: Path, found: _Found) -> None:
             {"trial": trial, "times": times}
             for trial, times in found.reuses.items()
             if trial in ids
+        ],
+        schema.SOURCES: [
+            {"trial": trial, "used": used, "document": document}
+            for trial, (used, document) in found.sources.items()
+            if trial in ids and document in found.documents
         ],
     }
     database = Sqlite(path)

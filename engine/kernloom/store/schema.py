@@ -6,10 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-VERSION = 3
+VERSION = 4
 """Raised when the tables change; a store with a newer one is refused, not misread."""
 ADDED = {
-    "trials": {"placement": "{}", "conditions": "{}", "warnings": "[]", "overrides": "[]"},
+    "trials": {
+        "placement": "{}",
+        "conditions": "{}",
+        "warnings": "[]",
+        "overrides": "[]",
+        "facts": "{}",
+    },
     "samples": {"transfer_ns": "[]"},
 }
 """Table -> columns that version 1 did not have, in the order in which they came, all text, and what
@@ -82,6 +88,7 @@ TRIALS = Table(
         _text("conditions", "{}"),
         _text("warnings", "[]"),
         _text("overrides", "[]"),
+        _text("facts", "{}"),
         _text("artifacts"),
         _text("config"),
         _text("machine"),
@@ -120,10 +127,17 @@ BASELINES = Table(
 REUSES = Table("reuses", (Column("trial", "name", key=True), Column("times", "integer")))
 """How often a trial was taken from the store instead of being carried out again."""
 
+SOURCES = Table(
+    "sources",
+    (Column("trial", "name", key=True), Column("used", "name"), Column("document", "name")),
+)
+"""From which kernel sources a trial was last planned, as the hash of a document, and when. Trials
+from before version 4 have none."""
+
 LOOKS = Table("looks", (Column("id", "name", key=True), Column("created", "name"), _text("text")))
 """What came of looks at the points of a screening; no results, only what saves looking again."""
 
-TABLES = (META, TRIALS, SAMPLES, DOCUMENTS, BASELINES, REUSES, LOOKS)
+TABLES = (META, TRIALS, SAMPLES, DOCUMENTS, BASELINES, REUSES, LOOKS, SOURCES)
 
 
 def definitions(name: str, by_key: str) -> Iterator[str]:

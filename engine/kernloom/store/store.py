@@ -19,7 +19,7 @@ from kernloom.errors import KernloomError, StoreError, UsageError, nearest, with
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store import changes, lookups
 from kernloom.store.keys import Filter, Key, check_known, parse_key
-from kernloom.store.rows import now, row_of
+from kernloom.store.rows import now, row_of, source_row
 from kernloom.store.shared import Reader, Writer
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Store:
         self._place = place
         self._made: Database | None = None
         self._writer = Writer()
+        self._facts_writer = Writer()
         self._reader = Reader()
         self._written: set[str] = set()
         """Hashes of sections that are surely in the store."""
@@ -78,25 +79,34 @@ class Store:
 
     def add(self, trial: Trial) -> None:
         """Keep a trial as the next attempt of its id, in one commit."""
-        row, sections = row_of(trial, self._writer)
+        row, sections = row_of(trial, self._writer, self._facts_writer)
         new = {name: text for name, text in sections if name not in self._written}
+        sources = None
+        if trial.sources:
+            sources, text = source_row(trial.id, trial.sources)
+            if sources["document"] not in self._written:
+                new[sources["document"]] = text
         try:
-            self._insert(row, trial.samples, new)
+            self._insert(row, trial.samples, new, sources)
         except Exception as error:
             with self._explained():
                 # A server that was restarted meanwhile is asked once more.
                 if not getattr(error, "connection_invalidated", False):
                     raise
-                self._insert(row, trial.samples, new)
+                self._insert(row, trial.samples, new, sources)
         self._written.update(new)
 
     def _insert(
-        self, row: Mapping[str, Any], taken: Sequence[Samples], sections: Mapping[str, str]
+        self,
+        row: Mapping[str, Any],
+        taken: Sequence[Samples],
+        sections: Mapping[str, str],
+        sources: Mapping[str, Any] | None,
     ) -> None:
         connection = self._writable()
         try:
             connection.begin()
-            changes.add(connection, row, taken, sections)
+            changes.add(connection, row, taken, sections, sources)
             connection.commit()
         except BaseException:
             self._hang_up()
@@ -167,13 +177,35 @@ class Store:
             connection, sections = asking
             statements.check_keys(connection, sections, keys)
 
-    def count_reuses(self, ids: Iterable[str]) -> None:
-        """Note that trials were taken from here; a store that cannot be written is only read."""
+    def count_reuses(
+        self, ids: Iterable[str], sources: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        """Note that trials were taken from here, and by id from which sources they were planned;
+        a store that cannot be written is only read."""
         wanted = list(ids)
         if not wanted:
             return
+        noted = [source_row(id, found) for id, found in (sources or {}).items() if found]
         with suppress(StoreError), self._writing() as connection:
             changes.count_reuses(connection, wanted)
+            if noted:
+                changes.add_documents(connection, {row["document"]: text for row, text in noted})
+                changes.note_sources(connection, [row for row, _ in noted])
+
+    def facts(self, workload: str, target: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
+        """Ids and facts of the newest trials of a workload on a target, as far as they have any."""
+        with self._reading() as connection:
+            if connection is None:
+                return []
+            sections = self._sections(connection)
+            return lookups.facts(connection, sections, workload, target, limit)
+
+    def sources(self) -> tuple[list[lookups.SourceUse], dict[str, str]]:
+        """The kernel sources that trials were planned from, and which of them each trial was."""
+        with self._reading() as connection:
+            if connection is None:
+                return [], {}
+            return lookups.sources(connection)
 
     def reuses(self, ids: Iterable[str]) -> dict[str, int]:
         """How often trials were taken from here instead of being carried out again."""

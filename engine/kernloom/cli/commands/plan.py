@@ -23,6 +23,7 @@ from kernloom.cli.fleets import fleet_of
 from kernloom.cli.invocation import Invocation
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
+from kernloom.cli.reasons import Reason, reasons_for
 from kernloom.errors import UsageError, nearest
 from kernloom.plan.render import StepSource
 from kernloom.plan.schedule import StepRecord, TensorSpec, describe
@@ -51,8 +52,11 @@ def run(invocation: Invocation) -> int:
         own = once_each(plans)
         waiting = [p for p in own if p.id not in stored and not p.refusal]
         estimated = estimate(missing, waiting, builder, store)
+        reasons = reasons_for(waiting, store)
     first = {id(plan) for plan in own}
-    trials = [_trial(plan, stored, same=id(plan) not in first) for plan in plans]
+    trials = [
+        _trial(plan, stored, reasons.get(plan.id), same=id(plan) not in first) for plan in plans
+    ]
     document = {
         "summary": {
             "points": len(plans),
@@ -88,7 +92,7 @@ def _artifact(artifact: Artifact, state: State) -> dict[str, Any]:
     }
 
 
-def _trial(plan: Planned, stored: set[str], *, same: bool) -> dict[str, Any]:
+def _trial(plan: Planned, stored: set[str], reason: Reason | None, *, same: bool) -> dict[str, Any]:
     return {
         "id": plan.id,
         "workload": plan.experiment.workload.name,
@@ -101,6 +105,9 @@ def _trial(plan: Planned, stored: set[str], *, same: bool) -> dict[str, Any]:
         "same": same and not plan.refusal,
         "artifacts": [artifact.key for _, artifact in plan.named_artifacts],
         "refused": str(plan.refusal.error) if plan.refusal else "",
+        "reason": reason.text if reason else "",
+        "differs": list(reason.labels) if reason else [],
+        "nearest": reason.nearest if reason else "",
     }
 
 

@@ -1,0 +1,175 @@
+"""Why a trial is to run: the facts that differ from those of the nearest stored one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernloom.cli.carry_out import lasting
+from kernloom.cli.facts import THIS_MACHINE, facts_of, groups_of
+from kernloom.cli.planning import Planned
+from kernloom.files import canonical_json
+from kernloom.measure.trial import Trial
+from kernloom.remember import ById
+from kernloom.store.store import Store
+
+COMPARED = 2000
+"""How many of the newest trials of a workload on a target are compared with."""
+SHOWN = 40
+"""Values with a longer text are not shown."""
+NOTHING_LIKE_IT = "nothing like it is stored"
+_HASHED = ("artifacts", "programs", "data files", "baselines", "config", "calls")
+"""Groups whose values say nothing to people."""
+_LABELS = {
+    "names": "{}",
+    "run": "{}",
+    "artifacts": "kernel of step {}",
+    "programs": "program {}",
+    "data files": "data file of tensor {}",
+    "placement": "placement of tensor {}",
+    "calls": "arguments of step {}",
+    "stages": "pipeline.stages.{}",
+    "baselines": "baseline {}",
+    "config": "config (a stage of another package may look at all of it)",
+    "code": "code of {}",
+}
+"""How a fact of a group is called, where it is not GROUP.NAME."""
+_FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
+    "calls": ("workload.", "case"),
+    "artifacts": ("toolchain", "arch", "variant", "target.", "workload.tensors"),
+    "programs": ("toolchain", "arch", "variant"),
+    "arch": ("arch",),
+    "measure": ("measure",),
+    "workload.tolerance": ("workload.tensors",),
+}
+"""Group -> how the labels begin of differences that it follows from."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A fact that is not what it was."""
+
+    label: str
+    change: str = ""
+    """`0 -> 1`, where that can be read."""
+
+    def __str__(self) -> str:
+        return f"{self.label} {self.change}".rstrip()
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a trial is to run."""
+
+    text: str
+    differences: tuple[Difference, ...] = ()
+    nearest: str = ""
+    """The id of the stored trial that has most facts in common."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(difference.label for difference in self.differences)
+
+
+def reasons_for(plans: Sequence[Planned], store: Store) -> dict[str, Reason]:
+    """Plan id -> why it is to run. Several plans of a sweep are compared with the same trials."""
+    known = store.latest(plan.id for plan in plans)
+    stored: dict[tuple[str, str], _Stored] = {}
+    found = {}
+    for plan in plans:
+        if plan.id in known:
+            found[plan.id] = Reason(_not_reused(known[plan.id], plan))
+            continue
+        experiment = plan.experiment
+        subject = (experiment.workload.name, experiment.target.name)
+        if subject not in stored:
+            left_out = THIS_MACHINE if experiment.fleet.kind != "local" else ()
+            stored[subject] = _Stored(store.facts(*subject, COMPARED), left_out)
+        found[plan.id] = stored[subject].reason(facts_of(plan).groups())
+    return found
+
+
+def _not_reused(trial: Trial, plan: Planned) -> str:
+    """Why a stored trial with the very same facts does not stand for a plan."""
+    rerun = plan.experiment.rerun
+    if rerun == "all":
+        return "rerun=all"
+    if not lasting(trial, plan.experiment):
+        return f"it ended as {trial.status}, which another attempt may not"
+    return f"rerun={rerun}, and it ended as {trial.status}"
+
+
+class _Stored:
+    """Facts of stored trials, as numbers: equal numbers are equal groups."""
+
+    def __init__(
+        self, trials: Sequence[tuple[str, Mapping[str, Any]]], left_out: Sequence[str]
+    ) -> None:
+        self._left_out = left_out
+        self._numbers: dict[str, int] = {}
+        self._texts: ById[str] = ById()
+        self._ids = [id for id, _ in trials]
+        self._facts = [self._compared(groups_of(document)) for _, document in trials]
+        self._groups = sorted({group for facts in self._facts for group in facts})
+        rows = [self._row(facts) for facts in self._facts]
+        self._table: npt.NDArray[np.int64] = np.array(rows, dtype=np.int64)
+
+    def _compared(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        return {group: found for group, found in facts.items() if group not in self._left_out}
+
+    def _row(self, facts: Mapping[str, Any]) -> list[int]:
+        texts = (
+            f"{group}:{self._texts.get(canonical_json, facts.get(group))}" for group in self._groups
+        )
+        return [self._numbers.setdefault(text, len(self._numbers)) for text in texts]
+
+    def reason(self, facts: Mapping[str, Any]) -> Reason:
+        """Against the stored trial with the fewest other groups, the newest of several."""
+        if not self._ids:
+            return Reason(NOTHING_LIKE_IT)
+        facts = self._compared(facts)
+        row = np.array(self._row(facts), dtype=np.int64)
+        at = int((self._table != row).sum(axis=1).argmin())
+        differences = tuple(_differences(self._facts[at], facts))
+        text = "; ".join(map(str, differences)) or NOTHING_LIKE_IT
+        return Reason(text, differences, self._ids[at])
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+    """Causes only: what merely follows from another difference is left out."""
+    found: list[tuple[str, Difference]] = []
+    for group in dict.fromkeys([*now, *before]):
+        old, new = before.get(group, {}), now.get(group, {})
+        # After a round through JSON, as stored ones are.
+        if canonical_json(old) != canonical_json(new):
+            found += [(group, difference) for difference in _changed(group, old, new)]
+    for group, difference in found:
+        causes = _FOLLOWS_FROM.get(group, ())
+        others = [other.label for its_group, other in found if its_group != group]
+        if not any(label.startswith(causes) for label in others if causes):
+            yield difference
+
+
+def _changed(group: str, old: Any, new: Any, path: str = "") -> Iterator[Difference]:
+    """The innermost differences of a group."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in dict.fromkeys([*new, *old]):
+            inner = f"{path}.{name}" if path else str(name)
+            before, now = old.get(name), new.get(name)
+            if canonical_json(before) != canonical_json(now):
+                yield from _changed(group, before, now, inner)
+        return
+    label = _LABELS.get(group, f"{group}.{{}}").format(path)
+    if group in _HASHED:
+        yield Difference(label)
+        return
+    texts = [value if isinstance(value, str) else canonical_json(value) for value in (old, new)]
+    if group == "code":
+        # Version and hash, or the hash alone.
+        texts = [text.split(" ")[0] if " " in text else "" for text in texts]
+    readable = all(0 < len(text) <= SHOWN for text in texts) and texts[0] != texts[1]
+    yield Difference(label, f"{texts[0]} -> {texts[1]}" if readable else "")
