@@ -10,6 +10,7 @@ from typing import Any
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.best import Standing
 from kernloom.report.page import Heading
+from kernloom.report.source_versions import NEWEST
 from kernloom.report.sparkline import samples_line
 from kernloom.report.units import measured_time, ratio_text, three_digits, time_text, unsettled
 from kernloom.store.keys import MISSING, lookup, value_text
@@ -99,10 +100,16 @@ def results_columns(trials: Sequence[Trial]) -> list[Column]:
     )
     message = Column("message", message_line, always=False, folds=True, spare=1)
     made.append(flags)
+    source = Column("source", _older, always=False, spare=5)
     times = Column("reused", lambda t: f"{t.reuses}×" if t.reuses else "", always=False, spare=9)
     made += [column for column in (_policy(trials), *_sizes(trials)) if column]
-    columns = [*made, *_swept(trials, made), *_outcome(trials), times, message]
+    columns = [*made, *_swept(trials, made), *_outcome(trials), source, times, message]
     return _with_something(trials, columns)
+
+
+def _older(trial: Trial) -> str:
+    """How much older the source of a trial is than the newest; nothing, if it is that."""
+    return "" if trial.source == NEWEST else trial.source
 
 
 def _policy(trials: Sequence[Trial]) -> Column | None:

@@ -80,6 +80,7 @@ def stored_document(trial: Trial) -> dict[str, Any]:
     return trial_document(trial) | {
         "created": trial.created,
         "reuses": trial.reuses,
+        "source": trial.source,
         "seconds": trial.seconds,
         "arch": name_in(trial.config, "arch"),
         "toolchain": name_in(trial.config, "toolchain"),

@@ -11,7 +11,7 @@ from kernloom.errors import UsageError, nearest
 from kernloom.measure.trial import Trial
 from kernloom.report.best import RANKED_BY
 from kernloom.report.units import three_digits, time_text
-from kernloom.store.keys import COLUMNS, Key, parse_key, value_text
+from kernloom.store.keys import COLUMNS, SOURCE, Key, parse_key, value_text
 from kernloom.store.rows import name_in
 
 LARGER_IS_BETTER = ("gflops", "gbytes_per_s", "roof_fraction", "ratio")
@@ -51,6 +51,8 @@ def parse_keys(text: str, flag: str) -> list[Key]:
 
 def value_of(trial: Trial, key: Key) -> Any:
     """The value of a key, or None; of a short name that several steps have, all of them."""
+    if key.text == SOURCE:
+        return trial.source or None
     if key.column:
         name = next(name for name, column in COLUMNS.items() if column == key.column)
         if name in _IN_CONFIG:

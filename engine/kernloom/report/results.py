@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kernloom.errors import UsageError, nearest
 from kernloom.measure.trial import Trial
-from kernloom.store.keys import Filter, parse_key, value_text
+from kernloom.store.keys import SOURCE, Filter, parse_key, value_text
 from kernloom.store.store import Store
 
 FEW_VALUES = ("status", "workload", "target", "toolchain", "arch", "case", "variant")
@@ -30,6 +30,11 @@ def parse_filters(words: Sequence[str]) -> list[Filter]:
         key, comparison, value = found.groups()
         parts = _parts(value) if comparison in ("=", "!=") else []
         either = tuple(map(_unquoted, parts)) if len(parts) > 1 else ()
+        if key == SOURCE:
+            raise UsageError(
+                f"{word}: the version of a source can be shown and grouped by, but not filtered by",
+                hint="For instance: --group source, or --columns id,source,median_ns",
+            )
         asked = Filter(parse_key(key), _unquoted(value), comparison, either)
         for other in filters:
             if {asked.comparison, other.comparison} == {"="} and asked.key == other.key:

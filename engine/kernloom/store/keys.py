@@ -63,6 +63,9 @@ USUAL_METRICS = (
 )
 
 MISSING = object()
+SOURCE = "source"
+"""Which version of its kernels' sources a trial ran; worked out from all trials of a store, so that
+it can be shown and grouped by, but not filtered by."""
 
 FIRST = ("status", "workload", "target", "toolchain")
 """Keys that are asked for most."""
@@ -188,6 +191,8 @@ def parse_key(text: str) -> Key:
     path = (head, *rest)
     if not rest and head in COLUMNS:
         return Key(text, column=COLUMNS[head])
+    if text == SOURCE:
+        return Key(text)
     if rest and head in DOCUMENTS:
         return Key(text, places=((head, tuple(rest)),))
     if head in ROOT_KEYS:
@@ -273,7 +278,7 @@ def check_known(key: Key, seen: Mapping[str, Iterable[str]]) -> None:
 
     `seen` are the paths in it, by their documents.
     """
-    if key.column or key.text in USUAL_METRICS:
+    if key.column or key.text in (*USUAL_METRICS, SOURCE):
         return
     names = {name for paths in seen.values() for name in paths}
     if names and key.text in names:

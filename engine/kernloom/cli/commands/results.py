@@ -7,6 +7,7 @@ kernloom results
 kernloom results workload=matmul status=ok --sort metrics.median_ns --limit 10
 kernloom results mr=6 'median_ns<50000' 'status!=ok' --columns id,mr,median_ns,message
 kernloom results --group workload,toolchain           # how many, best and median of the time
+kernloom results --group workload --all-sources       # earlier versions of kernels, too, apart
 kernloom results status=ok,wrong N=64,128             # either value
 kernloom results workload=softmax --pivot N toolchain,case gflops
 kernloom results output=csv > trials.csv
@@ -32,13 +33,15 @@ from kernloom.places import find_places
 from kernloom.report import questions
 from kernloom.report.documents import results_document, stored_document, to_json
 from kernloom.report.results import parse_filters, results, why_nothing
-from kernloom.store.keys import Filter, Key
+from kernloom.report.source_versions import NEWEST, SourceVersions
+from kernloom.store.keys import SOURCE, Filter, Key, parse_key
 from kernloom.store.store import Store, open_store
 from kernloom.visible_text import exact
 
 USAGE = (
     "[baseline save|list|show|remove | repair] [key=value ...] [--sort KEY] [--limit N] "
-    "[--columns KEYS | --group KEYS | --pivot ROWS COLUMNS [METRIC]] [--history] [--to FILE]"
+    "[--columns KEYS | --group KEYS | --pivot ROWS COLUMNS [METRIC]] [--history] "
+    "[--all-sources] [--to FILE]"
 )
 OUTPUTS = ("table", "json", "jsonl", "csv", "parquet", "t4")
 FLAGS = {
@@ -50,6 +53,7 @@ FLAGS = {
         "a table of a metric: --pivot ROWS COLUMNS [METRIC]; ROWS, COLUMNS: KEYS", "ROWS"
     ),
     "metric": Flag("what --group, --pivot and output=t4 are about; else what is ranked by", "KEY"),
+    "all-sources": Flag("rank and group earlier versions of a kernel's source, too, apart"),
     "history": Flag("every attempt of a trial, not only the newest"),
     "to": Flag("write to a file", "FILE"),
     "csv": Flag("the same as output=csv"),
@@ -92,13 +96,7 @@ def run(invocation: Invocation) -> int:
             _answer(store, filters, axes, invocation, file)
             return 0
         keys = questions.parse_keys(flags["columns"], "columns") if shape else []
-        trials = results(
-            store,
-            filters,
-            sort=flags.get("sort", ""),
-            limit=int(limit) if limit else None,
-            history="history" in flags,
-        )
+        trials = _trials(store, filters, invocation)
         times = store.reuses(trial.id for trial in trials)
         trials = [replace(trial, reuses=times.get(trial.id, 0)) for trial in trials]
         store.check_keys(_unseen(keys, trials))
@@ -109,6 +107,33 @@ def run(invocation: Invocation) -> int:
         else:
             _show_trials(trials, store, invocation, file)
     return 0
+
+
+def _trials(store: Store, filters: Sequence[Filter], invocation: Invocation) -> list[Trial]:
+    """The trials to list; where they are ranked, only those of the newest sources."""
+    flags = invocation.flags
+    sort, history = flags.get("sort", ""), "history" in flags
+    limit = int(flags["limit"]) if "limit" in flags else None
+    versions = SourceVersions.of(store)
+    ranks = invocation.output == "t4" or (sort and parse_key(sort.removeprefix("-")).is_metric)
+    if not ranks or "all-sources" in flags:
+        return versions.labelled(results(store, filters, sort=sort, limit=limit, history=history))
+    trials = versions.labelled(results(store, filters, sort=sort, history=history))
+    return _of_newest_sources(trials, invocation)[:limit]
+
+
+def _of_newest_sources(trials: Sequence[Trial], invocation: Invocation) -> list[Trial]:
+    """Leave out trials of earlier sources, and say how many."""
+    kept = [trial for trial in trials if trial.source == NEWEST]
+    if left_out := len(trials) - len(kept):
+        from kernloom.report.units import count
+
+        print(
+            f"note: {count(left_out, 'trial')} of older kernel sources left out; "
+            "--all-sources shows them apart",
+            file=invocation.stderr,
+        )
+    return kept
 
 
 def _shape(invocation: Invocation, file: Path | None) -> str:
@@ -154,6 +179,7 @@ def _answer(
 ) -> None:
     """Groups or a pivot table of all trials that the filters leave."""
     flags = invocation.flags
+    down: list[Key] = []
     if "pivot" in flags:
         if len(axes) not in (2, 3):
             raise UsageError(
@@ -166,7 +192,13 @@ def _answer(
     else:
         keys = questions.parse_keys(flags["group"], "group")
         asked = flags.get("metric", "")
-    trials = results(store, filters, history="history" in flags)
+    trials = SourceVersions.of(store).labelled(results(store, filters, history="history" in flags))
+    if "all-sources" in flags:
+        if not any(key.text == SOURCE for key in keys):
+            keys = [*keys, parse_key(SOURCE)]
+            down = [*down, parse_key(SOURCE)]
+    elif not any(key.text == SOURCE for key in keys):
+        trials = _of_newest_sources(trials, invocation)
     metric = questions.chosen_metric(trials, asked)
     store.check_keys(_unseen([*keys, *([metric] if asked else [])], trials))
     if not trials:
