@@ -1,0 +1,425 @@
+"""Every field of the schema: whether it can change a trial's result, and so its id.
+
+A field that is not classified here fails the test, so that nobody adds one without deciding.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import pytest
+
+from command_line import Project
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.facts import FILLED_BY, POLICY
+from kernloom.cli.planning import Planned, plan_each
+from kernloom.config.compose import Point
+from kernloom.config.schema import Experiment, Fill, Measure
+from kernloom.places import find_places
+
+TEMPLATE = """\
+void {{ function }}(long n, const {{ ctype }} *x, float a, {{ ctype }} *y)
+{
+    for (long i = 0; i < n; i++) y[i] = a * x[i] + {{ unroll.k }} - {{ unroll.k }};
+}
+"""
+KERNEL = """\
+name: scale
+about: y = a x
+arguments:
+  n: {kind: size}
+  x: {kind: tensor, shape: [n]}
+  a: {kind: scalar}
+  y: {kind: tensor, access: write, shape: [n]}
+sources:
+  host: {template: scale.c.j2}
+  cl:
+    template: scale.cl.j2
+    work: {items: [n], group: [1]}
+    finish: {items: [n], group: [1]}
+    tunables: {}
+  plain: {file: scale.c, function: scale, macros: {K: 1}}
+tunables:
+  unroll:
+    k: {values: [1, 2], "off": 1, about: nothing much}
+"""
+WORKLOAD = """\
+defaults:
+  - /kernel@kernels.scale: scale
+  - _self_
+name: scaling
+sizes: {n: 64}
+scalars: {a: 2.0}
+tensors:
+  x: {shape: [n], fill: {kind: uniform}}
+  y: {shape: [n]}
+steps:
+  call: {kernel: scale}
+golden: {y: a * x}
+tolerance: {float32: {rtol: 1.0e-5, atol: 1.0e-6}}
+cost: {flops: n, bytes: 8 * n}
+cases:
+  big: {sizes: {n: 128}}
+"""
+PLAIN = "void scale(long n, const float *x, float a, float *y) { while (n--) y[n] = a * x[n] * K; }"
+
+KERNEL_AT = "workload.kernels.scale"
+SOURCE_AT = f"{KERNEL_AT}.sources"
+FILL_AT = "workload.tensors.x.fill"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A value of a field other than the one it has."""
+
+    path: str
+    value: Any
+    base: str = "host"
+    """The experiment that is changed."""
+
+
+def other(path: str, value: Any, base: str = "host") -> Change:
+    return Change(path, value, base)
+
+
+def fill(kind: str, **values: Any) -> Change:
+    return Change(FILL_AT, {"kind": kind, **values}, f"filled {kind}")
+
+
+CHANGES_THE_RESULT: dict[str, Change] = {
+    "Experiment.seed": other("seed", 1),
+    "Experiment.case": other("case", "big"),
+    # What is filled in, and what is expected.
+    "Workload.name": other("workload.name", "renamed"),
+    "Workload.sizes": other("workload.sizes.n", 65),
+    "Workload.scalars": other("workload.scalars.a", 3.0),
+    "Workload.dtype": other("workload.dtype", "float64"),
+    "Workload.golden": other("workload.golden.y", "x * a"),
+    "Tensor.dtype": other("workload.tensors.y.dtype", "float64", "double"),
+    "Tensor.place": other("workload.tensors.x.place", "host"),
+    "Fill.kind": other(FILL_AT, {"kind": "normal"}),
+    "Fill.low": other(f"{FILL_AT}.low", -2.0),
+    "Fill.high": other(f"{FILL_AT}.high", 2.0),
+    "Fill.mean": fill("normal", mean=1.0),
+    "Fill.std": fill("normal", std=2.0),
+    "Fill.value": fill("constant", value=1.0),
+    "Fill.pattern": fill("pattern", pattern="identity"),
+    "Fill.generator": fill("generator", generator="arange"),
+    "Tolerance.rtol": other("workload.tolerance.float32.rtol", 1e-4),
+    "Tolerance.atol": other("workload.tolerance.float32.atol", 1e-4),
+    "Workload.tolerance": other("workload.tolerance", {}),
+    "Cost.flops": other("workload.cost.flops", "2 * n"),
+    "Cost.bytes": other("workload.cost.bytes", "9 * n"),
+    "Workload.cost": other("workload.cost", {}),
+    # What is called, and with what.
+    "Workload.steps": other("workload.steps", {"called": {"kernel": "scale"}}),
+    "Step.args": other("workload.steps.call.args", {"a": 3.0}),
+    "Argument.access": other(f"{KERNEL_AT}.arguments.y.access", "update"),
+    "Kernel.name": other(f"{KERNEL_AT}.name", "scaled"),
+    "Kernel.tunables": other(f"{KERNEL_AT}.tunables.unroll.k.values", [2, 1]),
+    "Tunable.values": other(f"{KERNEL_AT}.tunables.unroll.k.values", [2]),
+    "Kernel.sources": other(f"{SOURCE_AT}.host", {"template": "another.c.j2"}),
+    "KernelSource.template": other(f"{SOURCE_AT}.host.template", "another.c.j2"),
+    "KernelSource.file": other(f"{SOURCE_AT}.plain.file", "another.c", "plain"),
+    "KernelSource.function": other(f"{SOURCE_AT}.plain.function", "scale2", "plain"),
+    "KernelSource.macros": other(f"{SOURCE_AT}.plain.macros.K", 2, "plain"),
+    "Kernel.model": other(f"{KERNEL_AT}.model", "0 - k"),
+    "Kernel.constraints": other(f"{KERNEL_AT}.constraints", ["k > 1"]),
+    "Select.fixed": other("pipeline.stages.choice.fixed", {"unroll": {"k": 2}}),
+    # Where it runs.
+    "Target.name": other("target.name", "elsewhere"),
+    "Target.sources": other("target.sources", ["plain"]),
+    "Target.variant": other("target.variant", "asan"),
+    "Target.options": other("target.options", {"index": 0}),
+    "Target.emulator": other("target.emulator.args", ["-cpu", "max,pauth=off"], "counted"),
+    "Target.device": other("target.device", "host", "switched"),
+    "Emulator.program": other("target.emulator.program", shutil.which("qemu-x86_64"), "counted"),
+    "Emulator.args": other("target.emulator.args", ["-cpu", "Haswell"], "counted"),
+    "Arch.name": other("arch.name", "mine"),
+    "Arch.flags": other("arch.flags.gcc", ["-march=x86-64"]),
+    "Arch.memory": other("arch.memory", {"ram": "1MiB"}),
+    "Toolchain.name": other("toolchain.name", "mine"),
+    "Toolchain.flags": other("toolchain.flags", ["-O1", "-fPIC"]),
+    "Toolchain.kernel_flags": other("toolchain.kernel_flags", ["-O1"]),
+    "Toolchain.extra_flags": other("toolchain.extra_flags", ["-DX=1"]),
+    "Toolchain.variants": other("toolchain.variants.release", ["-DY=1"]),
+    # How it is measured.
+    "Pipeline.stages": other("pipeline.stages.timing.after", []),
+    "Measure.name": other("measure.name", "mine"),
+    "Measure.samples": other("measure.samples", 3),
+    "Measure.warmup": other("measure.warmup", 3),
+    "Measure.min_rounds": other("measure.min_rounds", 2, "rounds"),
+    "Measure.max_rounds": other("measure.max_rounds", 9),
+    "Measure.min_sample_us": other("measure.min_sample_us", 3.0),
+    "Measure.bound": other("measure.bound", 0.5),
+    "Measure.budget_s": other("measure.budget_s", 3.0),
+    "Measure.clock": other("measure.clock", "wall"),
+    "Measure.pin": other("measure.pin", False),
+    "Measure.scheduling": other("measure.scheduling", "fifo"),
+    "Measure.cache": other("measure.cache", "cold"),
+    "Measure.aslr": other("measure.aslr", False),
+    "Measure.baselines": other("measure.baselines", ["numpy"]),
+}
+"""Field -> a change of it that makes another trial. Names are what trials are filed under."""
+
+CHANGES_NOTHING: dict[str, Change] = {
+    # Descriptions, hints, and what belongs to other cases, types and targets.
+    "Workload.about": other("workload.about", "typo fixed"),
+    "Kernel.about": other(f"{KERNEL_AT}.about", "typo fixed"),
+    "Tunable.about": other(f"{KERNEL_AT}.tunables.unroll.k.about", "typo fixed"),
+    "Target.about": other("target.about", "typo fixed"),
+    "Arch.about": other("arch.about", "typo fixed"),
+    "Toolchain.about": other("toolchain.about", "typo fixed"),
+    "Pipeline.about": other("pipeline.about", "typo fixed"),
+    "Pipeline.name": other("pipeline.name", "mine"),
+    "Measure.about": other("measure.about", "typo fixed"),
+    "Sweep.about": other("sweep.about", "typo fixed"),
+    "Toolchain.install": other("toolchain.install", {"debian": "apt-get install other"}),
+    "Emulator.install": other("target.emulator.install", {"debian": "other"}, "counted"),
+    "Workload.cases": other("workload.cases.small", {"sizes": {"n": 8}}),
+    "Workload.tensors": other("workload.tensors.unused", {"shape": ["n"]}),
+    "Workload.kernels": other("workload.kernels.unused", "kernel", "unused"),
+    "Work.items": other(f"{SOURCE_AT}.cl.work.items", [1]),
+    "Work.group": other(f"{SOURCE_AT}.cl.work.group", [2]),
+    "Work.scratch": other(f"{SOURCE_AT}.cl.work.scratch", 2),
+    "KernelSource.work": other(f"{SOURCE_AT}.cl.work", {"items": [1], "group": [1]}),
+    "KernelSource.finish": other(f"{SOURCE_AT}.cl.finish", None),
+    "KernelSource.tunables": other(f"{SOURCE_AT}.cl.tunables", None),
+    "KernelSource.constraints": other(f"{SOURCE_AT}.cl.constraints", ["n > 0"]),
+    "KernelSource.model": other(f"{SOURCE_AT}.cl.model", "1"),
+    # What only checks, or decides nothing but which parameters are chosen: those are in the source.
+    "Tensor.shape": other("workload.tensors.unused", {"shape": ["2 * n"]}),
+    "Tensor.fill": other("workload.tensors.y.fill", {"kind": "constant"}),
+    "Fill.path": fill("file", path="data/copy.npy"),
+    "Argument.shape": other(f"{KERNEL_AT}.arguments.x.shape", ["1 * n"]),
+    "Argument.dtype": other(f"{KERNEL_AT}.arguments.x.dtype", "float32"),
+    "Kernel.dtypes": other(f"{KERNEL_AT}.dtypes", ["float32"]),
+    "Kernel.epilogues": other(f"{KERNEL_AT}.epilogues", ["relu"]),
+    "Tunable.off": other(f"{KERNEL_AT}.tunables.unroll.k.off", 2),
+    "Select.providers": other("pipeline.stages.choice.providers", ["model"]),
+    "Select.file": other("pipeline.stages.choice.file", "tuned.yaml", "unasked"),
+    "Target.variants": other("target.variants", ["release"]),
+    "Target.systems": other("target.systems", ["linux", "darwin"]),
+    "Target.sessions": other("target.sessions", 3),
+    "Emulator.isa": other("target.emulator.isa", "", "counted"),
+    "Emulator.minimum_version": other("target.emulator.minimum_version", "1.0", "counted"),
+    "Emulator.lacks": other("target.emulator.lacks", ["amx*"], "counted"),
+    "Arch.vector_bytes": other("arch.vector_bytes", 16),
+    "Arch.registers": other("arch.registers", 8),
+    "Arch.caches": other("arch.caches", {"l1": 1024, "l2": 2048}),
+    "Caches.l1": other("arch.caches.l1", 1024),
+    "Caches.l2": other("arch.caches.l2", 2048),
+    "Caches.l3": other("arch.caches.l3", 4096),
+    "Arch.features": other("arch.features", []),
+    "Arch.vector_bits": other("arch.vector_bits", None),
+    "Arch.vector_lengths": other("arch.vector_lengths", [128]),
+    "Arch.cores": other("arch.cores", 1),
+    "Toolchain.minimum_version": other("toolchain.minimum_version", "1.0"),
+    # How differences are judged afterwards, and how many trials happen to be measured together.
+    "Measure.floor": other("measure.floor", 0.5),
+    "Measure.together": other("measure.together", 3),
+    # Limits, and how a run is organised.
+    "Experiment.timeout": other("timeout", 3.0),
+    "Experiment.memory_limit": other("memory_limit", "1GiB"),
+    "Experiment.output": other("output", "json"),
+    "Experiment.rerun": other("rerun", "failed"),
+    "Experiment.recipe": other("recipe", "recipe.yaml"),
+    "Experiment.show": other("show", "source"),
+    "Store.name": other("store.name", "postgres"),
+    "Store.path": other("store.path", "other.db"),
+    "Store.url": other("store.url", "postgresql://somewhere/else"),
+    "Fleet.name": other("fleet.name", "mine"),
+    "Fleet.kind": other("fleet.kind", "slurm"),
+    "Fleet.exclusive": other("fleet.exclusive", "node"),
+    "Fleet.overlap": other("fleet.overlap", True),
+    "Fleet.chunk": other("fleet.chunk", 3),
+    "Fleet.max_tasks": other("fleet.max_tasks", 3),
+    "Fleet.time": other("fleet.time", 3),
+    "Fleet.retries": other("fleet.retries", 3),
+    "Fleet.build": other("fleet.build", "first"),
+    "Fleet.partition": other("fleet.partition", "fast"),
+    "Fleet.options": other("fleet.options", {"mem": "1G"}),
+    "Fleet.poll": other("fleet.poll", 3.0),
+    "Fleet.folder": other("fleet.folder", "shared"),
+    "Sweep.axes": other("sweep.axes", {"seed": [1]}),
+    "Sweep.zip": other("sweep.zip", [{"seed": [1]}]),
+    "Sweep.nested": other("sweep.nested", [{"axes": {"seed": [1]}}]),
+    "Sweep.where": other("sweep.where", ["seed > 0"]),
+    "Sweep.exclude": other("sweep.exclude", [{"seed": 1}]),
+    "Sweep.sample": other("sweep.sample", {"count": 1}),
+    "Sample.count": other("sweep.sample", {"count": 2}),
+    "Sample.method": other("sweep.sample", {"count": 2, "method": "latin_hypercube"}),
+    "Sample.seed": other("sweep.sample", {"count": 2, "seed": 1}),
+    "Sweep.points": other("sweep.points", {"one": {"seed": 1}}),
+    "Build.keep": other("build.keep", True),
+    "Build.jobs": other("build.jobs", 1),
+    "Screen.keep": other("screen.keep", 3),
+    "Screen.batch": other("screen.batch", 3),
+}
+"""Field -> a change of it that leaves the trial what it is."""
+
+NO_OTHER_VALUE = {
+    "Experiment.trace": "only for accelerators, which keep virtual time",
+    "Runtime.name": "every target here has none",
+    "Target.family": "another family is another device class, with a target of its own",
+    "Toolchain.tools": "compilers are told apart by their files, in the keys of artifacts",
+    "Arch.isa": "this machine runs no other",
+    "Toolchain.family": "another compiler, which another toolchain names",
+    "Argument.kind": "another kind is another function",
+    "Kernel.arguments": "their fields are here one by one",
+    "Step.kernel": "the only kernel there is",
+}
+"""Field -> why nothing but what it is can be planned here."""
+SECTIONS = {
+    f"Experiment.{name}"
+    for name in (
+        *("workload", "target", "arch", "toolchain", "runtime", "pipeline", "select"),
+        *("measure", "store", "fleet", "sweep", "build", "screen"),
+    )
+}
+"""Fields that are classified by what is inside."""
+
+
+def dataclasses_in(cls: type[Any], found: dict[str, type[Any]]) -> Iterator[type[Any]]:
+    """A dataclass, and all that its fields lead to."""
+    if cls.__name__ in found:
+        return
+    found[cls.__name__] = cls
+    yield cls
+
+    def inside(hint: Any) -> Iterator[type[Any]]:
+        if is_dataclass(hint) and isinstance(hint, type):
+            yield from dataclasses_in(hint, found)
+        for part in get_args(hint):
+            yield from inside(part)
+
+    for hint in get_type_hints(cls).values():
+        yield from inside(hint)
+
+
+def all_fields() -> set[str]:
+    classes = dataclasses_in(Experiment, {})
+    return {f"{cls.__name__}.{field.name}" for cls in classes for field in fields(cls)}
+
+
+def test_every_field_of_the_schema_is_classified_once() -> None:
+    tables = [set(CHANGES_THE_RESULT), set(CHANGES_NOTHING), set(NO_OTHER_VALUE), SECTIONS]
+    classified = set().union(*tables)
+    assert all_fields() - classified == set(), "decide whether it can change a trial's result"
+    assert classified - all_fields() == set(), "the schema has no such field"
+    assert sum(map(len, tables)) == len(classified)
+
+
+def test_the_lists_of_facts_name_fields_that_exist() -> None:
+    assert set(POLICY) <= {field.name for field in fields(Measure)}
+    assert set(FILLED_BY) == set(get_args(get_type_hints(Fill)["kind"]))
+    assert {name for names in FILLED_BY.values() for name in names} < {f.name for f in fields(Fill)}
+
+
+def changed(data: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of a config with another value."""
+    data = copy.deepcopy(data)
+    *above, last = path.split(".")
+    section = data
+    for name in above:
+        if section.get(name) is None:
+            section[name] = {}
+        section = section[name]
+    section[last] = value
+    return data
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, shared_project: Project) -> Project:
+    project = Project(tmp_path_factory.mktemp("fields"))
+    project.take_runner_from(shared_project)
+    project.write("configs/kernel/scale.yaml", KERNEL)
+    project.write("configs/workload/scaling.yaml", WORKLOAD)
+    project.write("templates/scale.c.j2", TEMPLATE)
+    project.write("templates/another.c.j2", f"{TEMPLATE}\n/* another */")
+    project.write("templates/another.c", f"{PLAIN} /* another */")
+    project.write("templates/scale.c", f"{PLAIN}\n{PLAIN.replace('scale', 'scale2')}")
+    return project
+
+
+@pytest.fixture(scope="module")
+def assembly(project: Project) -> Assembly:
+    return Assembly(find_places(project.folder))
+
+
+@pytest.fixture(scope="module")
+def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]]:
+    """The config that a change is made to."""
+    folder: Path = project.folder / "data"
+    folder.mkdir()
+    for name in ("values", "copy"):
+        np.save(folder / f"{name}.npy", np.arange(64, dtype=np.float32))
+
+    def composed(*words: str) -> dict[str, Any]:
+        (point,) = assembly.composer.points(["workload=scaling", *words], multirun=False)
+        return dict(point.data)
+
+    host, counted = composed(), composed("target=host_counted")
+    plain = changed(host, "target.sources", ["plain"])
+    unasked = changed(host, "pipeline.stages.choice.providers", ["fixed", "model"])
+
+    def find(name: str) -> dict[str, Any]:
+        if name.startswith("filled"):
+            _, kind = name.split()
+            given: dict[str, Any] = {"kind": kind}
+            given |= {"path": "data/values.npy"} if kind == "file" else {}
+            return changed(host, FILL_AT, given) if kind != "generator" else host
+        return {"counted": counted, "plain": plain, "unasked": unasked}.get(name, host)
+
+    return find
+
+
+def planned(assembly: Assembly, data: dict[str, Any]) -> Planned:
+    (plan,) = plan_each(assembly, [Point({}, data)], alone=True)
+    return plan
+
+
+def ids(assembly: Assembly, base: Callable[[str], dict[str, Any]], change: Change) -> list[str]:
+    """The ids before and after a change."""
+    before = base(change.base)
+    path, value = change.path, change.value
+    if change.base == "switched":
+        before = base("counted")
+        after = changed(changed(before, path, value), "target.emulator", None)
+    elif change.base == "double":
+        doubled = {f"{KERNEL_AT}.arguments.y.dtype": "float64", path: value}
+        after = before
+        for place, text in doubled.items():
+            after = changed(after, place, text)
+    elif change.base == "unused":
+        kernel = {**before["workload"]["kernels"]["scale"], "name": "unused"}
+        after = changed(before, path, kernel)
+    elif change.base == "rounds":
+        before = changed(before, "measure.max_rounds", 5)
+        after = changed(before, path, value)
+    else:
+        after = changed(before, path, value)
+    assert before != after
+    return [planned(assembly, before).id, planned(assembly, after).id]
+
+
+@pytest.mark.parametrize("field", sorted(CHANGES_THE_RESULT))
+def test_what_can_change_the_result_makes_another_trial(
+    field: str, assembly: Assembly, base: Callable[[str], dict[str, Any]]
+) -> None:
+    before, after = ids(assembly, base, CHANGES_THE_RESULT[field])
+    assert before != after
+
+
+@pytest.mark.parametrize("field", sorted(CHANGES_NOTHING))
+def test_what_cannot_change_the_result_leaves_the_trial_what_it_is(
+    field: str, assembly: Assembly, base: Callable[[str], dict[str, Any]]
+) -> None:
+    before, after = ids(assembly, base, CHANGES_NOTHING[field])
+    assert before == after
