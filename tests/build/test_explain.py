@@ -65,9 +65,9 @@ def test_a_changed_system_header_is_named(kernel: Kernel, places: Places, tmp_pa
     header = tmp_path / "outside.h"
     text = f'#include "{header}"\n{KERNEL}'
     header.write_text("#define SIZE 1\n")
-    old = kernel(text=text)
+    Builder(places).build([kernel(text=text)])
     header.write_text("#define SIZE 1024\n")
-    said = why(places, old, kernel(text=text))
+    said = Builder(places).state(kernel(text=text)).explanation
     assert said.kind == "header" and "<outside.h>: changed" in said.text
 
 
@@ -153,8 +153,9 @@ def test_a_changed_parameter_is_named_before_the_source_it_changed(
 def test_a_replaced_compiler_is_named(
     kernel: Kernel, places: Places, wrapped: Callable[..., Toolchain]
 ) -> None:
-    old = kernel(toolchain=wrapped())
-    said = why(places, old, kernel(toolchain=wrapped('exec gcc "$@" # updated')))
+    Builder(places).build([kernel(toolchain=wrapped())])
+    updated = kernel(toolchain=wrapped('exec gcc "$@" # updated'))
+    said = Builder(places).state(updated).explanation
     assert said.kind == "compiler"
     assert "gcc" in said.text and "cc changed" in said.text
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from demo_kernel import KERNEL, make_source
 
-from kernloom.build import linked, listing, toolchains
+from kernloom.build import linked, listing, probe, toolchains
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact
@@ -274,7 +274,7 @@ def test_usual_flags_are_looked_into_once(
 ) -> None:
     source = make_source("#include <stddef.h>\n" + EMPTY)
     first = kernel_artifact(source, gcc, arch, "release", detect(gcc, cache))
-    monkeypatch.setattr(toolchains, "_run", lambda *_: pytest.fail("a compiler was started"))
+    monkeypatch.setattr(probe, "_run", lambda *_: pytest.fail("a compiler was started"))
     monkeypatch.setattr(listing, "sha256_file", lambda _: pytest.fail("a file was hashed"))
     assert kernel_artifact(source, gcc, arch, "release", detect(gcc, cache)) == first
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernloom.build import toolchains
+from kernloom.build.probe import tool_environment
 from kernloom.build.toolchains import accepts, detect
 from kernloom.config.schema import Toolchain
 from kernloom.errors import UnavailableError
@@ -117,4 +118,4 @@ def test_the_users_environment_does_not_reach_the_compiler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CPATH", "/somewhere")
-    assert "CPATH" not in toolchains.tool_environment(os.curdir)
+    assert "CPATH" not in tool_environment(os.curdir)

@@ -7,8 +7,8 @@ names one, so it is the same in any folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -28,6 +28,8 @@ ENVIRONMENT: Mapping[str, str] = {
 
 MANIFEST = "manifest.json"
 ORIGINS = "origins"
+WRAPPER = "(wrapper)"
+"""Among what is linked: what a compiler's wrapper does."""
 FOLDERS = {"kernel": "kernels", "batch": "batches", "runner": "runtimes", "plugin": "runtimes"}
 
 
@@ -71,6 +73,12 @@ class Artifact:
     params: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     """Path below templates/ -> text of what the files were rendered from; not in the key."""
+    stamps: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False, compare=False)
+    """Absolute path -> stamp of every file outside that is in the key, when it was hashed."""
+    assembles: bool = field(default=False, compare=False)
+    """It may hold inline assembly, which reads files by directives of its own."""
+    declare_again: Callable[[], Artifact] | None = field(default=None, repr=False, compare=False)
+    """Looks at the files outside again, for when they have changed since; not in any file."""
 
     def __post_init__(self) -> None:
         for path in (*self.files, *self.origins):
@@ -116,7 +124,8 @@ class Artifact:
 
 
 def to_plain(artifact: Artifact) -> dict[str, Any]:
-    return asdict(artifact)
+    """All but the stamps, which most artifacts of a plan share."""
+    return asdict(replace(artifact, stamps={}, declare_again=None))
 
 
 def from_plain(data: Mapping[str, Any]) -> Artifact:

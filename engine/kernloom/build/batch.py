@@ -93,6 +93,20 @@ def _alike(artifact: Artifact) -> tuple[object, ...]:
     )
 
 
+def like(other: Artifact, member: Artifact) -> Artifact:
+    """A kernel with the files outside, and the compiler, of another that is compiled alike."""
+    same = other.headers == member.headers and other.linked == member.linked
+    if same and other.identity.digest == member.identity.digest:
+        return member
+    return replace(
+        member,
+        headers=other.headers,
+        linked=other.linked,
+        identity=other.identity,
+        stamps=other.stamps,
+    )
+
+
 def _joined(members: Sequence[Artifact]) -> Batch:
     first = members[0]
     texts = [_copy(member, number) for number, member in enumerate(members)]
@@ -102,10 +116,18 @@ def _joined(members: Sequence[Artifact]) -> Batch:
         files={**first.files, first.main: "\n".join(texts)},
         params={},
         origins={},
+        assembles=any(member.assembles for member in members),
     )
+    artifact = replace(artifact, declare_again=lambda: _again(artifact, first))
     return Batch(
         artifact, {member.key: _renamed(ENTRY, number) for number, member in enumerate(members)}
     )
+
+
+def _again(batch: Artifact, member: Artifact) -> Artifact:
+    """A batch with the files outside as they are now."""
+    now = member.declare_again() if member.declare_again else member
+    return replace(like(now, batch), stamps=now.stamps)
 
 
 def _copy(artifact: Artifact, number: int) -> str:

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
@@ -21,7 +21,7 @@ from kernloom.build.cores import MeasuredCore
 from kernloom.build.explain import Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Verifier, read_manifest
 from kernloom.build.workspace import broken, workspace
-from kernloom.errors import BuildError
+from kernloom.errors import BuildError, KernloomError
 from kernloom.files import link_atomically
 from kernloom.places import Places
 from kernloom.plan.source import ENTRY
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from kernloom.build.make import Job, Result
 
 Progress = Callable[[int, int], None]
+LOG = "scons.log"
 _GRACE_S = 3.0
 _PIPE_BYTES = 2**20
+_ATTEMPTS = 4
+"""How often something is built whose inputs change meanwhile, or whose folder is deleted."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class Outcome:
     explanation: Explanation
     entry: str = ENTRY
     """The symbol in it that is called."""
+    outdated: str = ""
+    """A file that was not the one in the key when it was built."""
 
 
 class Builder:
@@ -126,30 +131,71 @@ class Builder:
         What is built meanwhile stays away from a core on which something is being measured.
         """
         wanted = list(artifacts)
-        unique = {artifact.key: artifact for artifact in wanted}
-        states = {key: self.state(artifact) for key, artifact in unique.items()}
-        jobs = self._jobs(unique, states)
-        missing = {job.artifact.key for job in jobs}
-        outcomes = {
-            key: self._outcome(artifact, states[key], None)
-            for key, artifact in unique.items()
-            if key not in missing
-        }
-        yield dict(outcomes)
+        waiting = {artifact.key: artifact for artifact in wanted}
+        outcomes: dict[str, Outcome] = {}
+        jobs: list[Job] = []
         try:
-            with contextlib.closing(self._made(jobs, progress, measured)) as made:
-                for results in made:
-                    found = {
-                        result.key: self._outcome(unique[result.key], states[result.key], result)
-                        for result in results
-                    }
-                    outcomes |= found
-                    yield found
-            self.link(artifact for artifact in wanted if outcomes[artifact.key].ok)
-            self._index_shared(artifact for artifact in wanted if outcomes[artifact.key].ok)
-            self._note(jobs, unique.values(), outcomes)
+            for attempt in range(1, _ATTEMPTS + 1):
+                last = attempt == _ATTEMPTS
+                outdated: dict[str, Outcome] = {}
+                building = self._attempt(waiting, jobs, progress, measured)
+                with contextlib.closing(building):
+                    for found in building:
+                        outdated |= {k: o for k, o in found.items() if o.outdated and not last}
+                        known = {key: o for key, o in found.items() if key not in outdated}
+                        outcomes |= known
+                        yield known
+                failed = {}
+                waiting = {
+                    key: outcome.artifact
+                    for key, outcome in outcomes.items()
+                    if outcome.ok and not last and not outcome.path.exists()
+                }
+                for key, outcome in outdated.items():
+                    try:
+                        waiting[key] = _declared_again(outcome.artifact)
+                    except KernloomError as error:
+                        failed[key] = replace(outcome, outdated="", message=str(error))
+                outcomes |= failed
+                if failed:
+                    yield failed
+                if not waiting:
+                    break
+            good = [_as_built(one, outcomes[one.key]) for one in wanted if outcomes[one.key].ok]
+            self.link(good)
+            self.note_uses(good)
+            self._note(jobs, good)
         except OSError as error:
             raise broken(self.build_folder, error.strerror or str(error)) from None
+
+    def _attempt(
+        self,
+        artifacts: Mapping[str, Artifact],
+        made: list[Job],
+        progress: Progress | None,
+        measured: MeasuredCore | None,
+    ) -> Generator[dict[str, Outcome], None, None]:
+        """Build once; outcomes by the keys of `artifacts`, which may be those of older versions.
+        Adds to `made` what had to be built."""
+        states = {key: self.state(artifact) for key, artifact in artifacts.items()}
+        jobs = self._jobs(artifacts, states)
+        made += jobs
+        missing = {job.artifact.key: job.artifact for job in jobs}
+        yield {
+            key: self._outcome(artifact, states[key], None)
+            for key, artifact in artifacts.items()
+            if artifact.key not in missing
+        }
+        asked: dict[str, list[str]] = {}
+        for key, artifact in artifacts.items():
+            asked.setdefault(artifact.key, []).append(key)
+        with contextlib.closing(self._made(jobs, progress, measured)) as building:
+            for results in building:
+                yield {
+                    key: self._outcome(artifacts[key], states[key], result)
+                    for result in results
+                    for key in asked[result.key]
+                }
 
     def needed(self, artifacts: Iterable[Artifact]) -> list[Job]:
         """What has to be made so that all of `artifacts` are there."""
@@ -179,9 +225,10 @@ class Builder:
             cached=state.cached or (result is not None and result.cached),
             seconds=result.seconds if result else 0.0,
             ok=ok,
-            message=result.message if result else "",
+            message=_message(result) if result else "",
             source=(folder if ok or state.cached else failed) / artifact.main,
             explanation=state.explanation,
+            outdated=result.outdated if result else "",
         )
 
     def link(self, artifacts: Iterable[Artifact]) -> None:
@@ -191,23 +238,18 @@ class Builder:
             if link and not (link.exists() and link.samefile(self.path(artifact))):
                 link_atomically(link, self.path(artifact))
 
-    def _index_shared(self, artifacts: Iterable[Artifact]) -> None:
-        """Note artifacts that were built under another name under their own, too: the next
-        build under that name wants to know its predecessor."""
-        for artifact in artifacts:
-            manifest = read_manifest(artifact.folder(self.build_folder)) or {}
-            if manifest.get("name") != artifact.name and not self._index.knows(artifact):
-                self._index.append(artifact, str(manifest.get("created", "")))
+    def note_uses(self, artifacts: Iterable[Artifact]) -> None:
+        """Note that these artifacts were used, so that the next version of one is compared with
+        it; only speed and explanations depend on that."""
+        with contextlib.suppress(OSError):
+            self._index.note_uses(artifacts)
 
-    def _note(
-        self, jobs: Sequence[Job], artifacts: Iterable[Artifact], outcomes: Mapping[str, Outcome]
-    ) -> None:
+    def _note(self, jobs: Sequence[Job], artifacts: Sequence[Artifact]) -> None:
         """Keep what editors read up to date."""
         from kernloom.build.compile_commands import FILE, write_compile_commands
 
         if jobs or not (self.build_folder / FILE).exists():
-            good = [artifact for artifact in artifacts if outcomes[artifact.key].ok]
-            write_compile_commands(self.places, good)
+            write_compile_commands(self.places, artifacts)
 
     @contextlib.contextmanager
     def planned(self, jobs: Sequence[Job], measured: MeasuredCore | None = None) -> Iterator[Path]:
@@ -224,33 +266,42 @@ class Builder:
         self, jobs: Sequence[Job], progress: Progress | None, measured: MeasuredCore | None
     ) -> Generator[list[Result], None, None]:
         """Have SCons make all jobs at once; what has ended since the last look."""
-        from kernloom.build.graph import read_result
-
-        if not jobs:
-            return
         tell = progress or (lambda done, total: None)
-        done = 0
-        tell(0, len(jobs))
-        with self.planned(jobs, measured) as plan, (plan.parent / "scons.log").open("w+b") as log:
-            with self._scons(plan, log.fileno()) as process:
-                for lines in _lines(cast("IO[bytes]", process.stdout).fileno()):
-                    results = [result for line in lines if (result := read_result(line))]
-                    for result in results:
-                        if result.broken:
-                            raise broken(self.build_folder, result.broken)
-                        done += 1
-                        tell(done, len(jobs))
-                    yield results
-            if done < len(jobs):
-                log.seek(0)
-                said = log.read().decode(errors="replace").strip().splitlines()[-12:]
-                raise BuildError(
-                    f"SCons ended with exit code {process.returncode} before all was built",
-                    hint="\n  ".join(said),
-                )
+        left = {job.artifact.key: job for job in jobs}
+        if left:
+            tell(0, len(jobs))
+        for attempt in range(1, _ATTEMPTS + 1):
+            if not left:
+                return
+            with self.planned([*left.values()], measured) as plan:
+                problem: BuildError | None = None
+                with (plan.parent / LOG).open("wb") as log, self._scons(plan, log) as process:
+                    for results in _results(process):
+                        trouble = next((result.broken for result in results if result.broken), "")
+                        if trouble:
+                            problem = broken(self.build_folder, trouble)
+                            break
+                        for result in results:
+                            del left[result.key]
+                        tell(len(jobs) - len(left), len(jobs))
+                        yield results
+                problem = problem or (self._unfinished(plan, process.returncode) if left else None)
+                # A build folder that somebody deleted is made anew, with what was left to build.
+                if problem and (plan.exists() or attempt == _ATTEMPTS):
+                    raise problem
+
+    def _unfinished(self, plan: Path, code: int) -> BuildError:
+        """SCons ended before all was built: its last words."""
+        if not plan.exists():
+            return BuildError(f"{self.build_folder} was deleted during the build, again and again")
+        said = (plan.parent / LOG).read_text(encoding="utf-8", errors="replace").strip()
+        return BuildError(
+            f"SCons ended with exit code {code} before all was built",
+            hint="\n  ".join(said.splitlines()[-12:]),
+        )
 
     @contextlib.contextmanager
-    def _scons(self, plan: Path, log: int) -> Iterator[subprocess.Popen[bytes]]:
+    def _scons(self, plan: Path, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
         """SCons with its compilers in a process group, ended whatever happens here."""
         import subprocess
 
@@ -281,6 +332,38 @@ class Builder:
                 _end(process)
             finally:
                 os.close(hold)
+
+
+def _message(result: Result) -> str:
+    """What the compiler said, or why that does not count."""
+    if not result.outdated:
+        return result.message
+    return (
+        f"{result.outdated} changed while this was being built, {_ATTEMPTS} times in a row, or it "
+        "is read in a way that cannot be foreseen"
+    )
+
+
+def _declared_again(artifact: Artifact) -> Artifact:
+    """The artifact with the files outside as they are now."""
+    return artifact.declare_again() if artifact.declare_again else artifact
+
+
+def _as_built(artifact: Artifact, outcome: Outcome) -> Artifact:
+    """An artifact as it was asked for, but of the version that was built."""
+    if outcome.artifact.key == artifact.key:
+        return artifact
+    return replace(
+        outcome.artifact, name=artifact.name, arch=artifact.arch, variant=artifact.variant
+    )
+
+
+def _results(process: subprocess.Popen[bytes]) -> Iterator[list[Result]]:
+    """What SCons reports, as it comes."""
+    from kernloom.build.graph import read_result
+
+    for lines in _lines(cast("IO[bytes]", process.stdout).fileno()):
+        yield [result for line in lines if (result := read_result(line))]
 
 
 def _lines(descriptor: int) -> Iterator[list[str]]:

@@ -9,7 +9,8 @@ from kernloom.build.artifact import Artifact
 from kernloom.build.flags import Reach, reach
 from kernloom.build.headers import looks_outside, system_headers
 from kernloom.build.linked import linked_files
-from kernloom.build.toolchains import DRIVER, Detected
+from kernloom.build.listing import Outside, Stamp
+from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError, UnavailableError, nearest
 from kernloom.plan.source import Source
@@ -50,18 +51,20 @@ def kernel_artifact(
 ) -> Artifact:
     """The library of one kernel, compiled and linked in one step."""
     groups = kernel_flags(toolchain, arch, variant)
+    flags, libraries = libraries_last(groups)
     argv = (
         DRIVER,
-        *(flag for flags in groups.values() for flag in flags),
+        *flags,
         *_LIBRARY,
         *DETERMINISTIC,
         "-o",
         KERNEL,
         source.main,
+        *libraries,
         *_KERNEL_LIBRARIES,
         *(_BARE if _bare(source, toolchain, variant) else ()),
     )
-    reached, linked = known(groups, argv, [source.main], detected)
+    headers, linked, stamps = read_outside(groups, argv, [source.main], source.files, detected)
     return Artifact(
         name=source.name,
         kind="kernel",
@@ -71,12 +74,17 @@ def kernel_artifact(
         argv=argv,
         tools={role: str(path) for role, path in detected.tools.items()},
         identity=detected.identity,
-        headers=system_headers(source.files, argv, reached, detected),
-        linked=linked,
+        headers=headers.hashes,
+        linked=linked.hashes,
         arch=arch.name,
         variant=variant,
         params=source.params,
         origins=source.origins,
+        stamps=stamps,
+        assembles=headers.assembles,
+        declare_again=lambda: kernel_artifact(
+            source, toolchain, arch, variant, detect(toolchain, detected.cache)
+        ),
     )
 
 
@@ -119,7 +127,7 @@ def runner_artifact(
         *sources,
         *_RUNNER_LIBRARIES,
     )
-    reached, linked = known(groups, argv, sources, detected)
+    headers, linked, stamps = read_outside(groups, argv, sources, files, detected)
     return Artifact(
         name=RUNNER,
         kind="runner",
@@ -129,10 +137,14 @@ def runner_artifact(
         argv=argv,
         tools={role: str(path) for role, path in detected.tools.items()},
         identity=detected.identity,
-        headers=system_headers(files, argv, reached, detected),
-        linked=linked,
+        headers=headers.hashes,
+        linked=linked.hashes,
         arch=arch.name,
         variant=variant,
+        stamps=stamps,
+        declare_again=lambda: runner_artifact(
+            toolchain, arch, variant, detect(toolchain, detected.cache), share
+        ),
     )
 
 
@@ -159,7 +171,7 @@ def counter_artifact(toolchain: Toolchain, detected: Detected, isa: str, share: 
         COUNTER,
         main,
     )
-    reached, linked = known(groups, argv, [main], detected)
+    headers, linked, stamps = read_outside(groups, argv, [main], files, detected)
     return Artifact(
         name="counter",
         kind="plugin",
@@ -169,24 +181,69 @@ def counter_artifact(toolchain: Toolchain, detected: Detected, isa: str, share: 
         argv=argv,
         tools={role: str(path) for role, path in detected.tools.items()},
         identity=detected.identity,
-        headers=system_headers(files, argv, reached, detected),
-        linked=linked,
+        headers=headers.hashes,
+        linked=linked.hashes,
         arch=isa,
+        stamps=stamps,
+        declare_again=lambda: counter_artifact(
+            toolchain, detect(toolchain, detected.cache), isa, share
+        ),
     )
 
 
-def known(
+def libraries_last(
+    groups: Mapping[str, Sequence[str]],
+) -> tuple[list[str], list[str]]:
+    """The flags that go before the sources, and those that go after them: a linker takes from a
+    library only what is missing when it comes to it.
+
+    Flags for the linker move with the libraries, for some are about those that follow.
+    """
+    first: list[str] = []
+    last: list[str] = []
+    for words in groups.values():
+        moved = _linker_words(words)
+        libraries = any(is_library(words[place]) for place in moved)
+        first += [word for place, word in enumerate(words) if not (libraries and place in moved)]
+        last += [word for place, word in enumerate(words) if libraries and place in moved]
+    return first, last
+
+
+def _linker_words(words: Sequence[str]) -> set[int]:
+    """Places of the words that are for the linker, with those that belong to the word before."""
+    places: set[int] = set()
+    for place, word in enumerate(words):
+        if word.startswith(("-Wl,", "-l")) or word == "-Xlinker" or is_library(word):
+            places.add(place)
+            if word in ("-l", "-Xlinker") and place + 1 < len(words):
+                places.add(place + 1)
+    return places
+
+
+def is_library(word: str) -> bool:
+    if word.startswith("-"):
+        return word.startswith("-l")
+    return word.endswith((".a", ".so")) or ".so." in word
+
+
+def read_outside(
     groups: Mapping[str, Sequence[str]],
     argv: tuple[str, ...],
     sources: Sequence[str],
+    files: Mapping[str, str],
     detected: Detected,
-) -> tuple[Reach, dict[str, str]]:
-    """What a command reaches and links: the same for all kernels of a sweep."""
+) -> tuple[Outside, Outside, Mapping[str, Stamp]]:
+    """The headers outside `files` that a command reads, the files that it links, and the stamps of
+    all of them and of the compiler."""
     if argv not in detected.known:
+        # The same for all kernels of a sweep.
         reached = reach(groups)
-        detected.known[argv] = (reached, linked_files(argv, sources, reached, detected))
-    found: tuple[Reach, dict[str, str]] = detected.known[argv]
-    return found
+        linked = linked_files(argv, sources, reached, detected)
+        detected.known[argv] = (reached, linked, {**detected.stamps, **linked.stamps})
+    found: tuple[Reach, Outside, Mapping[str, Stamp]] = detected.known[argv]
+    reached, linked, stamps = found
+    headers = system_headers(files, argv, reached, detected)
+    return headers, linked, {**stamps, **headers.stamps} if headers.stamps else stamps
 
 
 def arch_flags(arch: Arch, toolchain: Toolchain) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernloom.build.toolchains import ask, how_to_install, version_number
+from kernloom.build.probe import ask, scratch
+from kernloom.build.toolchains import how_to_install, version_number
 from kernloom.config.schema import Emulator
 from kernloom.errors import UnavailableError
 from kernloom.sealed import read_cache, write_cache
@@ -75,8 +76,9 @@ def _record(emulator: Emulator, path: Path, file: Path) -> dict[str, Any]:
     if isinstance(record, dict) and record.get("stamp") == stamp and "plugins" in record:
         return record
     try:
-        said = ask([path, "--version"])
-        options = ask([path, "-h"])
+        with scratch(file.parent) as folder:
+            said = ask([path, "--version"], folder)
+            options = ask([path, "-h"], folder)
     except UnavailableError as error:
         raise UnavailableError(
             f"emulator '{emulator.program}': {error.message}", hint=install_hint(emulator)

@@ -8,14 +8,16 @@ the key is the reason.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from kernloom.build.artifact import ENVIRONMENT, ORIGINS, Artifact
+from kernloom.build.artifact import ENVIRONMENT, ORIGINS, WRAPPER, Artifact
 from kernloom.build.manifest import read_manifest
 from kernloom.files import sha256_text
 from kernloom.sealed import SEAL, key_of, seal, unseal
@@ -32,6 +34,7 @@ Kind = Literal[
     "failed",
     "kept",
 ]
+_KEY = re.compile(r'"key": "(\w+)"')
 _LOOK_BACK = 200
 """How many of the newest entries are compared when none fits exactly."""
 
@@ -150,6 +153,28 @@ class Index:
         with path.open("a", encoding="utf-8") as file:
             file.write(seal(line, key_of(path)) + "\n")
 
+    def note_uses(self, artifacts: Iterable[Artifact]) -> None:
+        """Make each of these the newest entry of its slot, where it is not."""
+        named: dict[str, dict[str, Artifact]] = {}
+        for artifact in artifacts:
+            named.setdefault(artifact.name, {})[artifact.key] = artifact
+        for name, used in named.items():
+            try:
+                keys = set(_KEY.findall(self.path(name).read_text(encoding="utf-8")))
+            except (OSError, ValueError):
+                keys = set()
+            if keys != used.keys():
+                self._note_newest(name, used)
+
+    def _note_newest(self, name: str, used: Mapping[str, Artifact]) -> None:
+        """The slow way, for there are versions that are not used, or some that are not noted."""
+        known = self._read(name)
+        newest = {entries[-1].key for entries in known.by_slot.values()}
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        for key, artifact in used.items():
+            if key not in newest:
+                self.append(artifact, now)
+
     def knows(self, artifact: Artifact) -> bool:
         """Whether this very artifact was built under its name before."""
         return artifact.key in self._read(artifact.name).keys
@@ -263,6 +288,10 @@ def _changed_linked(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict
         return
     before, now = old["linked"], artifact.linked
     changed = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
+    if WRAPPER in changed:
+        changed.remove(WRAPPER)
+        text = "compiler: the script that starts it gives it other flags or starts another one"
+        yield {"kind": "compiler", "text": text, "parts": [WRAPPER]}
     if changed:
         text = f"what the flags read changed: {', '.join(changed)}"
         yield {"kind": "compiler", "text": text, "parts": changed}

@@ -7,15 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernloom.build.artifact import Artifact
-from kernloom.build.compile import DETERMINISTIC, arch_flags, kernel_flags
-from kernloom.build.flags import reach
-from kernloom.build.headers import system_headers
+from kernloom.build.compile import DETERMINISTIC, kernel_flags, libraries_last
+from kernloom.build.flags import Reach, reach
+from kernloom.build.headers import may_assemble, system_headers
+from kernloom.build.linked import linked_files
+from kernloom.build.listing import Outside
+from kernloom.build.probe import ask, scratch
 from kernloom.build.stage import ArtifactStage, Compilers, Declared
-from kernloom.build.toolchains import DRIVER, Detected, ask
+from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError, UnavailableError, nearest
 from kernloom.expressions import parse_size
-from kernloom.files import sha256_file
 from kernloom.pipeline.stage import Context
 from kernloom.plan.render import StepSource
 from kernloom.plan.source import ENTRY, Source
@@ -35,8 +37,6 @@ _SYMBOLS = {
 _COMPILERS = {"armv7m": "arm", "rv64": "riscv64"}
 """By the isa of an arch: how the triple of a compiler for it begins."""
 SPECS = "--specs="
-_LIBRARIES = ("libc.a", "libm.a", "libgcc.a")
-"""What an image is linked with: copied into it, so that they are inputs like any source."""
 
 
 class Images:
@@ -46,7 +46,6 @@ class Images:
         self._compilers = compilers
         self._share = share
         self._files: dict[str, dict[str, str]] = {}
-        self._libraries: dict[tuple[str, ...], dict[str, str]] = {}
         self.image = Declared(self._image)
 
     def _image(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
@@ -54,23 +53,7 @@ class Images:
         if arch.isa not in self._files:
             self._files[arch.isa] = firmware_files(self._share, arch.isa)
         _check_compiler(found, arch)
-        image = firmware_artifact(source, toolchain, arch, variant, found, self._files[arch.isa])
-        return replace(image, linked=self._linked(toolchain, arch, found))
-
-    def _linked(self, toolchain: Toolchain, arch: Arch, found: Detected) -> dict[str, str]:
-        """Name -> hash of each library, as these flags choose it."""
-        flags = (*toolchain.flags, *arch_flags(arch, toolchain))
-        if flags not in self._libraries:
-            driver = found.tools[DRIVER]
-            specs = [flag.removeprefix(SPECS) for flag in flags if flag.startswith(SPECS)]
-            paths = {
-                name: Path(ask([driver, *flags, f"-print-file-name={name}"]))
-                for name in (*_LIBRARIES, *specs)
-            }
-            self._libraries[flags] = {
-                name: sha256_file(path) for name, path in paths.items() if path.is_file()
-            }
-        return self._libraries[flags]
+        return firmware_artifact(source, toolchain, arch, variant, found, self._files[arch.isa])
 
 
 class Firmware(ArtifactStage):
@@ -121,9 +104,17 @@ def firmware_artifact(
 ) -> Artifact:
     """One kernel and the firmware around it, compiled and linked in one step."""
     groups = kernel_flags(toolchain, arch, variant)
+    flags, libraries = libraries_last(groups)
+    placing = [
+        f"-Wl,--undefined={ENTRY}",
+        *(f"-Wl,--defsym={symbol}={_size(arch, name):#x}" for name, symbol in _SYMBOLS.items()),
+        "-T",
+        MAP,
+    ]
+    sources = [path for path in files if path.endswith(".c")]
     argv = (
         DRIVER,
-        *(flag for flags in groups.values() for flag in flags),
+        *flags,
         f"-DKL_PART={arch.name}",
         f"-I{FOLDER}",
         f"-I{FOLDER}/{arch.isa}",
@@ -131,17 +122,20 @@ def firmware_artifact(
         "-nostartfiles",
         *DETERMINISTIC,
         "-Wl,--gc-sections",
-        f"-Wl,--undefined={ENTRY}",
-        *(f"-Wl,--defsym={symbol}={_size(arch, name):#x}" for name, symbol in _SYMBOLS.items()),
-        "-T",
-        MAP,
+        *placing,
         "-o",
         IMAGE,
         source.main,
-        *(path for path in files if path.endswith(".c")),
+        *sources,
+        *libraries,
         "-lm",
     )
     staged = {**source.files, **files}
+    reached = reach(_without_specs(groups))
+    headers = system_headers(staged, argv, reached, detected)
+    # Where things are put is in staged files and makes the linker open nothing else.
+    asked = tuple(word for word in argv if word not in placing)
+    linked = _linked(asked, [source.main, *sources], reached, detected)
     return Artifact(
         name=source.name,
         kind="kernel",
@@ -151,12 +145,34 @@ def firmware_artifact(
         argv=argv,
         tools={role: str(path) for role, path in detected.tools.items()},
         identity=detected.identity,
-        headers=system_headers(staged, argv, reach(_without_specs(groups)), detected),
+        headers=headers.hashes,
+        linked=linked.hashes,
         arch=arch.name,
         variant=variant,
         params=source.params,
         origins=source.origins,
+        stamps={**detected.stamps, **linked.stamps, **headers.stamps},
+        assembles=any(map(may_assemble, source.files.values())),
+        declare_again=lambda: firmware_artifact(
+            source, toolchain, arch, variant, detect(toolchain, detected.cache), files
+        ),
     )
+
+
+def _linked(
+    argv: tuple[str, ...], sources: Sequence[str], reached: Reach, detected: Detected
+) -> Outside:
+    """What an image is linked with: libraries are copied into it."""
+    if argv not in detected.known:
+        with scratch(detected.cache) as folder:
+            specs = tuple(
+                Path(ask([detected.tools[DRIVER], f"-print-file-name={name}"], folder))
+                for name in (word.removeprefix(SPECS) for word in argv if word.startswith(SPECS))
+            )
+        found = replace(reached, files=(*reached.files, *filter(Path.is_file, specs)))
+        detected.known[argv] = linked_files(argv, sources, found, detected)
+    known: Outside = detected.known[argv]
+    return known
 
 
 def _without_specs(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,20 +24,26 @@ def write_plan(
     path: Path, build: Path, workspace: Path, jobs: Iterable[Job], measured: int | None = None
 ) -> None:
     """`measured` is the core on which the engine may be measuring meanwhile."""
+    listed = list(jobs)
+    # Kernels that are compiled alike share one mapping of stamps.
+    shared = {id(job.artifact.stamps): job.artifact.stamps for job in listed}
+    places = {key: place for place, key in enumerate(shared)}
     write_sealed(
         path,
         {
             "build": str(build),
             "workspace": str(workspace),
             "measured": measured,
+            "stamps": list(shared.values()),
             "jobs": [
                 {
                     "artifact": to_plain(job.artifact),
+                    "stamps": places[id(job.artifact.stamps)],
                     "because": job.because,
                     "keep": job.keep,
                     "whole": job.whole,
                 }
-                for job in jobs
+                for job in listed
             ],
         },
     )
@@ -56,7 +62,8 @@ class Graph:
         self._lock = os.open(self.build / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.jobs: dict[str, Job] = {}
-        for job in self._still_needed(map(_job, data["jobs"])):
+        jobs = (_job(item, data["stamps"]) for item in data["jobs"])
+        for job in self._still_needed(jobs):
             self.jobs[str(self.target(job.artifact))] = job
 
     def _still_needed(self, jobs: Iterable[Job]) -> Iterator[Job]:
@@ -122,5 +129,6 @@ def die_with_parent(lifeline: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _job(item: Mapping[str, Any]) -> Job:
-    return Job(from_plain(item["artifact"]), item["because"], item["keep"], item["whole"])
+def _job(item: Mapping[str, Any], stamps: Sequence[Mapping[str, Any]]) -> Job:
+    artifact = replace(from_plain(item["artifact"]), stamps=stamps[item["stamps"]])
+    return Job(artifact, item["because"], item["keep"], item["whole"])

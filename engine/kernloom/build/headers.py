@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import posixpath
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from kernloom.build.flags import Reach
-from kernloom.build.listing import Listing, hashes
-from kernloom.build.toolchains import DRIVER, Detected, tool_output, writable
+from kernloom.build.listing import Listing, Outside, outside
+from kernloom.build.probe import scratch, tool_output
+from kernloom.build.reads import read_log
+from kernloom.build.toolchains import DRIVER, Detected
 from kernloom.code_stamp import code_stamp
-from kernloom.errors import ConfigError
+from kernloom.errors import ConfigError, UnavailableError
 from kernloom.files import sha256_json, sha256_text
 
 _INCLUDE = re.compile(
-    r"(?:#|%:)(?:\s|\\\n|/\*.*?\*/)*(?:include(?:_next)?|import|embed)\b[ \t]*(.*)"
+    r"(?:#|%:)(?:\s|/\*(?:[^*]|\*(?!/))*\*/)*(?:include(?:_next)?|import|embed)\b[ \t]*(.*)"
 )
+_SPLICE = re.compile(r"\\[ \t\r\f\v]*\n")
+_TRIGRAPHS = {"??/": "\\", "??=": "#"}
 _MARKER = re.compile(r'^# \d+ "((?:[^"\\]|\\.)*)"(.*)$', re.MULTILINE)
 _SEARCHED = re.compile(
     r'^ (/.*?)(?: \(framework directory\))?$|nonexistent directory "(.*)"$', re.M
@@ -29,32 +33,53 @@ _PRECOMPILED = (".gch", ".pch")
 
 def system_headers(
     files: Mapping[str, str], argv: Sequence[str], reach: Reach, detected: Detected
-) -> dict[str, str]:
-    """Name -> hash of each header outside `files` that compiling them with `argv` reads."""
+) -> Outside:
+    """Headers outside `files` that compiling them with `argv` reads."""
     _check_assembly(files)
-    if not reach.includes and not looks_outside(files):
-        return {}
+    assembles = any(map(may_assemble, files.values()))
+    if not reach.includes and not detected.opaque and not looks_outside(files):
+        return Outside(assembles=assembles)
     texts = {path: sha256_text(text) for path, text in files.items()}
-    code = code_stamp("build/headers", "build/listing")
+    code = code_stamp("build/headers", "build/listing", "build/reads")
     name = sha256_json([texts, argv, detected.digest, str(detected.tools[DRIVER]), code])
-    record = None if reach.includes else detected.cache / "headers" / f"{name}.json"
-    return hashes(record, lambda: _listing(files, argv, detected))
+    lasting = not (reach.includes or detected.opaque)
+    record = detected.cache / "headers" / f"{name}.json" if lasting else None
+    found = outside(record, lambda: _listing(files, argv, detected))
+    return replace(found, assembles=True) if assembles else found
 
 
 def _check_assembly(files: Mapping[str, str]) -> None:
     """The assembler reads files, too, and cannot be asked which."""
     for path, text in files.items():
         if ".incbin" in text:
-            raise ConfigError(
-                f"{path} reads a file by .incbin, whose changes would go unnoticed",
-                hint="Write the data as a C array into a header, and include that.",
-            )
+            raise ConfigError(file_by_assembly(path, ".incbin"), hint=INSTEAD_OF_ASSEMBLY)
+
+
+INSTEAD_OF_ASSEMBLY = "Write the data as a C array into a header, and include that."
+
+
+def file_by_assembly(path: str, directive: str) -> str:
+    return f"{path} reads a file by {directive}, whose changes would go unnoticed"
+
+
+def may_assemble(text: str) -> bool:
+    """Whether a source may hold inline assembly; also if it could only paste the word together."""
+    plain = _spliced(text)
+    return "asm" in plain or "##" in plain or "%:%:" in plain
+
+
+def _spliced(text: str) -> str:
+    """The text with trigraphs replaced and lines joined, which C does before all else."""
+    if "??" in text:
+        for trigraph, character in _TRIGRAPHS.items():
+            text = text.replace(trigraph, character)
+    return _SPLICE.sub("", text) if "\\" in text else text
 
 
 @lru_cache(maxsize=256)
 def _included(text: str) -> tuple[str, ...]:
-    """What stands behind each #include; the kernels of a sweep have most of it in common."""
-    return tuple(_INCLUDE.findall(text))
+    """The operand of each #include; the kernels of a sweep share most of their text."""
+    return tuple(_INCLUDE.findall(_spliced(text)))
 
 
 def looks_outside(files: Mapping[str, str]) -> bool:
@@ -67,38 +92,53 @@ def looks_outside(files: Mapping[str, str]) -> bool:
             )
             if beside not in files:
                 return True
-        if _ASKS in text:
+        if _ASKS in _spliced(text):
             return True
     return False
 
 
 def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) -> Listing:
     """What the preprocessor reads; nothing where it fails, for then compiling fails too."""
-    with tempfile.TemporaryDirectory(dir=writable(detected.cache)) as name:
-        folder = Path(name)
+    with scratch(detected.cache) as folder, read_log() as log:
         for path, text in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
-        command = [str(detected.tools[DRIVER]), *without_linking(argv), "-E", "-v"]
-        code, printed, said = tool_output(command, cwd=folder)
-    if code != 0:
-        return Listing({}, lasting=False)
-    searched = dict.fromkeys(a or b for a, b in _SEARCHED.findall(said))
+        command = [str(detected.tools[DRIVER]), *without_linking(argv), "-E", "-v", *log.compiling]
+        answer = tool_output(command, folder, fds=log.descriptors)
+        if answer.code != 0:
+            return Listing({}, lasting=False)
+        read = [path for path in log.files(folder) if not path.startswith(f"{folder}/")]
+    printed = answer.stdout
+    searched = dict.fromkeys(a or b for a, b in _SEARCHED.findall(answer.stderr))
     found: dict[str, str] = {}
-    asks = any(_ASKS in text for text in files.values())
-    for quoted, marks in _MARKER.findall(printed):
-        path = re.sub(r"\\(.)", r"\1", quoted)
+    asks, assembles = any(_ASKS in _spliced(text) for text in files.values()), False
+    marked = [
+        (re.sub(r"\\(.)", r"\1", quoted), marks) for quoted, marks in _MARKER.findall(printed)
+    ]
+    # Some files leave no mark, such as those that -imacros includes.
+    for path, marks in [*marked, *((path, "") for path in read)]:
         if not path.startswith("/") or path in found or path.endswith("/") or path == "/dev/null":
             continue
         found[path] = _below(path, searched)
+        text = _text(path)
         if "3" not in marks.split():
-            asks = asks or _ASKS in Path(path).read_text(encoding="utf-8", errors="replace")
+            asks, assembles = asks or _ASKS in _spliced(text), assembles or may_assemble(text)
+        assembles = assembles or ".incbin" in text
         _check_precompiled(path)
     # What a file is told about others shows nowhere but in what is left of it.
     extra = {_ASKS: sha256_text(_MARKER.sub("", printed))} if asks else {}
     inner = {posixpath.dirname(name) for name in found.values()}
     folders = {posixpath.join(top, folder) for top in searched for folder in inner}
-    return Listing(found, sorted(folders | searched.keys()), extra, lasting=not asks)
+    return Listing(
+        found, sorted(folders | searched.keys()), extra, lasting=not asks, assembles=assembles
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UnavailableError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _below(path: str, searched: Mapping[str, None]) -> str:

@@ -1,95 +1,157 @@
 """What every command reads unasked: start files, libraries, a sanitizer's runtime.
 
 The compiler is asked by building a program that does nothing with the same flags: what it opens
-then depends on them and not on the kernel.
+then depends on them and not on the kernel. The system's loader is asked which libraries that
+program would be loaded with, for a library brings libraries of its own.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernloom.build.artifact import WRAPPER
 from kernloom.build.flags import Reach
-from kernloom.build.listing import Listing, hashes, rule_words
+from kernloom.build.listing import Listing, Outside, outside
+from kernloom.build.probe import ProbeError, scratch, tool_output
+from kernloom.build.reads import read_log
 from kernloom.build.toolchains import (
     DRIVER,
     Detected,
     find_program,
+    loaded,
     shared_libraries,
-    tool_output,
-    writable,
 )
+from kernloom.build.wrappers import behaviour
 from kernloom.code_stamp import code_stamp
 from kernloom.errors import UnavailableError
-from kernloom.files import sha256_json
+from kernloom.files import sha256_file, sha256_json
 from kernloom.machine import cpu_flags, machine_class
 
+SEARCH = "LD_LIBRARY_PATH"
+"""Where the loader looks first; a runner on this machine gets it, too."""
+_LOADER_CACHE = "/etc/ld.so.cache"
+_SAMPLE = """\
+float kl_sample(const float *x, long n)
+{
+    float sum = 0;
+    for (long i = 0; i < n; i++)
+        sum += x[i] * 1.5f;
+    return sum;
+}
+"""
 _PROGRAM = "int main(void) { return 0; }\n"
 _LIBRARY = "extern int nothing;\n"
-_LINKED, _INCLUDED = "linked.d", "included.d"
+_OUTPUT = "nothing"
+_OF_PROCESS = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "libmvec.so", "ld-linux")
+"""Libraries that the runner has loaded before it loads a kernel, and that are in the runner's key,
+by the start of their names."""
 
 
 def linked_files(
     argv: Sequence[str], sources: Sequence[str], reach: Reach, detected: Detected
-) -> dict[str, str]:
-    """Name -> hash of all that a command reads besides its sources and their headers."""
+) -> Outside:
+    """All that a command reads besides its sources and their headers."""
     asked = [part for part in argv if part not in sources]
-    code = code_stamp("build/linked", "build/listing", "build/toolchains")
-    name = sha256_json([asked, detected.digest, str(detected.tools[DRIVER]), code])
-    lasting = not (reach.searches or reach.programs)
+    code = code_stamp("build/linked", "build/listing", "build/toolchains", "build/reads")
+    name = sha256_json([asked, detected.digest, str(detected.tools[DRIVER]), _search(), code])
+    lasting = not (reach.searches or reach.programs or detected.opaque)
     record = detected.cache / "linked" / f"{name}.json" if lasting else None
-    found = hashes(record, lambda: _listing(asked, reach, detected))
+    found = outside(record, lambda: _listing(asked, reach, detected))
     if reach.cpu:
-        found["cpu"] = sha256_json([machine_class(), sorted(cpu_flags())])
+        cpu = sha256_json([machine_class(), sorted(cpu_flags())])
+        found = replace(found, hashes={**found.hashes, "cpu": cpu})
     return found
+
+
+@dataclass(frozen=True)
+class _Built:
+    """How building a program that does nothing went."""
+
+    read: Sequence[str] = ()
+    """Absolute paths of what was read for it."""
+    loaded: Mapping[str, Path] | None = None
+    """Libraries that it would be loaded with; None if it was not built."""
+    said: str = ""
+    behaviour: str = ""
 
 
 def _listing(asked: Sequence[str], reach: Reach, detected: Detected) -> Listing:
     driver = str(detected.tools[DRIVER])
     files = {str(path): path.name for path in reach.files}
-    for program in reach.programs:
-        path = find_program([driver, *asked[1:]], program)
-        if path is None:
-            raise UnavailableError(f"{driver} finds no program '{program}'")
-        files[str(path)] = program
-        files |= {str(path): name for name, path in shared_libraries(path).items()}
-    try:
-        rules, said = _built(driver, _linking(asked[1:]), reach, detected)
-    except OSError:
-        rules = None
-    if rules is None:
-        # Building the kernel fails just so, or the linker is old and the flags are plain.
+    with scratch(detected.cache) as folder:
+        for program in reach.programs:
+            path = find_program([driver, *asked[1:]], program, folder)
+            if path is None:
+                raise UnavailableError(f"{driver} finds no program '{program}'")
+            files[str(path)] = program
+            files |= {str(path): name for name, path in shared_libraries(path, folder).items()}
+        built = _built(driver, _linking(asked[1:]), detected, folder)
+    if built.loaded is None:
+        # Building the kernel fails just so; if not, what it then reads is found to be unknown.
         return Listing(files, lasting=False)
-    # Files with a colon have a rule of their own, which is for those who delete them.
-    listed = [word for word in rule_words(rules) if word[:1] == "/" and word[-1:] != ":"]
-    files |= {path: Path(path).name for path in listed if Path(path).is_file()}
-    searched = {word.strip('"')[2:] for word in said.split() if word.strip('"').startswith("-L/")}
-    return Listing(files, sorted(searched))
+    files |= {path: Path(path).name for path in built.read}
+    brought = [path for name, path in built.loaded.items() if not _known(name, path, asked, files)]
+    files |= {str(path): path.name for path in brought}
+    extra = {WRAPPER: built.behaviour} if detected.opaque else {}
+    return Listing(files, _searched(built.said), extra, lasting=not detected.opaque)
 
 
-def _built(
-    driver: str, words: Sequence[str], reach: Reach, detected: Detected
-) -> tuple[str | None, str]:
-    """The rules that list what building nothing read, None if that fails, and its commands."""
-    with tempfile.TemporaryDirectory(dir=writable(detected.cache)) as name:
-        folder = Path(name)
-        text = _LIBRARY if "-shared" in words else _PROGRAM
-        (folder / "nothing.c").write_text(text, encoding="utf-8")
-        command = [driver, "nothing.c", *words, "-o", "nothing"]
-        listing = [f"-Wl,--dependency-file={_LINKED}", "-MD", "-MF", _INCLUDED, "-v"]
-        code, _, said = tool_output([*command, *listing], cwd=folder)
-        if code == 0:
-            files = (folder / _INCLUDED, folder / _LINKED)
-            rules = [file.read_text(encoding="utf-8", errors="replace") for file in files]
-            return "\n".join(rules), said
-        if reach.searches and tool_output(command, cwd=folder)[0] == 0:
+def _known(name: str, path: Path, asked: Sequence[str], files: Iterable[str]) -> bool:
+    """Whether a library that is loaded goes into the key anyway."""
+    if "-shared" in asked and name.startswith(_OF_PROCESS):
+        return True
+    return any(path.samefile(file) for file in files if Path(file).exists())
+
+
+def _searched(said: str) -> list[str]:
+    """Where a library may appear that takes the place of another."""
+    linker = {word.strip('"')[2:] for word in said.split() if word.strip('"').startswith("-L/")}
+    return sorted({*linker, *_search(), _LOADER_CACHE})
+
+
+def _search() -> list[str]:
+    """The loader's search path as a runner gets it."""
+    return [folder for folder in os.environ.get(SEARCH, "").split(":") if folder[:1] == "/"]
+
+
+def _built(driver: str, words: Sequence[str], detected: Detected, folder: Path) -> _Built:
+    shared = "-shared" in words
+    text = _LIBRARY if shared else _PROGRAM
+    (folder / "nothing.c").write_text(_SAMPLE + text if detected.opaque else text, encoding="utf-8")
+    command = [driver, "nothing.c", *words, "-o", _OUTPUT]
+    with read_log() as log:
+        listing = [*log.linking, *log.compiling, "-v"]
+        answer = tool_output([*command, *listing], folder, fds=log.descriptors)
+        inside = f"{folder}/"
+        read = [path for path in log.files(folder) if not path.startswith(inside)]
+    if answer.code != 0:
+        if tool_output(command, folder).code == 0:
             raise UnavailableError(
                 f"the linker of {driver} cannot say what it reads",
-                hint="It takes GNU ld 2.35, LLD 12 or newer; or leave out flags that name "
-                "libraries.",
+                hint="It takes GNU ld 2.35, LLD 12 or newer.",
             )
-        return None, said
+        return _Built()
+    output = folder / _OUTPUT
+    if not output.is_file():
+        raise ProbeError(f"{driver} made no {_OUTPUT}, but said nothing")
+    done = behaviour(answer.stderr, sha256_file(output), folder) if detected.opaque else ""
+    return _Built(read, _loaded(output, detected, folder), answer.stderr, done)
+
+
+def _loaded(output: Path, detected: Detected, folder: Path) -> Mapping[str, Path]:
+    """Libraries that a program for this machine would be loaded with; none for another machine's,
+    where only the linker's own list is known."""
+    lister = shutil.which("ldd")
+    if not lister or not detected.triple.startswith(f"{os.uname().machine}-"):
+        return {}
+    environment = {SEARCH: ":".join(_search())}
+    answer = tool_output([lister, output], folder, environment=environment)
+    # A static program has no libraries, which is an error to ldd.
+    return loaded(answer.stdout) if answer.code == 0 else {}
 
 
 def _linking(words: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,13 @@ from typing import Any
 from kernloom.errors import UnavailableError
 from kernloom.files import file_stamp, sha256_file, sha256_json
 from kernloom.sealed import read_cache, write_sealed
+
+_SETTLED_NS = 2_000_000_000
+"""A file changed less than this before it was stamped may change again under the same stamp: file
+systems count time in ticks, some of them in seconds."""
+
+Stamp = Sequence[Any]
+"""`file_stamp` of a file when it was hashed, and the hash where the stamp proves too little."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +32,31 @@ class Listing:
     """Name -> hash of what is no file."""
     lasting: bool = True
     """Whether it stays true while the files and folders do; not if the compiler failed."""
+    assembles: bool = False
+    """Some file may hold assembly, which reads files by directives of its own."""
 
 
-def hashes(record: Path | None, look: Callable[[], Listing]) -> dict[str, str]:
-    """Name -> hash of what `look` lists; kept in `record` until a file or folder changes."""
+@dataclass(frozen=True)
+class Outside:
+    """Files outside an artifact's folder that its command reads."""
+
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """Name -> hash: goes into the key."""
+    stamps: Mapping[str, Stamp] = field(default_factory=dict)
+    """Absolute path -> stamp when it was hashed."""
+    assembles: bool = False
+
+
+def outside(record: Path | None, look: Callable[[], Listing]) -> Outside:
+    """What `look` lists; kept in `record` until a file or folder changes."""
     known = read_cache(record) if record else {}
     if not known or not _still_true(known):
         listing = look()
         # Stamped before they are read: what changes meanwhile is read again next time.
-        known = {"folders": {folder: _folder_stamp(folder) for folder in listing.folders}}
+        known = {
+            "folders": {folder: _folder_stamp(folder) for folder in listing.folders},
+            "assembles": listing.assembles,
+        }
         try:
             known["files"] = [
                 [path, name, file_stamp(Path(path)), sha256_file(Path(path))]
@@ -42,25 +65,50 @@ def hashes(record: Path | None, look: Callable[[], Listing]) -> dict[str, str]:
         except OSError as error:
             raise UnavailableError(f"{error.filename} cannot be read: {error.strerror}") from None
         if not listing.lasting:
-            return _named(known["files"]) | dict(listing.extra)
-        if record:
+            return _outside(known, listing.extra)
+        stamps = [*known["folders"].values(), *(stamp for _, _, stamp, _ in known["files"])]
+        if record and all(map(_settled, filter(None, stamps))):
             # Only speed is lost where the cache cannot be written.
             with contextlib.suppress(OSError):
                 write_sealed(record, known)
-    return _named(known["files"])
+    return _outside(known, {})
 
 
-def _named(files: Iterable[Sequence[Any]]) -> dict[str, str]:
+def _outside(known: Mapping[str, Any], extra: Mapping[str, str]) -> Outside:
     named: dict[str, list[str]] = {}
-    for _, name, _, digest in files:
+    for _, name, _, digest in known["files"]:
         named.setdefault(name, []).append(digest)
-    return {name: sha256_json(digests) for name, digests in named.items()}
+    return Outside(
+        {name: sha256_json(digests) for name, digests in named.items()} | dict(extra),
+        {
+            path: stamp if _settled(stamp) else [*stamp, digest]
+            for path, _, stamp, digest in known["files"]
+        },
+        known["assembles"],
+    )
+
+
+def _settled(stamp: Sequence[int]) -> bool:
+    """Whether any later change of the file would give it another stamp."""
+    return abs(time.time_ns() - max(stamp[0], stamp[1])) > _SETTLED_NS
+
+
+def unchanged(path: str, stamp: Stamp) -> bool:
+    """Whether a file is as it was when it was stamped, and was so all the time."""
+    try:
+        now = file_stamp(Path(path))
+        same = now == list(stamp[: len(now)])
+        return same and (len(stamp) == len(now) or sha256_file(Path(path)) == stamp[-1])
+    except OSError:
+        return False
 
 
 def _still_true(known: Mapping[str, Any]) -> bool:
     try:
-        return all(file_stamp(Path(path)) == stamp for path, _, stamp, _ in known["files"]) and all(
-            _folder_stamp(folder) == stamp for folder, stamp in known["folders"].items()
+        return (
+            isinstance(known["assembles"], bool)
+            and all(file_stamp(Path(path)) == stamp for path, _, stamp, _ in known["files"])
+            and all(_folder_stamp(folder) == stamp for folder, stamp in known["folders"].items())
         )
     except (OSError, KeyError, TypeError, ValueError, AttributeError):
         return False
@@ -72,9 +120,3 @@ def _folder_stamp(folder: str) -> list[int] | None:
         return file_stamp(Path(folder))
     except OSError:
         return None
-
-
-def rule_words(rules: str) -> list[str]:
-    """The words of a make rule, as compilers and linkers write them."""
-    words = re.findall(r"(?:\\[^\n]|[^\s\\])+", rules.replace("\\\n", " "))
-    return [re.sub(r"\\(.)", r"\1", word) for word in words]

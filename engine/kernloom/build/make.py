@@ -5,6 +5,8 @@ This runs inside SCons, in one thread per job.
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import subprocess
 import time
@@ -15,14 +17,23 @@ from typing import Any
 
 from kernloom.build.artifact import ORIGINS, Artifact
 from kernloom.build.explain import Index
-from kernloom.build.headers import without_linking
+from kernloom.build.headers import INSTEAD_OF_ASSEMBLY, file_by_assembly, without_linking
+from kernloom.build.listing import unchanged
 from kernloom.build.manifest import describe, write_manifest
-from kernloom.build.toolchains import tool_environment
+from kernloom.build.probe import tool_environment
+from kernloom.build.reads import read_log
 from kernloom.build.workspace import disk_trouble
 from kernloom.files import sha256_file
 
 INTERMEDIATES = {"kernel.i": "-E", "kernel.s": "-S", "kernel.o": "-c"}
 _LONGEST_MESSAGE = 20_000
+_ASSEMBLY = "kernloom-assembly.s"
+_READS = re.compile(
+    r"\.(?:incbin|include|altmacro|mri)\b|(?:^|;)[ \t]*(?:[\w.$]+:)?[ \t]*\.?\w*\\\S*",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Directives that read files, and macro arguments in the name of a directive, which could be one of
+these."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,8 @@ class Result:
     """What is wrong with the disk or the machine; no other job can do better."""
     cached: bool = False
     """Another process had built it in the meantime."""
+    outdated: str = ""
+    """What was built is not what the key says, for this file was read or has changed since."""
 
 
 def carry_out(job: Job, build: Path, workspace: Path) -> Result:
@@ -67,10 +80,16 @@ def carry_out(job: Job, build: Path, workspace: Path) -> Result:
         started = time.monotonic()
         if artifact.packaged:
             # What was staged is all there is to it.
-            code, message = 0, ""
+            code, message, outdated = 0, "", ""
         else:
-            code, message = _run([*artifact.argv], artifact, work, workspace)
+            code, message, outdated = _compile(artifact, work, workspace)
         seconds = time.monotonic() - started
+        if outdated:
+            # Failed or not: what it says is about other files than those in the key.
+            work.rename(workspace / f"outdated-{artifact.key}")
+            return Result(artifact.key, False, seconds, outdated=outdated)
+        if code == 0 and artifact.assembles and (said := _assembly(artifact, work, workspace)):
+            code, message = 1, said
         if code == 0 and not (work / artifact.output).is_file():
             code, message = 1, f"{artifact.argv[0]} left no {artifact.output}"
         if code == 0 and job.keep:
@@ -139,7 +158,52 @@ def _compiling(artifact: Artifact) -> list[str]:
     return [part for part in without_linking(artifact.argv) if part not in others]
 
 
-def _run(argv: list[str], artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str]:
+def _compile(artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str, str]:
+    """Run an artifact's command: exit code, message, and a file that is not as its key says."""
+    with read_log() as log:
+        argv = [*artifact.argv, *log.compiling, *log.linking]
+        code, message = _run(argv, artifact, work, workspace, *log.descriptors)
+        read = log.files(work)
+    if not artifact.stamps:
+        return code, message, ""
+    changed = (path for path, stamp in artifact.stamps.items() if not unchanged(path, stamp))
+    unknown = (path for path in read if not _known(path, artifact, workspace))
+    return code, message, next(changed, "") or next(unknown, "")
+
+
+def _known(path: str, artifact: Artifact, workspace: Path) -> bool:
+    """Whether a file that was read is staged, temporary, or in the key."""
+    if path in artifact.stamps:
+        return True
+    real = os.path.realpath(path)
+    inside = f"{os.path.realpath(workspace)}{os.sep}"
+    return real.startswith(inside) or any(os.path.realpath(p) == real for p in artifact.stamps)
+
+
+def _assembly(artifact: Artifact, work: Path, workspace: Path) -> str:
+    """Why the inline assembly of an artifact is refused: it reads files, and nothing lists them.
+
+    It is looked for in what the compiler hands to the assembler, where strings are put together.
+    """
+    argv = [artifact.argv[0], *_compiling(artifact), "-fno-lto", "-S", "-o", _ASSEMBLY]
+    # Clang, but not GCC, has to be told to leave inline assembly as it was written.
+    code, _ = _run([*argv, "-fno-integrated-as"], artifact, work, workspace)
+    if code != 0:
+        code, message = _run(argv, artifact, work, workspace)
+        if code != 0:
+            return message
+    text = (work / _ASSEMBLY).read_text(encoding="utf-8", errors="replace")
+    (work / _ASSEMBLY).unlink()
+    found = _READS.search(text)
+    if not found:
+        return ""
+    said = file_by_assembly(artifact.main, found[0].strip())
+    return f"{said}\n{INSTEAD_OF_ASSEMBLY}"
+
+
+def _run(
+    argv: list[str], artifact: Artifact, work: Path, workspace: Path, *inherited: int
+) -> tuple[int, str]:
     temporary = workspace / "cc"
     temporary.mkdir(exist_ok=True)
     done = subprocess.run(
@@ -149,6 +213,7 @@ def _run(argv: list[str], artifact: Artifact, work: Path, workspace: Path) -> tu
         stderr=subprocess.STDOUT,
         cwd=work,
         env=tool_environment(temporary),
+        pass_fds=inherited,
     )
     message = done.stdout.decode(errors="replace").strip()
     if len(message) > _LONGEST_MESSAGE:

@@ -12,17 +12,16 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kernloom.build.artifact import ENVIRONMENT, Identity
+from kernloom.build.artifact import Identity
+from kernloom.build.probe import ProbeError, ask, scratch, tool_output
+from kernloom.build.wrappers import is_script, look_behind
 from kernloom.code_stamp import code_stamp
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError, UnavailableError
 from kernloom.files import file_stamp, sha256_file, sha256_json
 from kernloom.sealed import read_cache, write_cache
-
-if TYPE_CHECKING:
-    import subprocess
 
 DRIVER = "cc"
 """The role of the tool that compiles and links, and that knows all the others."""
@@ -49,7 +48,6 @@ _LIBRARIES = (
     "libgmp",
 )
 """Shared libraries that are the better part of a compiler, by the start of their names."""
-_PATIENCE_S = 60
 FAMILIES = ("gcc", "clang")
 """Families that are told apart: flags of one mean something else to the other."""
 
@@ -66,6 +64,10 @@ class Detected:
     triple: str
     digest: str
     parts: Mapping[str, str] = field(repr=False, default_factory=dict)
+    stamps: Mapping[str, Sequence[int]] = field(repr=False, compare=False, default_factory=dict)
+    """Absolute path -> stamp of each file that was examined."""
+    opaque: bool = False
+    """A script starts the compiler: nothing that it does can be remembered."""
     cache: Path = field(compare=False, default=Path())
     """Where facts about this compiler may be remembered."""
     known: dict[Any, Any] = field(repr=False, compare=False, default_factory=dict)
@@ -74,51 +76,6 @@ class Detected:
     @property
     def identity(self) -> Identity:
         return Identity(self.toolchain, self.version, self.triple, self.digest, self.parts)
-
-
-def tool_environment(temporary: Path | str) -> dict[str, str]:
-    """All that a compiler is told about this machine."""
-    return {
-        **ENVIRONMENT,
-        "PATH": os.environ.get("PATH", os.defpath),
-        "TMPDIR": str(temporary),
-    }
-
-
-def ask(argv: Sequence[str | Path], *, cwd: Path | None = None, **environment: str) -> str:
-    """What a tool prints; UnavailableError if it does not run."""
-    done = _run(argv, cwd, environment)
-    if done.returncode != 0:
-        said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[0]
-        raise UnavailableError(f"{argv[0]} does not work: {said}")
-    return done.stdout.strip()
-
-
-def tool_output(argv: Sequence[str | Path], *, cwd: Path) -> tuple[int, str, str]:
-    """A tool's exit code, what it prints, and what it says about its work."""
-    done = _run(argv, cwd, {})
-    return done.returncode, done.stdout, done.stderr
-
-
-def _run(
-    argv: Sequence[str | Path], cwd: Path | None, environment: Mapping[str, str]
-) -> subprocess.CompletedProcess[str]:
-    import subprocess
-    import tempfile
-
-    try:
-        return subprocess.run(
-            [str(part) for part in argv],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env={**tool_environment(tempfile.gettempdir()), **environment},
-            cwd=cwd,
-            timeout=_PATIENCE_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnavailableError(f"{argv[0]} does not run: {error}") from None
 
 
 def detect(toolchain: Toolchain, cache: Path) -> Detected:
@@ -133,16 +90,18 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
     target = [flag for flag in toolchain.flags if flag.startswith("--target=")]
     # By name: a file of somebody's choosing could have the compiler start any program.
     specs = [f for f in toolchain.flags if f.startswith("--specs=") and os.sep not in f]
-    code = code_stamp("build/toolchains")
+    code = code_stamp("build/toolchains", "build/wrappers", "build/probe")
     entry = sha256_json([{role: str(path) for role, path in tools.items()}, target, specs, code])
     remembered = read_cache(cache / "toolchains.json")
     record = remembered.get(entry)
     if not (isinstance(record, dict) and _still_true(record)):
         try:
-            record = _examine(tools, target, specs)
+            with scratch(cache) as folder:
+                record = _examine(tools, target, specs, folder)
         except UnavailableError as error:
+            hint = error.hint if isinstance(error, ProbeError) else install_hint(toolchain)
             raise UnavailableError(
-                f"toolchain '{toolchain.name}': {error.message}", hint=install_hint(toolchain)
+                f"toolchain '{toolchain.name}': {error.message}", hint=hint
             ) from None
         write_cache(cache / "toolchains.json", entry, record)
     found = Detected(
@@ -153,6 +112,8 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
         record["triple"],
         record["digest"],
         record["parts"],
+        record["stamps"],
+        record["opaque"],
         cache,
     )
     if record["family"] != toolchain.family and toolchain.family in FAMILIES:
@@ -186,11 +147,10 @@ def accepts(detected: Detected, flags: Sequence[str]) -> bool:
     """Whether the installed compiler is one of C and understands these flags."""
     if DRIVER not in detected.tools:
         return False
-    try:
-        ask([detected.tools[DRIVER], *flags, "-fsyntax-only", "-x", "c", os.devnull])
-    except UnavailableError:
-        return False
-    return True
+    driver = str(detected.tools[DRIVER])
+    question = [driver, *flags, "-fsyntax-only", "-x", "c", os.devnull]
+    with scratch(detected.cache) as folder:
+        return tool_output(question, folder).code == 0
 
 
 def install_hint(toolchain: Toolchain) -> str:
@@ -237,48 +197,55 @@ def version_number(version: str) -> tuple[int, ...]:
 
 
 def _examine(
-    tools: Mapping[str, Path], target: Sequence[str], specs: Sequence[str]
+    tools: Mapping[str, Path], target: Sequence[str], specs: Sequence[str], folder: Path
 ) -> dict[str, Any]:
     driver = tools[DRIVER]
     lookups: dict[str, str] = {}
     files = dict(tools)
+    # First, for it tells best what is wrong with a driver that does not work.
+    family = _family(ask([driver, "--version"], folder))
+    wrapper = look_behind(driver, target, folder)
+    files |= wrapper.files
     for program in _PROGRAMS:
-        path = find_program([driver, *target], program, lookups)
+        path = find_program([driver, *target], program, folder, lookups)
         if path:
             files[program] = path
     for tool in list(files.values()):
-        files.update(shared_libraries(tool))
+        files.update(shared_libraries(tool, folder))
     for name in _START_FILES:
-        said = ask([driver, *target, f"-print-file-name={name}"])
+        said = ask([driver, *target, f"-print-file-name={name}"], folder)
         if Path(said).is_absolute():
             files[name] = Path(said)
+    # Others than GCC know only the short form, which for GCC is less than the whole version.
+    version = ask([driver, "-dumpfullversion" if family == "gcc" else "-dumpversion"], folder)
     try:
-        version = ask([driver, "-dumpfullversion"])
-    except UnavailableError:
-        version = ask([driver, "-dumpversion"])
-    try:
-        parts = {part: sha256_file(path) for part, path in sorted(files.items())}
-        headers = _library_headers([driver, *target, *specs])
+        headers = _library_headers([driver, *target, *specs], folder)
+        # Stamped before they are read: a change in between is noticed next time.
         stamps = {str(path): file_stamp(path) for path in (*files.values(), *headers)}
+        parts = {part: sha256_file(path) for part, path in sorted(files.items())}
     except OSError as error:
         raise UnavailableError(f"{error.filename} cannot be read: {error.strerror}") from None
-    triple = ask([driver, *target, "-dumpmachine"])
+    triple = ask([driver, *target, "-dumpmachine"], folder)
     return {
-        "family": _family(ask([driver, "--version"])),
+        "family": family,
         "version": version,
         "triple": triple,
         "digest": sha256_json({"version": version, "triple": triple, "parts": parts}),
         "parts": parts,
         "stamps": stamps,
         "lookups": lookups,
+        "opaque": wrapper.opaque,
     }
 
 
-def _library_headers(driver: Sequence[str | Path]) -> list[Path]:
+def _library_headers(driver: Sequence[str | Path], folder: Path) -> list[Path]:
     """Where the compiler finds the C library, which most systems install separately."""
+    question = [*driver, "-M", "-include", "stdlib.h", "-x", "c", os.devnull]
     try:
         # In the top folder, for a specs file is also looked for in the current one.
-        said = ask([*driver, "-M", "-include", "stdlib.h", "-x", "c", os.devnull], cwd=Path(os.sep))
+        said = ask(question, folder, cwd=Path(os.sep))
+    except ProbeError:
+        raise
     except UnavailableError as error:
         raise UnavailableError(f"its C library is missing: {error.message}") from None
     return [Path(word) for word in said.split() if word.endswith("/stdlib.h")]
@@ -292,40 +259,44 @@ def _family(said: str) -> str:
 
 
 def find_program(
-    driver: Sequence[str | Path], program: str, lookups: dict[str, str] | None = None
+    driver: Sequence[str | Path],
+    program: str,
+    folder: Path,
+    lookups: dict[str, str] | None = None,
 ) -> Path | None:
     """The program that the driver would start; `lookups` notes what depends on the PATH."""
-    said = ask([*driver, f"-print-prog-name={program}"])
+    said = ask([*driver, f"-print-prog-name={program}"], folder)
     path = shutil.which(said)
     if path and lookups is not None:
         lookups[said] = path
     return Path(path) if path else None
 
 
-def shared_libraries(tool: Path) -> dict[str, Path]:
+def shared_libraries(tool: Path, folder: Path) -> dict[str, Path]:
     """The compiler's own shared libraries: clang's driver, for one, is but a small part of it."""
-    try:
-        # --version, for a static tool does not heed the loader's variable and really starts.
-        listing = ask([tool, "--version"], LD_TRACE_LOADED_OBJECTS="1")
-    except UnavailableError:
+    if is_script(tool):
         return {}
+    # --version, for a static tool does not heed the loader's variable and really starts.
+    traced = {"LD_TRACE_LOADED_OBJECTS": "1"}
+    answer = tool_output([tool, "--version"], folder, environment=traced)
+    if answer.code != 0:
+        return {}
+    return {
+        name: path for name, path in loaded(answer.stdout).items() if name.startswith(_LIBRARIES)
+    }
+
+
+def loaded(listing: str) -> dict[str, Path]:
+    """Name -> file of each library that the system's loader lists."""
     pairs = re.findall(r"^\s*(\S+) => (/.*) \(0x[0-9a-f]+\)$", listing, re.MULTILINE)
-    return {name: Path(path) for name, path in pairs if name.startswith(_LIBRARIES)}
+    return {name: Path(path) for name, path in pairs}
 
 
 def _still_true(record: Mapping[str, Any]) -> bool:
     try:
         stamps, lookups = record["stamps"], record["lookups"]
         same = all(file_stamp(Path(path)) == stamp for path, stamp in stamps.items())
-        return same and all(shutil.which(said) == path for said, path in lookups.items())
+        found = all(shutil.which(said) == path for said, path in lookups.items())
+        return same and found and isinstance(record["opaque"], bool)
     except (OSError, KeyError, TypeError, AttributeError):
         return False
-
-
-def writable(cache: Path) -> Path | None:
-    """The folder, made if need be; None if nothing can be written there."""
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return cache if os.access(cache, os.W_OK) else None

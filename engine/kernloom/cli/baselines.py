@@ -95,8 +95,12 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
     threads = plan.params.get("parallelize", {}) if sources.threaded else {}
     point = Point({}, _otherwise(plan.point.data, sources, planner.transforms, threads))
     other = planner.planned(point)
-    identity = sha256_json([name, other.id, *made_of])
-    return PlannedBaseline(identity, other, libraries, made_of)
+    return PlannedBaseline(baseline_identity(name, other, made_of), other, libraries, made_of)
+
+
+def baseline_identity(name: str, plan: Planned, made_of: tuple[str, ...]) -> str:
+    """The identity of a baseline from sources of its own."""
+    return sha256_json([name, plan.id, *made_of])
 
 
 def unfit(name: str, plan: Planned) -> str:

@@ -175,6 +175,9 @@ class Workshop:
                     pairs = zip(reused, again, strict=True)
                     sources = {trial.id: sources_of(plan) for plan, trial in pairs}
                     self._store.count_reuses(sources, sources)
+                if reused:
+                    used = (item for plan in reused for _, item in plan.named_artifacts)
+                    self._builder(reused[0]).note_uses(used)
                 waiting += [plan for plan in own if plan.id not in known]
                 self._fleet.carry_out(waiting, building, keep)
         except KeyboardInterrupt:

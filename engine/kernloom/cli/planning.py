@@ -10,7 +10,12 @@ from typing import Any
 from kernloom.build.artifact import Artifact
 from kernloom.build.stage import StepArtifact
 from kernloom.cli.assembly import Assembly
-from kernloom.cli.baselines import PlannedBaseline, Planner, plan_baselines
+from kernloom.cli.baselines import (
+    PlannedBaseline,
+    Planner,
+    baseline_identity,
+    plan_baselines,
+)
 from kernloom.cli.facts import code_facts
 from kernloom.cli.identity import data_files, identity
 from kernloom.config.compose import Point, at_point
@@ -105,6 +110,8 @@ class Planned:
             if "artifacts" in node.stage.outputs and name in self.outputs:
                 self.outputs[name] = {**self.outputs[name], "artifacts": self.steps}
 
+        self.programs = {role: others.get(p.key, p) for role, p in self.programs.items()}
+
     @property
     def params(self) -> dict[str, Any]:
         """Transform -> step -> tunable -> value, as the stages applied them."""
@@ -182,6 +189,23 @@ def _planned(
         _refuse(plan, Refusal("refused", "plan", _unforeseen(error)))
     plan.id = identity(plan)
     return plan
+
+
+def replanned(plan: Planned, built: Mapping[str, Artifact]) -> Planned:
+    """The plan with other artifacts in the place of those with these keys, and the id it then has:
+    files outside may have changed after it was planned."""
+    if not any(artifact.key in built for _, artifact in plan.named_artifacts):
+        return plan
+    other = replace(plan, outputs=dict(plan.outputs))
+    other.exchange(built)
+    for name, baseline in plan.baselines.items():
+        if baseline.plan:
+            beside = replanned(baseline.plan, built)
+            changed = baseline_identity(name, beside, baseline.made_of)
+            found = replace(baseline, plan=beside, identity=changed)
+            other.baselines = {**other.baselines, name: found}
+    other.id = identity(other)
+    return other
 
 
 def _refuse(plan: Planned, refusal: Refusal) -> None:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from kernloom.build.artifact import Artifact
-from kernloom.build.batch import batches
+from kernloom.build.batch import batches, like
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
 from kernloom.cli.assembly import Assembly
@@ -111,8 +111,9 @@ def screen(
 
     def keep(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
         nonlocal kept
-        found[plan.id] = trial
-        if plan.refusal is None:
+        found[plan.id] = replace(trial, id=plan.id)
+        # Another id means that files outside changed after planning: it was a look at another plan.
+        if plan.refusal is None and trial.id == plan.id:
             new[_look(plan)] = trial
         progress.ended(trial)
         ended(trial)
@@ -260,7 +261,11 @@ class _Shop:
                 members[key] = outcome
             elif outcome.ok:
                 members |= {
-                    member: replace(outcome, artifact=self._artifacts[member], entry=entry)
+                    member: replace(
+                        outcome,
+                        artifact=like(outcome.artifact, self._artifacts[member]),
+                        entry=entry,
+                    )
                     for member, entry in self._batches[key].entries.items()
                 }
         return members

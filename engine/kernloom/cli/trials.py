@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Outcome
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.baselines import PlannedBaseline
 from kernloom.cli.facts import facts_of
-from kernloom.cli.planning import Planned
+from kernloom.cli.planning import Planned, replanned
 from kernloom.cli.sources import sources_of
 from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, require
@@ -57,6 +58,8 @@ class Trials:
         self._outcomes: dict[str, Outcome] = {}
         self._paths: dict[str, Path] = {}
         self._entries: dict[str, str] = {}
+        self._renewed: dict[str, Artifact] = {}
+        """Planned key -> what was built instead, for files outside had changed."""
         self.built(outcomes)
         self._data = DataSets(assembly.places.roots)
         self._memory_left = available_memory()
@@ -67,6 +70,10 @@ class Trials:
 
     def built(self, outcomes: Mapping[str, Outcome]) -> None:
         """More has been built."""
+        self._renewed.update(
+            (key, found.artifact) for key, found in outcomes.items() if found.artifact.key != key
+        )
+        outcomes = {**outcomes, **{found.artifact.key: found for found in outcomes.values()}}
         self._outcomes.update(outcomes)
         self._paths.update((key, found.path) for key, found in outcomes.items())
         self._entries.update(
@@ -98,6 +105,7 @@ class Trials:
                 stage=refusal.stage,
                 message=str(refusal.error),
             )
+        plan = replanned(plan, self._renewed) if self._renewed else plan
         outputs: dict[str, Any] = dict(plan.outputs)
         problem: KernloomError | None = None
         seconds = 0.0

@@ -96,6 +96,8 @@ class EmulatedDevice(Device):
                     self._windows,
                     timeout,
                     counter=counter,
+                    # QEMU would hand this machine's libraries to a program for another.
+                    environment={"LD_LIBRARY_PATH": ""},
                     data_limit=data_limit(self.memory_limit, OWN_BYTES),
                 )
         finally:

@@ -120,7 +120,4 @@ def _sanitizer_options(memory_limit: int) -> dict[str, str]:
     """The sanitizer keeps the limit, since the system's does not suit it."""
     if not memory_limit:
         return {}
-    given = os.environ.get("ASAN_OPTIONS")
-    megabytes = max(1, memory_limit >> 20)
-    ours = f"max_allocation_size_mb={megabytes}"
-    return {"ASAN_OPTIONS": f"{ours}:{given}" if given else ours}
+    return {"ASAN_OPTIONS": f"max_allocation_size_mb={max(1, memory_limit >> 20)}"}

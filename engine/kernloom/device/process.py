@@ -25,11 +25,15 @@ def above_stdio(descriptor: int) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Small and fixed: its size moves a process's stack, and with it a kernel's speed."""
+    """Small and fixed: its size moves a process's stack, and with it a kernel's speed.
+
+    The loader's search path is passed on, since what it finds there is in the artifacts' keys; a
+    relative folder is not, since it would depend on where the command was started.
+    """
     kept = {"LC_ALL": "C"}
-    for name in ("LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
-        if name in os.environ:
-            kept[name] = os.environ[name]
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    if search := ":".join(folder for folder in folders if folder.startswith("/")):
+        kept["LD_LIBRARY_PATH"] = search
     return kept
 
 

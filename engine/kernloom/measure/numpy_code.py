@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from kernloom.code_stamp import code_stamp
-from kernloom.files import read_cache, sha256_file, sha256_json, write_cache
+from kernloom.files import sha256_file, sha256_json
+from kernloom.sealed import read_cache, write_cache
 
 _SKIPPED = ("tests", "__pycache__", "include")
 

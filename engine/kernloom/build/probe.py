@@ -1,0 +1,138 @@
+"""Asking a tool about itself: which compiler it is, what it reads, which flags it takes.
+
+A tool that was killed, or had no room to work, has not answered. That is an error: an answer left
+out would give the same compiler another identity, or hide a file from an artifact's key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernloom.build.artifact import ENVIRONMENT
+from kernloom.build.workspace import disk_trouble, workspace
+from kernloom.errors import UnavailableError
+
+_PATIENCE_S = 60
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_AGAIN = "Run the command again; if this happens again, look for a lack of memory or disk space."
+_FROM_SIGNAL = 128
+"""A shell reports a command ended by signal N with exit code 128 + N."""
+_KILLED = re.compile(
+    r"terminated with signal|signal terminated program|failed due to signal"
+    r"|unable to execute command|internal compiler error|virtual memory exhausted|out of memory"
+    r"|Cannot allocate memory|[Cc]annot fork|error trying to exec|[Ee]rror executing"
+)
+"""What compilers and linkers say when they, or programs they started, were kept from working."""
+
+
+class ProbeError(UnavailableError):
+    """A tool that gave no answer: killed, out of memory or disk space."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint=_AGAIN)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a tool ended and what it printed."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def tool_environment(temporary: Path | str) -> dict[str, str]:
+    """The whole environment of a compiler: nothing else of this machine's reaches it."""
+    return {
+        **ENVIRONMENT,
+        "PATH": os.environ.get("PATH", os.defpath),
+        "TMPDIR": str(temporary),
+    }
+
+
+@contextlib.contextmanager
+def scratch(cache: Path) -> Iterator[Path]:
+    """A folder for tools to work in, below `cache` where later commands sweep what a killed one
+    leaves; elsewhere only if nothing can be written there."""
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(workspace(cache))
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise ProbeError(f"cannot write below {cache}: {error.strerror}") from None
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernloom-")))
+        yield folder
+
+
+def ask(argv: Sequence[str | Path], folder: Path, *, cwd: Path | None = None) -> str:
+    """What a tool prints, with temporary files in `folder`; UnavailableError if it fails."""
+    answer = tool_output(argv, folder, cwd=cwd)
+    if answer.code != 0:
+        said = (answer.stderr.strip() or f"exit code {answer.code}").splitlines()[0]
+        raise UnavailableError(f"{argv[0]} does not work: {said}")
+    if not answer.stdout.strip():
+        raise ProbeError(f"{argv[0]} {argv[-1]} printed nothing")
+    return answer.stdout.strip()
+
+
+def tool_output(
+    argv: Sequence[str | Path],
+    folder: Path,
+    *,
+    cwd: Path | None = None,
+    fds: Sequence[int] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Answer:
+    """A tool's answer, be it that its input is wrong; ProbeError if it could not answer."""
+    answer = _run(argv, folder, cwd, fds, environment or {})
+    if why := _disturbed(answer):
+        raise ProbeError(f"{argv[0]} does not work: {why}")
+    return answer
+
+
+def _disturbed(answer: Answer) -> str:
+    """Why an answer says nothing about the question; empty if it does."""
+    if answer.code == 0:
+        return ""
+    if answer.code < 0 or answer.code > _FROM_SIGNAL:
+        number = -answer.code if answer.code < 0 else answer.code - _FROM_SIGNAL
+        return f"it was ended: {signal.strsignal(number) or f'signal {number}'}"
+    if not answer.stderr.strip() and not answer.stdout.strip():
+        return f"exit code {answer.code}"
+    lines = answer.stderr.strip().splitlines()
+    killed = next((line for line in lines if _KILLED.search(line)), "")
+    return killed or disk_trouble(answer.stderr) or ""
+
+
+def _run(
+    argv: Sequence[str | Path],
+    folder: Path,
+    cwd: Path | None,
+    fds: Sequence[int],
+    environment: Mapping[str, str],
+) -> Answer:
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            [str(part) for part in argv],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**tool_environment(folder), **environment},
+            cwd=cwd or folder,
+            pass_fds=fds,
+            timeout=_PATIENCE_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnavailableError(f"{argv[0]} does not run: {error}") from None
+    return Answer(done.returncode, done.stdout, done.stderr)

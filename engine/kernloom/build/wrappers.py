@@ -1,0 +1,92 @@
+"""Compilers behind other programs: scripts, ccache, a link farm.
+
+A wrapper starts the real compiler and may add flags from anywhere. The real driver and the files
+that a script names are parts of the compiler's identity. What else a script reads cannot be listed,
+so `Wrapper.opaque` compilers are asked again by every command what they do with given flags.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernloom.build.probe import tool_output
+from kernloom.files import sha256_text
+
+_DRIVER = re.compile(r"^COLLECT_GCC=(.+)$", re.MULTILINE)
+_COMPILER = re.compile(r'^ "?(/[^"\n]*?)"? "?-cc1"? ', re.MULTILINE)
+_NAMED = re.compile(r"(?<![\w$}.])/[\w.+@%/-]+")
+_NOT_INPUTS = ("/dev/", "/proc/", "/sys/")
+_COMMAND = re.compile(r'^ "?/\S+ .*$', re.MULTILINE)
+_TEMPORARY = re.compile(r"\bcc[A-Za-z0-9]{6}\b|(?<=-)[0-9a-f]{6,8}(?=\.)")
+_LARGEST_SCRIPT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """A compiler's wrapper, if it has one."""
+
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """Part -> file: the real driver, and files that a script names."""
+    opaque: bool = False
+    """There is one: what it reads, and what it starts, may change without a trace."""
+
+
+def look_behind(driver: Path, target: Sequence[str], folder: Path) -> Wrapper:
+    """The program that a driver turns out to be when it is asked what it would start."""
+    said = tool_output([driver, *target, "-###", "-E", "-x", "c", os.devnull], folder).stderr
+    files: dict[str, Path] = {}
+    found = _DRIVER.search(said) or _COMPILER.search(said)
+    real = _resolved(found[1], driver) if found else None
+    if real and not real.samefile(driver):
+        files["driver"] = real
+    scripts = [path for path in (driver, real) if path and is_script(path)]
+    for script in scripts:
+        files |= _named(script)
+    return Wrapper(files, opaque=bool(scripts or real in files.values()))
+
+
+def is_script(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"#!"
+
+
+def _resolved(name: str, driver: Path) -> Path | None:
+    """A program by its path, or the first of this name on the PATH that is not the wrapper."""
+    folders = [""] if os.sep in name else os.environ.get("PATH", os.defpath).split(os.pathsep)
+    for folder in folders:
+        path = Path(folder) / name
+        if path.is_file() and os.access(path, os.X_OK) and not (folder and path.samefile(driver)):
+            return path
+    return None
+
+
+def _named(script: Path) -> dict[str, Path]:
+    """Files that a script names by absolute paths, and those that scripts among them name."""
+    found: dict[str, Path] = {}
+    waiting = [script]
+    while waiting:
+        for path in _paths_in(waiting.pop()):
+            name = f"wrapper:{path.name}"
+            if path.is_file() and path != script and path not in found.values():
+                found[name if name not in found else f"wrapper:{path}"] = path
+                if is_script(path):
+                    waiting.append(path)
+    return found
+
+
+def _paths_in(script: Path) -> list[Path]:
+    if script.stat().st_size > _LARGEST_SCRIPT:
+        return []
+    lines = script.read_text(encoding="utf-8", errors="replace").splitlines()[1:]
+    named = [word for line in lines for word in _NAMED.findall(line)]
+    return [Path(word) for word in named if not word.startswith(_NOT_INPUTS)]
+
+
+def behaviour(said: str, made: str, folder: Path) -> str:
+    """Hash of what a compiler does: the commands it starts, and the file it makes of a sample."""
+    commands = "\n".join(_COMMAND.findall(said)).replace(str(folder), ".")
+    return sha256_text(f"{_TEMPORARY.sub('', commands)}\n{made}")
