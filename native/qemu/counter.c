@@ -5,7 +5,6 @@
  *
  * A program under qemu-system marks with an instruction that does nothing and that no compiler
  * emits. With out=FILE the total of all regions is written there, as a decimal number, at the end.
- * With parent=PID QEMU ends together with the thread of that process which started it.
  *
  * Counts are exact for one thread. Distributions do not ship the header of QEMU's plugin interface,
  * hence the declarations: of version 1 (QEMU 7.2), of version 2 (9.0), where a plugin adds to a
@@ -13,7 +12,6 @@
  * bytes. What only some versions have is declared weak, and then NULL in the others. */
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,8 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include "kernloom/marker.h"
 
@@ -240,15 +236,6 @@ static bool map_counter(const char *text) {
     return true;
 }
 
-/* A machine that hangs would outlive an engine that was killed. */
-static bool die_with(const char *text) {
-    long parent;
-    if (!number(text, &parent) || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
-        return false;
-    /* It may have died before. */
-    return getppid() == parent;
-}
-
 static int install_for_programs(plugin_id id, int count, char **options) {
     const char *counter = value_of("counter", count, options);
     if (!counter || count != 1)
@@ -262,11 +249,8 @@ static int install_for_programs(plugin_id id, int count, char **options) {
 
 static int install_for_machines(plugin_id id, const char *machine, int count, char **options) {
     const char *file = value_of("out", count, options);
-    const char *parent = value_of("parent", count, options);
-    if (!file || count != (parent ? 2 : 1))
-        return refuse("qemu-system needs out=FILE, perhaps parent=PID, and nothing else", "");
-    if (parent && !die_with(parent))
-        return refuse("QEMU was not started by process ", parent);
+    if (!file || count != 1)
+        return refuse("qemu-system needs out=FILE and nothing else", "");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].machine, machine) == 0)
             markers = &known[i];

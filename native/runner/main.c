@@ -11,6 +11,7 @@
 #include "channel.h"
 #include "guard.h"
 #include "kernels.h"
+#include "kernloom/supervisor.h"
 #include "launch.h"
 #include "memory.h"
 #include "parallel.h"
@@ -23,6 +24,8 @@ struct options {
     int window;
     uint64_t window_bytes;
     uint64_t memory_limit;
+    uint64_t data_limit;
+    int scratch;
     int pin;
     int counter;
     bool fixed_addresses;
@@ -34,7 +37,8 @@ static void usage(const char *why) {
     fprintf(stderr,
             "runner: %s\n"
             "usage: runner --channel FD --window FD --window-bytes N [--pin CPU]"
-            " [--memory-limit BYTES] [--counter FD] [--no-aslr] [--library=PATH ...]\n",
+            " [--memory-limit BYTES] [--data-limit BYTES] [--scratch FD] [--counter FD]"
+            " [--no-aslr] [--library=PATH ...]\n",
             why);
     exit(EXIT_USAGE);
 }
@@ -66,11 +70,13 @@ static struct options parse(int count, char **arguments) {
                                           {"window-bytes", required_argument, NULL, 'b'},
                                           {"pin", required_argument, NULL, 'p'},
                                           {"memory-limit", required_argument, NULL, 'm'},
+                                          {"data-limit", required_argument, NULL, 'd'},
+                                          {"scratch", required_argument, NULL, 's'},
                                           {"counter", required_argument, NULL, 'n'},
                                           {"no-aslr", no_argument, NULL, 'a'},
                                           {"library", required_argument, NULL, 'l'},
                                           {NULL, 0, NULL, 0}};
-    struct options options = {.channel = -1, .window = -1, .pin = -1, .counter = -1};
+    struct options options = {.channel = -1, .window = -1, .scratch = -1, .pin = -1, .counter = -1};
     int option;
     opterr = 0;
     while ((option = getopt_long(count, arguments, "", known, NULL)) != -1) {
@@ -89,6 +95,12 @@ static struct options parse(int count, char **arguments) {
             break;
         case 'm':
             options.memory_limit = number(optarg, UINT64_MAX);
+            break;
+        case 'd':
+            options.data_limit = number(optarg, INT64_MAX);
+            break;
+        case 's':
+            options.scratch = (int)number(optarg, INT32_MAX);
             break;
         case 'n':
             options.counter = (int)number(optarg, INT32_MAX);
@@ -158,25 +170,34 @@ static void carry_out(const struct request *request, struct reply *reply) {
     }
 }
 
-static void serve(void) {
+/* Returns the exit code. */
+static int serve(void) {
     struct request request;
     while (channel_receive(&request)) {
         struct reply reply = {.status = KL_STATUS_OK};
         /* An engine that died before we asked to die with it shows here. */
         if (channel_abandoned())
-            return;
+            break;
         carry_out(&request, &reply);
         channel_respond(&reply);
         if (request.header.kind == KL_KIND_CLOSE)
-            return;
+            return EXIT_SUCCESS;
     }
+    return KL_EXIT_DISCONNECTED;
 }
 
 int main(int count, char **arguments) {
     struct options options = parse(count, arguments);
     if (options.fixed_addresses)
         process_fix_addresses(arguments);
-    process_confine(options.counter >= 0);
+    bool emulated = options.counter >= 0;
+    process_limit(emulated);
+    /* An emulator is supervised as a whole, and from outside. */
+    if (!emulated)
+        supervisor_start();
+    process_confine(emulated, options.data_limit);
+    if (options.scratch >= 0 && !process_enter(options.scratch))
+        usage("--scratch is not a folder");
     fcntl(options.channel, F_SETFD, FD_CLOEXEC);
     setvbuf(stdout, NULL, _IOLBF, 0);
     parallel_open(process_cores(), prepare_worker);
@@ -187,12 +208,12 @@ int main(int count, char **arguments) {
         usage("--pin names a core that this process may not use");
     if (!memory_open(options.window, options.window_bytes, options.memory_limit))
         usage("--window cannot be mapped");
-    if (options.counter >= 0 && !launch_counted(options.counter))
+    if (emulated && !launch_counted(options.counter))
         usage("--counter cannot be mapped");
     channel_open(options.channel);
     guard_install();
-    serve();
+    int code = serve();
     fflush(NULL);
     /* Without the destructors of kernel libraries: they could still hang or crash. */
-    _exit(EXIT_SUCCESS);
+    _exit(code);
 }

@@ -35,7 +35,11 @@ bool memory_open(int descriptor, uint64_t bytes, uint64_t limit) {
     window = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     window_bytes = bytes;
     close(descriptor);
-    return window != MAP_FAILED;
+    if (window == MAP_FAILED)
+        return false;
+    /* No process that a kernel starts gets to write what the engine reads. */
+    madvise(window, bytes, MADV_DONTFORK);
+    return true;
 }
 
 static size_t round_up(size_t value, size_t to) {
@@ -247,11 +251,15 @@ void memory_flush(void) {
             cache_flush(buffers[i].data, buffers[i].bytes);
 }
 
-/* The changed byte that is nearest to the data, or NULL. */
+/* The first byte of the changed ones that are nearest to the data, or NULL. */
 NOT_SANITIZED static const unsigned char *changed_byte(const struct buffer *buffer) {
     for (const unsigned char *at = buffer->data; at > buffer->open; at--)
-        if (at[-1] != canary(at - 1))
-            return at - 1;
+        if (at[-1] != canary(at - 1)) {
+            /* Back to where that write began: y[-1] is at -4, not at its last byte. */
+            for (at--; at > buffer->open && at[-1] != canary(at - 1);)
+                at--;
+            return at;
+        }
     const unsigned char *end = buffer->open + buffer->open_bytes;
     for (const unsigned char *at = buffer->data + buffer->bytes; at < end; at++)
         if (*at != canary(at))

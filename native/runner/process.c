@@ -41,17 +41,29 @@ static void prefer_as_victim(void) {
     close(file);
 }
 
-void process_confine(bool emulated) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+void process_limit(bool emulated) {
     /* 1 and not 0: with 0 Linux still feeds a core pattern that is a pipe. But QEMU heeds only 0.
      */
     limit(RLIMIT_CORE, emulated ? 0 : 1);
     limit(RLIMIT_FSIZE, MAX_FILE_BYTES);
     signal(SIGXFSZ, SIG_IGN);
+}
+
+void process_confine(bool emulated, uint64_t data_limit) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* Only what a process can write and shares with nobody counts, not addresses it sets aside. */
+    if (data_limit)
+        limit(RLIMIT_DATA, data_limit);
     prefer_as_victim();
     /* Last, for it takes away the files of /proc/self. */
     if (emulated)
         prctl(PR_SET_DUMPABLE, 0);
+}
+
+bool process_enter(int folder) {
+    bool entered = fchdir(folder) == 0;
+    close(folder);
+    return entered;
 }
 
 int process_cores(void) {

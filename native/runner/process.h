@@ -3,12 +3,19 @@
 #define RUNNER_PROCESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #pragma GCC visibility push(hidden)
 
-/* Die with the engine, leave no core file, fill no disk, be the first to go when memory is short.
- * An emulator writes core files of its own accord. */
-void process_confine(bool emulated);
+/* Leave no core file and fill no disk. An emulator writes core files of its own accord. */
+void process_limit(bool emulated);
+
+/* Die with the supervisor, take no more than `data_limit` bytes of private memory (0: any number),
+ * be the first to go when memory is short. */
+void process_confine(bool emulated, uint64_t data_limit);
+
+/* Makes an open folder the current one, and closes it. */
+bool process_enter(int folder);
 
 /* How many cores this process may use; to be called before pinning. */
 int process_cores(void);

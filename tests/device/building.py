@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernloom.build.artifact import Artifact
-from kernloom.build.compile import counter_artifact
+from kernloom.build.compile import counter_artifact, supervisor_artifact
 from kernloom.build.firmware import firmware_artifact, firmware_files
 from kernloom.build.toolchains import detect
 from kernloom.config.convert import convert
@@ -87,8 +87,9 @@ def build_emulated(
     counter = compiled(
         folder / "counter.so", [NATIVE / "qemu" / "counter.c"], "-O2", "-shared", "-fPIC"
     )
+    supervisor = compiled(folder / "supervisor", [NATIVE / "supervisor" / "main.c"], "-O2")
     command = [str(shutil.which(program)), *options]
-    return EmulatedDevice(command, runner, counter, arch=arch), library
+    return EmulatedDevice(command, runner, counter, supervisor, arch=arch), library
 
 
 def build_opencl(folder: Path) -> tuple[Device, Path]:
@@ -137,8 +138,12 @@ def build_bare_metal(name: str, folder: Path) -> tuple[Device, Path]:
         firmware_files(share_folder(), arch.isa),
     )
     host = convert(Toolchain, groups.read("toolchain", "gcc"), "toolchain")
-    counter = counter_artifact(host, detect(host, folder / "cache"), "", share_folder())
-    setup = DeviceSetup({"counter": _made(counter, folder / "counter")}, target, arch)
+    how = (host, detect(host, folder / "cache"), "", share_folder())
+    programs = {
+        "counter": _made(counter_artifact(*how), folder / "counter"),
+        "supervisor": _made(supervisor_artifact(*how), folder / "supervisor"),
+    }
+    setup = DeviceSetup(programs, target, arch)
     return EmbeddedDevice.made(setup), _made(image, folder / "image")
 
 

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,16 @@ from kernloom.errors import ConfigError, DeviceError, UnavailableError
 
 
 def pid_of(session: Session) -> int:
+    """The supervisor of a session's runner."""
     assert isinstance(session, RunnerSession)
     return session._connection.process.pid
+
+
+def runner_of(session: Session) -> int:
+    """The process that runs a session's kernels."""
+    pid = pid_of(session)
+    (runner,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(runner)
 
 
 def gone(pid: int) -> bool:
@@ -165,10 +174,16 @@ def test_a_fork_of_the_engine_that_ends_leaves_its_sessions_alone(host: Subject)
         session.fill(buffer, 1)
 
 
-def test_a_runner_killed_from_outside_is_a_crash(host: Subject) -> None:
+@pytest.mark.parametrize("victim", [runner_of, pid_of], ids=["runner", "supervisor"])
+def test_a_runner_killed_from_outside_is_a_crash(
+    host: Subject, victim: Callable[[Session], int]
+) -> None:
     with host.device.open() as session:
         session.allocate(10)
-        os.kill(pid_of(session), signal.SIGKILL)
+        runner = os.pidfd_open(runner_of(session))
+        os.kill(victim(session), signal.SIGKILL)
+        assert wait_until_dead(runner)
+        os.close(runner)
         with pytest.raises(DeviceError, match=r"^SIGKILL .*memory") as error:
             session.allocate(10)
         assert error.value.status == "crashed"
@@ -200,7 +215,7 @@ def test_kernels_run_on_the_core_they_are_pinned_to(host: Subject) -> None:
     for core in os.sched_getaffinity(0):
         with HostDevice(host.runner, pin=core).open() as session:
             session.allocate(10)
-            assert os.sched_getaffinity(pid_of(session)) == {core}
+            assert os.sched_getaffinity(runner_of(session)) == {core}
             out = session.allocate(16)
             parallel = session.load(host.library, 3, entry="parallel")
             session.launch([Call(parallel, (Scalar(2), Scalar(2), out))])

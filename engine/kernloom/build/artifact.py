@@ -30,7 +30,13 @@ MANIFEST = "manifest.json"
 ORIGINS = "origins"
 WRAPPER = "(wrapper)"
 """Among what is linked: what a compiler's wrapper does."""
-FOLDERS = {"kernel": "kernels", "batch": "batches", "runner": "runtimes", "plugin": "runtimes"}
+FOLDERS = {
+    "kernel": "kernels",
+    "batch": "batches",
+    "runner": "runtimes",
+    "plugin": "runtimes",
+    "supervisor": "runtimes",
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Artifact:
 
     name: str
     """For people, and the slot by which an older build is found."""
-    kind: Literal["kernel", "batch", "runner", "plugin"]
+    kind: Literal["kernel", "batch", "runner", "plugin", "supervisor"]
     output: str
     """File name of what is built."""
     main: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from kernloom.build.artifact import Artifact
 from kernloom.build.flags import Reach, reach
@@ -18,6 +19,7 @@ from kernloom.plan.source import Source
 KERNEL = "kernel.so"
 RUNNER = "runner"
 COUNTER = "counter.so"
+SUPERVISOR = "supervisor"
 
 DETERMINISTIC = ("-Wl,--build-id=none",)
 _LIBRARY = ("-shared", "-fPIC")
@@ -150,34 +152,61 @@ def runner_artifact(
 
 def counter_artifact(toolchain: Toolchain, detected: Detected, isa: str, share: Path) -> Artifact:
     """QEMU's plugin that counts instructions, for this machine: QEMU runs here."""
-    main = "native/qemu/counter.c"
+    main, header = "native/qemu/counter.c", "native/include/kernloom/marker.h"
+    files = _program_files("counter", (main, header), share)
+    return _host_program("counter", "plugin", COUNTER, files, _LIBRARY, toolchain, detected, isa)
+
+
+def supervisor_artifact(
+    toolchain: Toolchain, detected: Detected, isa: str, share: Path
+) -> Artifact:
+    """The program that starts emulators and ends what they leave behind, for this machine."""
+    main, header = "native/supervisor/main.c", "native/include/kernloom/supervisor.h"
+    files = _program_files("supervisor", (main, header), share)
+    return _host_program(
+        "supervisor", "supervisor", SUPERVISOR, files, (), toolchain, detected, isa
+    )
+
+
+def _program_files(name: str, paths: Sequence[str], share: Path) -> dict[str, str]:
     try:
-        files = {
-            path: (share / path).read_text(encoding="utf-8")
-            for path in (main, "native/include/kernloom/marker.h")
-        }
+        return {path: (share / path).read_text(encoding="utf-8") for path in paths}
     except OSError as error:
         raise UnavailableError(
-            f"the counter's source {error.filename} cannot be read", hint="Reinstall Kernloom."
+            f"the {name}'s source {error.filename} cannot be read", hint="Reinstall Kernloom."
         ) from None
+
+
+def _host_program(
+    name: str,
+    kind: Literal["plugin", "supervisor"],
+    output: str,
+    files: Mapping[str, str],
+    how: Sequence[str],
+    toolchain: Toolchain,
+    detected: Detected,
+    isa: str,
+) -> Artifact:
+    """A program of one source for this machine itself."""
+    main = next(iter(files))
     groups = {"toolchain.flags": toolchain.flags, "arch.isa": _BASELINES.get(isa, ())}
     argv = (
         DRIVER,
         *(flag for flags in groups.values() for flag in flags),
         "-Inative/include",
-        *_LIBRARY,
+        *how,
         *DETERMINISTIC,
         "-o",
-        COUNTER,
+        output,
         main,
     )
     headers, linked, stamps = read_outside(groups, argv, [main], files, detected)
     return Artifact(
-        name="counter",
-        kind="plugin",
-        output=COUNTER,
+        name=name,
+        kind=kind,
+        output=output,
         main=main,
-        files=files,
+        files=dict(files),
         argv=argv,
         tools={role: str(path) for role, path in detected.tools.items()},
         identity=detected.identity,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kernloom.build.arches import NATIVE, host_isa, with_vector_bytes
 from kernloom.build.artifact import Artifact
-from kernloom.build.compile import counter_artifact, runner_artifact
+from kernloom.build.compile import counter_artifact, runner_artifact, supervisor_artifact
 from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
@@ -40,7 +40,8 @@ def all_runtimes(places: Places) -> Runtimes:
     """The runner of every arch and variant that a toolchain on this machine can build."""
     artifacts: list[Artifact] = []
     with contextlib.suppress(UnavailableError):
-        artifacts.append(host_counter(places, lambda toolchain: detect(toolchain, places.cache)))
+        programs = host_programs(places, lambda toolchain: detect(toolchain, places.cache))
+        artifacts += programs.values()
     unavailable: dict[str, UnavailableError] = {}
     arches = [arch for arch in _shipped(places, "arch", Arch) if arch.name != NATIVE]
     for toolchain in _shipped(places, "toolchain", Toolchain):
@@ -58,14 +59,16 @@ def all_runtimes(places: Places) -> Runtimes:
     return Runtimes(tuple(artifacts), unavailable)
 
 
-def host_counter(places: Places, find: Callable[[Toolchain], Detected]) -> Artifact:
-    """The counter of instructions, by this machine's own compiler: QEMU runs here."""
+def host_programs(places: Places, find: Callable[[Toolchain], Detected]) -> dict[str, Artifact]:
+    """What an emulator needs beside it, by role: the counter of instructions and the supervisor,
+    by this machine's own compiler, since QEMU runs here."""
     problem: UnavailableError | None = None
     groups = Groups(places.folders("configs"))
     for name in HOST_TOOLCHAINS:
         toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
         try:
-            return counter_artifact(toolchain, find(toolchain), host_isa(), places.share)
+            how = (toolchain, find(toolchain), host_isa(), places.share)
+            return {"counter": counter_artifact(*how), "supervisor": supervisor_artifact(*how)}
         except UnavailableError as error:
             problem = problem or error
     raise problem or UnavailableError("this machine has no compiler of its own")

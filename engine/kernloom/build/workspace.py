@@ -16,7 +16,7 @@ from kernloom.errors import BuildError
 
 @contextlib.contextmanager
 def workspace(build: Path) -> Iterator[Path]:
-    """A folder of one's own for the time of a build."""
+    """A folder of one's own for the time of a build, or for kernels to run in."""
     tmp = build / "tmp"
     tmp.mkdir(parents=True, exist_ok=True)
     with locked(tmp):
@@ -42,6 +42,15 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def sweep(build: Path) -> None:
+    """Remove what killed processes have left, where nothing else is to be done."""
+    tmp = build / "tmp"
+    with contextlib.suppress(OSError):
+        if any(tmp.iterdir()):
+            with locked(tmp):
+                _sweep(tmp)
 
 
 def _sweep(tmp: Path) -> None:

@@ -15,7 +15,7 @@ from kernloom.build.compile import runner_artifact
 from kernloom.build.emulators import FoundEmulator, find_emulator
 from kernloom.build.firmware import Firmware, Images
 from kernloom.build.package import Package
-from kernloom.build.runtimes import host_counter
+from kernloom.build.runtimes import host_programs
 from kernloom.build.stage import Compile, Compilers
 from kernloom.build.toolchains import check_compiles
 from kernloom.config.compose import Composer
@@ -146,7 +146,8 @@ class Assembly:
     def _program(self, role: str, experiment: Experiment) -> Artifact:
         makers: dict[str, Callable[[Experiment], Artifact]] = {
             "runner": self._runner,
-            "counter": lambda _: self._counter,
+            "counter": lambda _: self._host_programs["counter"],
+            "supervisor": lambda _: self._host_programs["supervisor"],
         }
         if role not in makers:
             raise ConfigError(
@@ -166,9 +167,9 @@ class Assembly:
         return runner_artifact(toolchain, arch, target.variant, found, self.places.share)
 
     @cached_property
-    def _counter(self) -> Artifact:
+    def _host_programs(self) -> dict[str, Artifact]:
         """By this machine's own compiler, whatever the experiment's toolchain is."""
-        return host_counter(self.places, self.compilers.detect)
+        return host_programs(self.places, self.compilers.detect)
 
     def emulator(self, emulator: Emulator) -> FoundEmulator:
         """The emulator on this machine, looked for once."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+from kernloom.build.workspace import workspace
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.contenders import Contender, built
 from kernloom.cli.progress import Progress
@@ -39,11 +40,12 @@ def compare(
         assembly.builder(),
         lambda done, total: progress.update("building", done, total),
     )
-    trials = Trials(assembly, outcomes)
     found = Compared([Entry(contender.name) for contender in contenders], [])
     entries = {entry.name: entry for entry in found.entries}
     again = groups[0][0] + CONTROL if control and groups else ""
     with ExitStack() as stack:
+        scratch = stack.enter_context(workspace(assembly.places.build))
+        trials = Trials(assembly, outcomes, scratch)
         samplers: dict[str, Sampler] = {}
         for number, contender in enumerate(contenders):
             progress.update("verifying", number, len(contenders))

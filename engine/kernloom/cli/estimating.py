@@ -20,7 +20,7 @@ from kernloom.store.store import Store
 
 SCONS_S = 0.4
 """To start SCons and read the plan."""
-GUESSED_BUILDS = {"kernel": 0.15, "runner": 1.5, "plugin": 0.5}
+GUESSED_BUILDS = {"kernel": 0.15, "runner": 1.5, "plugin": 0.5, "supervisor": 0.2}
 """Seconds to build an artifact of each kind, where none like it was built here."""
 GUESSED_START_S = 0.02
 """To start a runner, fill tensors and verify."""

@@ -53,8 +53,12 @@ class _Shared:
 class Trials:
     """What the trials of a run share: data, devices, places for sessions."""
 
-    def __init__(self, assembly: Assembly, outcomes: Mapping[str, Outcome]) -> None:
+    def __init__(
+        self, assembly: Assembly, outcomes: Mapping[str, Outcome], scratch: Path | None = None
+    ) -> None:
+        """Kernels run in folders below `scratch`."""
         self._assembly = assembly
+        self._scratch = scratch
         self._outcomes: dict[str, Outcome] = {}
         self._paths: dict[str, Path] = {}
         self._entries: dict[str, str] = {}
@@ -237,6 +241,7 @@ class Trials:
                 aslr=plan.experiment.measure.aslr,
                 memory_limit=self._memory_limit(plan),
                 libraries=libraries,
+                scratch=self._scratch,
             )
         )
         require(device, *_needed(plan, device), *(["libraries"] if libraries else []))

@@ -1,4 +1,5 @@
-"""A runner process, the socket to it and the window shared with it: they start and end together."""
+"""A runner process, the socket to it, the window shared with it and the folder that it works in:
+they start and end together."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from kernloom.device.messages import (
     unpack_header,
 )
 from kernloom.device.process import Process, above_stdio
+from kernloom.device.scratch import Scratch
 from kernloom.device.window import WindowPool
 
 SHORTEST = HEADER.size + layout(Response).fixed.size
@@ -32,12 +34,14 @@ class Connection:
         self,
         command: Sequence[str],
         windows: WindowPool,
+        scratch: Scratch,
         inherited: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
-        data_limit: int = 0,
     ) -> None:
-        """`command` starts the runner; `inherited` are the files it gets beside its own two."""
+        """`command` starts the runner; `inherited` are the files it gets beside its own three.
+        `scratch` is removed at the end."""
         self._windows = windows
+        self._scratch = scratch
         self._received = bytearray()
         self._ended = False
         self.window = windows.take()
@@ -50,15 +54,16 @@ class Connection:
             f"--window-bytes={self.window.nbytes}",
         )
         try:
-            self.process = Process(
-                arguments, (channel, self.window.descriptor, *inherited), environment, data_limit
-            )
+            own = (channel, self.window.descriptor, scratch.descriptor)
+            self.process = Process(arguments, (*own, *inherited), environment)
         except BaseException:
             self._socket.close()
             windows.give_back(self.window)
+            scratch.remove()
             raise
         finally:
             os.close(channel)
+            scratch.close()
 
     def send(self, data: bytes, deadline: float) -> None:
         """TimeoutError when the other side does not listen."""
@@ -115,11 +120,13 @@ class Connection:
 
     def end(self) -> int:
         """Kill what still runs and reap it; how the process ended. Safe more than once."""
-        returncode = self.process.kill()
+        returncode = self.process.end()
         if not self._ended:
             self._ended = True
             self._socket.close()
-            # After any other ending something may still be writing to it.
+            # 0: nothing of what the kernels started was left. After any other ending something
+            # that nobody knows of could still write to the window.
             if returncode == 0:
                 self._windows.give_back(self.window)
+            self._scratch.remove()
         return returncode

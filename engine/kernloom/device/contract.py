@@ -282,6 +282,8 @@ class DeviceSetup:
     """Shared libraries that kernels call, for devices with that capability."""
     cache: Path | None = None
     """Where a driver may keep what it derives; by default a temporary folder."""
+    scratch: Path | None = None
+    """Where the folders are that kernels run in; by default among the system's temporary files."""
 
 
 class Device(ABC):

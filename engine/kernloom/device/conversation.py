@@ -13,6 +13,7 @@ from kernloom.device.connection import Connection
 from kernloom.device.contract import Session
 from kernloom.device.messages import (
     Close,
+    Exit,
     Hello,
     KernelLaunch,
     Message,
@@ -24,6 +25,8 @@ from kernloom.device.process import ending
 from kernloom.errors import DeviceError
 
 CLOSE_SECONDS = 5.0
+CRASH_SECONDS = 2.0
+"""How long a runner that hangs up may take to end: one that crashed has ended at once."""
 AT_ONCE = 256
 """Requests that are sent before their answers are received; more could fill the socket's buffers,
 and both sides would wait for each other."""
@@ -68,6 +71,7 @@ class Conversation(Session):
                     self._post([Close()])
                     self._send(CLOSE_SECONDS)
                     self._connection.receive_rest(self._deadline(CLOSE_SECONDS))
+                    self._connection.process.wait(CLOSE_SECONDS)
         self._finalizer()
 
     def exchange(
@@ -191,19 +195,22 @@ class Conversation(Session):
             return self._end(f"no answer to {name} within {seconds:g} s", "timeout")
         if isinstance(error, MessageError):
             return self._end(f"the runner sent what is not a message: {error}", "crashed")
+        by_itself = self._connection.process.wait(CRASH_SECONDS)
         returncode = self._connection.end()
         if name == Hello.__name__:
             why = f"the runner did not start: {self._last_words(returncode)}"
+        elif not by_itself or returncode == Exit.DISCONNECTED:
+            why = f"the kernel closed the runner's connection to the engine during {name}"
         else:
-            why = f"{ending(returncode)} during {name}{self._sanitizer_said()}"
+            said = self._explanation(self._connection.process.tail())
+            why = f"{ending(returncode)} during {name}" + (f": {said}" if said else "")
         return self._end(why, "crashed")
 
-    def _sanitizer_said(self) -> str:
-        """The line in which a sanitizer sums up what it found, with file and line."""
-        said = [
-            line for line in self._connection.process.tail().splitlines() if "SUMMARY: " in line
-        ]
-        return f": {said[-1].partition('SUMMARY: ')[2]}" if said else ""
+    def _explanation(self, output: str) -> str:
+        """What a process that crashed printed about it: the line in which a sanitizer sums up what
+        it found, with file and line."""
+        said = [line for line in output.splitlines() if "SUMMARY: " in line]
+        return said[-1].partition("SUMMARY: ")[2] if said else ""
 
     def _last_words(self, returncode: int) -> str:
         lines = self._connection.process.tail().strip().splitlines()

@@ -25,7 +25,7 @@ from kernloom.device.contract import (
 )
 from kernloom.device.embedded_boot import boot_part
 from kernloom.device.embedded_memory import MemoryMap, PartMemory, memory_map, room
-from kernloom.device.emulator import emulator_command
+from kernloom.device.emulator import emulator_command, emulator_said
 from kernloom.device.firmware import FirmwareCall, Image, Machine
 from kernloom.device.process import ending
 from kernloom.errors import ConfigError, DeviceError
@@ -45,36 +45,44 @@ class EmbeddedDevice(Device):
     """
 
     name = "embedded"
-    programs = ("counter",)
+    programs = ("counter", "supervisor")
     capabilities = frozenset({"memory", "launch", "guards", "instructions", "flash"})
 
     def __init__(
         self,
         emulator: Sequence[str],
         counter: Path,
+        supervisor: Path,
         *,
         arch: str,
         machine: Machine,
         memory: MemoryMap,
         index: int = 0,
+        scratch: Path | None = None,
     ) -> None:
         self.emulator = tuple(emulator)
         """The program, by its path, and its options."""
         self.counter = counter
+        self.supervisor = supervisor
         self.arch = arch
         self.machine = machine
         self.memory = memory
         self.index = index
+        self.scratch = scratch
+        """Where the folders are that emulators run in; by default among the system's temporary
+        files."""
 
     @classmethod
     def made(cls, setup: DeviceSetup) -> EmbeddedDevice:
         return cls(
             emulator_command(setup.target),
             setup.programs["counter"],
+            setup.programs["supervisor"],
             arch=setup.arch.name,
             machine=firmware.machine_of(setup.arch.isa),
             memory=memory_map(setup.arch),
             index=setup.index,
+            scratch=setup.scratch,
         )
 
     @classmethod
@@ -261,10 +269,20 @@ class EmbeddedSession(Session):
         base = self._memory.base
         head = firmware.pack_launch(calls, warmup, inner, base, len(before))
         device = self._device
-        boot = boot_part(device.emulator, device.counter, image, (head, before), deadline)
+        launch = (head, before)
+        boot = boot_part(
+            device.emulator,
+            device.counter,
+            device.supervisor,
+            image,
+            launch,
+            deadline,
+            device.scratch,
+        )
         report = boot.report
         if report is None:
-            why = f"{ending(boot.returncode)} of the emulator{_words(boot.stderr)}"
+            said = emulator_said(boot.stderr)
+            why = f"{ending(boot.returncode)} of the emulator" + (f": {said}" if said else "")
             self._fail(why, "crashed", boot.stderr)
         if report.status == firmware.FAULT:
             self._fail(str(report), "crashed", boot.stderr)
@@ -278,12 +296,6 @@ class EmbeddedSession(Session):
         if boot.instructions is None:
             self._fail("the emulator left no count of instructions", "crashed", boot.stderr)
         return boot.instructions
-
-
-def _words(stderr: str) -> str:
-    """The emulator's own, among what the firmware printed and a dump of registers."""
-    own = next((line for line in stderr.splitlines() if line.startswith("qemu")), "")
-    return f": {own}" if own else ""
 
 
 def _check_settings(how: LaunchSettings) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernloom.device import firmware
-from kernloom.device.emulator import plugin_option
+from kernloom.device.emulator import plugin_option, supervised
 from kernloom.device.firmware import Image, Report
 from kernloom.device.process import Process, above_stdio
+from kernloom.device.scratch import Scratch
 
 _OPTIONS = ("-display", "none", "-monitor", "none", "-serial", "null", "-no-reboot")
 
@@ -32,22 +32,35 @@ class Boot:
 def boot_part(
     emulator: Sequence[str],
     counter: Path,
+    supervisor: Path,
     image: Image,
     launch: Sequence[bytes | bytearray],
     deadline: float,
+    scratch: Path | None = None,
 ) -> Boot:
     """Run an image until it is done; TimeoutError when it is not by the deadline.
 
-    All files are in memory, so nothing is left behind however the engine ends.
+    All files are in memory, so nothing is left behind however the engine ends. QEMU runs in a
+    folder below `scratch`: semihosting opens files there.
     """
     with _memory_file() as given, _memory_file() as reported, _memory_file() as counted:
         for part in launch:
             _write_all(given, part)
         files = (given, reported, counted)
-        process = Process(_command(emulator, counter, image, *files), files)
+        folder = Scratch(scratch)
         try:
-            _wait(process.pid, deadline)
-            returncode = process.kill()
+            command = [
+                *supervised(supervisor, folder.descriptor),
+                *_command(emulator, counter, image, *files),
+            ]
+            process = Process(command, (*files, folder.descriptor))
+        except BaseException:
+            folder.remove()
+            raise
+        try:
+            if not process.wait(deadline - time.monotonic()):
+                raise TimeoutError
+            returncode = process.end()
             data = _read_all(reported)
             count = _read_all(counted).strip()
             return Boot(
@@ -58,8 +71,9 @@ def boot_part(
                 process.tail(),
             )
         finally:
-            process.kill()
+            process.end()
             process.release()
+            folder.remove()
 
 
 def _command(
@@ -71,28 +85,10 @@ def _command(
         *_OPTIONS,
         "-semihosting-config",
         f"enable=on,target=native,{names}",
-        # A part that hangs must not outlive an engine that was killed.
-        *plugin_option(counter, f"out=/proc/self/fd/{counted},parent={os.getpid()}"),
+        *plugin_option(counter, f"out=/proc/self/fd/{counted}"),
         "-kernel",
-        str(image.path),
+        str(image.path.absolute()),
     ]
-
-
-def _wait(pid: int, deadline: float) -> None:
-    """Return when the process has ended; it is left to be reaped."""
-    descriptor = os.pidfd_open(pid)
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        while True:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise TimeoutError
-            # No system waits longer than fits an int of milliseconds.
-            if poll.poll(min(remaining * 1000 + 1, 1e9)):
-                return
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -77,6 +77,7 @@ def header_text() -> str:
     enums: tuple[type[IntEnum] | type[IntFlag], ...] = (
         messages.Kind,
         messages.Status,
+        messages.Exit,
         messages.ArgumentKind,
         messages.Clock,
         messages.Condition,

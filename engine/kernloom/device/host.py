@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kernloom.device.contract import Device, DeviceSetup, Session
 from kernloom.device.runner import RunnerSession
+from kernloom.device.scratch import Scratch
 from kernloom.device.window import WindowPool
 from kernloom.errors import DeviceError
 
@@ -51,6 +52,7 @@ class HostDevice(Device):
         aslr: bool = True,
         libraries: tuple[Path, ...] = (),
         sanitized: bool = False,
+        scratch: Path | None = None,
     ) -> None:
         self.runner = runner
         self.arch = arch or platform.machine()
@@ -66,6 +68,9 @@ class HostDevice(Device):
         """False: the same addresses in every session, where the system permits it."""
         self.libraries = tuple(path.absolute() for path in libraries)
         """Opened first, so that kernels find what they leave undefined in them."""
+        self.scratch = scratch
+        """Where the folders are that kernels run in; by default among the system's temporary
+        files."""
         self._windows = WindowPool()
 
     @classmethod
@@ -79,6 +84,7 @@ class HostDevice(Device):
             memory_limit=setup.memory_limit,
             libraries=setup.libraries,
             sanitized="asan" in setup.target.variant,
+            scratch=setup.scratch,
         )
 
     @cached_property
@@ -95,20 +101,24 @@ class HostDevice(Device):
             command.append(f"--pin={self.pin}")
         if self.memory_limit:
             command.append(f"--memory-limit={self.memory_limit}")
+        if self.memory_limit and not self.sanitized:
+            command.append(f"--data-limit={data_limit(self.memory_limit)}")
         if not self.aslr:
             command.append("--no-aslr")
         return command + [f"--library={path}" for path in self.libraries]
 
-    @cached_property
-    def _data_limit(self) -> int:
-        return data_limit(self.memory_limit)
-
     def open(self, *, timeout: float = 60.0) -> Session:
-        windows = self._windows
-        if self.sanitized:
-            environment = _sanitizer_options(self.memory_limit)
-            return RunnerSession(self, self._command, windows, timeout, environment=environment)
-        return RunnerSession(self, self._command, windows, timeout, data_limit=self._data_limit)
+        environment = _sanitizer_options(self.memory_limit) if self.sanitized else None
+        command = self._command
+        scratch = Scratch(self.scratch)
+        return RunnerSession(
+            self,
+            [*command, f"--scratch={scratch.descriptor}"],
+            self._windows,
+            timeout,
+            scratch,
+            environment=environment,
+        )
 
 
 def data_limit(memory_limit: int, own: int = OWN_BYTES) -> int:

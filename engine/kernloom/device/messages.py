@@ -72,6 +72,13 @@ class Status(IntEnum):
     UNAVAILABLE = 12
 
 
+class Exit(IntEnum):
+    """Exit codes by which a runner says why it ended by itself."""
+
+    DISCONNECTED = 6
+    """Nobody answers on the channel: the engine is gone, or a kernel closed the descriptor."""
+
+
 class ArgumentKind(IntEnum):
     """What the bits of a launch argument are."""
 

@@ -1,15 +1,25 @@
-"""The runner as a process: started fast, ended for certain, its last words kept."""
+"""The runner as a process: started fast, ended for certain, its last words kept.
+
+Every runner, emulator and worker is a supervisor with one child (native/include/kernloom/
+supervisor.h): the supervisor kills whatever a kernel has started before it ends itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 
 from kernloom.errors import UnavailableError
 
 TAIL_BYTES = 8192
+MARKER = "KERNLOOM_SESSION"
+"""Environment variable, different for each session, by which its processes are recognised."""
+END_SECONDS = 5.0
+"""How long a supervisor may take to end everything before it is killed itself."""
 _RESET = [signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXFSZ]
 
 
@@ -37,29 +47,21 @@ def _environment() -> dict[str, str]:
     return kept
 
 
-def _limit_data(pid: int, nbytes: int) -> None:
-    """Only what a process can write and shares with nobody counts, not addresses it sets aside."""
-    import resource
-
-    _, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
-    if hard != resource.RLIM_INFINITY:
-        nbytes = min(nbytes, hard)
-    resource.prlimit(pid, resource.RLIMIT_DATA, (nbytes, nbytes))
-
-
 class Process:
-    """A child in a process group of its own, whose output goes to a file in memory."""
+    """A supervisor in a process group of its own; its and its child's output go to a memory file.
+
+    It ends the way its child ends, and only when nothing of what the child started is left.
+    """
 
     def __init__(
         self,
         command: Sequence[str],
         inherited: Sequence[int],
         environment: Mapping[str, str] | None = None,
-        data_limit: int = 0,
     ) -> None:
-        """`data_limit`: bytes of memory of its own that it may have; 0: any number."""
         self.returncode: int | None = None
         self._parent = os.getpid()
+        self._marker = f"{MARKER}={os.urandom(8).hex()}"
         self._output = above_stdio(os.memfd_create("kernloom-output", os.MFD_CLOEXEC))
         actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -73,7 +75,7 @@ class Process:
             self.pid = os.posix_spawn(
                 command[0],
                 list(command),
-                _environment() | dict(environment or {}),
+                _environment() | dict(environment or {}) | dict([self._marker.split("=")]),
                 file_actions=actions,
                 setpgroup=0,
                 setsigmask=[],
@@ -85,20 +87,45 @@ class Process:
                 f"{command[0]} cannot be started: {error.strerror}",
                 hint="Build it with `kernloom build`.",
             ) from error
-        if data_limit:
-            _limit_data(self.pid, data_limit)
 
-    def kill(self) -> int:
+    def wait(self, seconds: float) -> bool:
+        """Wait for the process to end by itself; whether it has."""
+        if self.returncode is not None:
+            return True
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            # Somebody in this process waited for any child.
+            return True
+        try:
+            return _readable(descriptor, time.monotonic() + seconds)
+        finally:
+            os.close(descriptor)
+
+    def end(self) -> int:
         """End the process and all it started, and reap it; the status it really ended with."""
         if self._parent != os.getpid():
             # A fork of the engine that ends must not take the engine's runners with it.
             return -signal.SIGKILL
         if self.returncode is None:
-            # Before the reaping: until then nobody else can have this number.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+            in_time = self.wait(0) or self._ask_to_end()
+            if not in_time:
+                # Before the reaping: until then nobody else can have this number.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
             self._reap()
+            # A supervisor that was killed, perhaps by the kernel itself, has ended nothing.
+            if self.returncode == -signal.SIGKILL or not in_time:
+                _kill_marked(self._marker.encode())
         return self.returncode or 0
+
+    def _ask_to_end(self) -> bool:
+        """Have the supervisor end everything; whether it did so in time."""
+        # It may have been stopped, too.
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, number)
+        return self.wait(END_SECONDS)
 
     def _reap(self) -> None:
         try:
@@ -120,6 +147,46 @@ class Process:
         if self._output >= 0:
             os.close(self._output)
             self._output = -1
+
+
+def _readable(descriptor: int, deadline: float) -> bool:
+    """Whether a descriptor becomes readable before the deadline."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    while True:
+        remaining = max(0.0, deadline - time.monotonic())
+        # No system waits longer than fits an int of milliseconds.
+        if poll.poll(min(remaining * 1000, 1e9)):
+            return True
+        if not remaining:
+            return False
+
+
+def _kill_marked(marker: bytes) -> None:
+    """Kill the processes of a session that nobody else can end any more."""
+    deadline = time.monotonic() + END_SECONDS
+    while time.monotonic() < deadline:
+        found = [pid for pid in _processes() if marker in _environment_of(pid)]
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.001)
+
+
+def _processes() -> Iterator[int]:
+    with os.scandir("/proc") as entries:
+        yield from (int(entry.name) for entry in entries if entry.name.isdigit())
+
+
+def _environment_of(pid: int) -> bytes:
+    """What a process was started with; nothing if it is dead or not ours."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 (hundreds at a time)
+            return file.read()
+    except OSError:
+        return b""
 
 
 def ending(returncode: int) -> str:

@@ -24,6 +24,7 @@ from kernloom.device.contract import (
     check_launch,
 )
 from kernloom.device.conversation import Conversation
+from kernloom.device.emulator import emulator_said
 from kernloom.device.messages import (
     COPY_IN,
     COPY_OUT,
@@ -42,6 +43,7 @@ from kernloom.device.messages import (
     Message,
     Response,
 )
+from kernloom.device.scratch import Scratch
 from kernloom.device.window import WindowPool
 from kernloom.errors import DeviceError
 
@@ -61,14 +63,14 @@ class RunnerSession(Conversation):
         command: Sequence[str],
         windows: WindowPool,
         timeout: float,
+        scratch: Scratch | None = None,
         *,
         counter: int | None = None,
         environment: Mapping[str, str] | None = None,
-        data_limit: int = 0,
     ) -> None:
         """With a `counter`, the file that a counter of instructions writes to, launches are
-        counted and not timed: what counts is an emulator, whose time means nothing. `data_limit`
-        bounds what the process, not only its buffers, may take."""
+        counted and not timed: what counts is an emulator, whose time means nothing. The session
+        owns `scratch` from here on."""
         self._device = device
         self._counted = counter is not None
         counted = [] if counter is None else [counter]
@@ -76,9 +78,9 @@ class RunnerSession(Conversation):
             Connection(
                 [*command, *(f"--counter={counter}" for counter in counted)],
                 windows,
+                scratch or Scratch(),
                 counted,
                 environment,
-                data_limit,
             ),
             timeout,
         )
@@ -123,7 +125,7 @@ class RunnerSession(Conversation):
             [
                 *(Allocate(item.nbytes, item.label) for item in buffers),
                 *(
-                    Load(kernel.arguments, str(kernel.path), item.entry)
+                    Load(kernel.arguments, str(kernel.path.absolute()), item.entry)
                     for kernel, item in zip(wanted, kernels, strict=True)
                 ),
             ]
@@ -184,7 +186,7 @@ class RunnerSession(Conversation):
 
     def load(self, path: Path, arguments: Arguments, entry: str = "kl_entry") -> LoadedKernel:
         loaded = LoadedKernel.of(0, path, arguments)
-        response = self.exchange(Load(loaded.arguments, str(path), entry))
+        response = self.exchange(Load(loaded.arguments, str(path.absolute()), entry))
         return replace(loaded, handle=response.value)
 
     def launch(
@@ -220,6 +222,10 @@ class RunnerSession(Conversation):
             calls=tuple(_call(call) for call in calls),
             arguments=tuple(_argument(arg) for call in calls for arg in _arguments(call)),
         )
+
+    def _explanation(self, output: str) -> str:
+        # What counts is an emulator, which may be what crashed.
+        return emulator_said(output) if self._counted else super()._explanation(output)
 
     def _result(self, response: Response) -> LaunchResult:
         samples, had = response.samples, response.conditions

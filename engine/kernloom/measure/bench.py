@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -35,6 +36,8 @@ from kernloom.plan.inspect import tensors_of
 from kernloom.plan.schedule import BoundArgument, TensorSpec
 from kernloom.plan.source import ENTRY
 
+_OUTSIDE = re.compile(r"buffer '(.+?)' of \d+ bytes, at byte offset (-?\d+)")
+"""How devices say where a kernel was out of bounds."""
 LONGEST_S = 1e8
 """Three years: as long as any system can be asked to wait."""
 T = TypeVar("T")
@@ -190,10 +193,15 @@ class Setup:
         try:
             result = launch()
         except DeviceError as error:
-            if error.status != "timeout":
+            detail = ""
+            if error.status == "timeout":
+                detail = f" (timeout={self._bench.experiment.timeout:g})"
+            elif error.status == "out_of_bounds":
+                detail = _element(error.message, self.tensors)
+            if not detail:
                 raise
             raise DeviceError(
-                f"{error.message} (timeout={self._bench.experiment.timeout:g})",
+                error.message + detail,
                 status=error.status,
                 stderr=error.stderr,
                 code=error.code,
@@ -201,6 +209,17 @@ class Setup:
         if self._bench.run_s is None:
             self._bench.run_s = time.monotonic() - start
         return result
+
+
+def _element(message: str, tensors: Mapping[str, TensorSpec]) -> str:
+    """The element that a kernel reached, where a device names the tensor and the byte."""
+    found = _OUTSIDE.search(message)
+    spec = tensors.get(found[1]) if found else None
+    if found is None or spec is None:
+        return ""
+    # Rounded down: the last byte of y[-1] is byte -1, and of element -1, too.
+    index = int(found[2]) // np.dtype(spec.dtype).itemsize
+    return f" (element {index} of {spec.dtype})"
 
 
 def _kernel(bench: Bench, item: StepArtifact) -> KernelRequest:

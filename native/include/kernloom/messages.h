@@ -49,6 +49,10 @@ enum kl_status {
     KL_STATUS_UNAVAILABLE = 12,
 };
 
+enum kl_exit {
+    KL_EXIT_DISCONNECTED = 6,
+};
+
 enum kl_argument_kind {
     KL_ARGUMENT_KIND_BUFFER = 1,
     KL_ARGUMENT_KIND_SCALAR = 2,

@@ -26,6 +26,7 @@ from kernloom.device.opencl.probe import (
     worker_environment,
 )
 from kernloom.device.runner import RunnerSession
+from kernloom.device.scratch import Scratch
 from kernloom.device.window import WindowPool
 from kernloom.files import canonical_json
 
@@ -37,11 +38,19 @@ class OpenClDevice(Device):
     capabilities = frozenset({"memory", "launch", "calibrate", "wall_clock", "transfers"})
 
     def __init__(
-        self, options: Options, *, arch: str = "opencl", cache: Path | None = None
+        self,
+        options: Options,
+        *,
+        arch: str = "opencl",
+        cache: Path | None = None,
+        scratch: Path | None = None,
     ) -> None:
         self.options = options
         self.arch = arch
         self.index = options.index
+        self.scratch = scratch
+        """Where the folders are that workers run in; by default among the system's temporary
+        files."""
         self._windows = WindowPool()
         # Drivers keep compiled kernels in the user's home, which is not ours to fill.
         self._own = None if cache else tempfile.TemporaryDirectory(prefix="kernloom-opencl-")
@@ -50,7 +59,9 @@ class OpenClDevice(Device):
     @classmethod
     def made(cls, setup: DeviceSetup) -> OpenClDevice:
         cache = setup.cache / "opencl" if setup.cache else None
-        return cls(options_of(setup.target), arch=setup.arch.name, cache=cache)
+        return cls(
+            options_of(setup.target), arch=setup.arch.name, cache=cache, scratch=setup.scratch
+        )
 
     @classmethod
     def check(
@@ -79,9 +90,14 @@ class OpenClDevice(Device):
 
     def open(self, *, timeout: float = 60.0) -> Session:
         self._cache.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, *WORKER, f"--options={json.dumps(vars(self.options))}"]
-        environment = worker_environment(self._cache)
-        return RunnerSession(self, command, self._windows, timeout, environment=environment)
+        environment = worker_environment(self._cache.absolute())
+        scratch = Scratch(self.scratch)
+        options = json.dumps(vars(self.options))
+        words = (*WORKER, f"--options={options}", f"--scratch={scratch.descriptor}")
+        command = [sys.executable, *words]
+        return RunnerSession(
+            self, command, self._windows, timeout, scratch, environment=environment
+        )
 
 
 def options_of(target: Target) -> Options:

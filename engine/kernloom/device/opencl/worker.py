@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import faulthandler
 import json
 import mmap
-import signal
+import os
 import socket
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ from kernloom.device.messages import (
     HEADER,
     VERSION,
     Close,
+    Exit,
     Header,
     Hello,
     MessageError,
@@ -30,11 +30,11 @@ from kernloom.device.messages import (
     unpack_header,
 )
 from kernloom.device.opencl.choice import Options, choose, in_place
+from kernloom.device.supervisor import supervise
 from kernloom.errors import KernloomError
 
 NOT_A_MESSAGE = 3
 """What the worker, like the native runner, exits with when it was sent something else."""
-_PDEATHSIG = 1
 
 
 def main() -> int:
@@ -44,13 +44,16 @@ def main() -> int:
     parser.add_argument("--channel", type=int)
     parser.add_argument("--window", type=int)
     parser.add_argument("--window-bytes", type=int)
+    parser.add_argument("--scratch", type=int)
     given = parser.parse_args()
     if given.list is not None:
         print(json.dumps(_listed(given.list)))
         return 0
+    # Before a driver is loaded, which may start threads and processes.
+    supervise()
     faulthandler.enable()
-    # Whatever a driver is doing then, it ends with the engine.
-    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+    os.fchdir(given.scratch)
+    os.close(given.scratch)
     with (
         socket.socket(fileno=given.channel) as channel,
         mmap.mmap(given.window, given.window_bytes) as window,
@@ -86,7 +89,7 @@ def _serve(channel: socket.socket, window: mmap.mmap, options: Options) -> int:
             channel.sendall(pack(answer, correlation=0, request=0))
             return NOT_A_MESSAGE
         if received is None:
-            return 0
+            return Exit.DISCONNECTED
         header, data = received
         try:
             _, message = unpack(data)

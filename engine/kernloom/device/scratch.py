@@ -1,0 +1,69 @@
+"""Where kernels run: a folder that is empty at the start of a session and gone at its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kernloom.device.process import above_stdio
+from kernloom.errors import UnavailableError
+
+
+class Scratch:
+    """The current folder of one session's processes.
+
+    It is handed over as an open descriptor, so that no path of the user's becomes part of a
+    runner's arguments, the size of which moves its stack.
+    """
+
+    def __init__(self, parent: Path | None = None) -> None:
+        """A folder below `parent`, or below the system's own for temporary files."""
+        self._engine = os.getpid()
+        try:
+            if parent is not None:
+                parent.mkdir(parents=True, exist_ok=True)
+            self.path = tempfile.mkdtemp(prefix="kernloom-session-", dir=parent)
+            self.descriptor = above_stdio(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY))
+        except OSError as error:
+            raise UnavailableError(
+                f"no folder for kernels to run in can be made below "
+                f"{parent or tempfile.gettempdir()}: {error.strerror}"
+            ) from None
+
+    def close(self) -> None:
+        """Let go of the descriptor, which the process that was started has."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def remove(self) -> None:
+        """Remove the folder with all that kernels have left in it."""
+        self.close()
+        # A fork of the engine that ends leaves the engine's sessions alone.
+        if self._engine != os.getpid():
+            return
+        try:
+            os.rmdir(self.path)  # noqa: PTH106 (once for each session: most are empty)
+        except OSError:
+            shutil.rmtree(self.path, onerror=_permit_and_retry)
+
+
+def _permit_and_retry(function: Callable[..., Any], path: str, error: Any) -> None:
+    """Remove what a kernel has taken its permissions from, as far as that can be done."""
+    parent = os.path.dirname(path)  # noqa: PTH120
+    try:
+        for folder in (parent, path):
+            if not os.path.islink(folder):  # noqa: PTH114
+                os.chmod(folder, stat.S_IRWXU)  # noqa: PTH101
+        if function in (os.rmdir, os.unlink):
+            function(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+    except OSError:
+        # The next engine sweeps the folder that all of these are in.
+        return

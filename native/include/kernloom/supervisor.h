@@ -1,0 +1,193 @@
+/* A supervisor between the engine and the process that runs kernels.
+ *
+ * supervisor_start() forks. The child returns and becomes the worker: the runner, or an emulator.
+ * The parent stays behind as the supervisor. As the subreaper of the worker it inherits every
+ * process that a kernel leaves behind, even after a double fork and setsid(), and it kills all of
+ * them when the worker ends, when the engine sends SIGTERM and when the engine dies. Then it ends
+ * the way the worker ended.
+ *
+ * In a header, since two programs share it: the runner supervises itself, an emulator is started
+ * by native/supervisor. */
+#ifndef KERNLOOM_SUPERVISOR_H
+#define KERNLOOM_SUPERVISOR_H
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    /* The worker ended well, but other processes of its kernels were still running. */
+    SUPERVISOR_EXIT_LEFTOVERS = 9,
+    SUPERVISOR_EXIT_FAILED = 10,
+};
+
+/* The wait status of the worker, and whether other processes had to be killed. */
+struct supervisor_outcome {
+    int status;
+    bool leftovers;
+};
+
+static void supervisor_close_files(void) {
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, 3u, ~0u, 0u) == 0)
+        return;
+#endif
+    for (int descriptor = 3; descriptor < 4096; descriptor++)
+        close(descriptor);
+}
+
+/* Reaps orphans and lets go of traced processes; true once the worker itself has ended. Its status
+ * is left to be collected, so that nobody else can get its number yet. */
+static bool supervisor_worker_ended(pid_t worker) {
+    for (;;) {
+        siginfo_t found = {0};
+        int events = WEXITED | WSTOPPED | WNOHANG | WNOWAIT;
+        if (waitid(P_PID, (id_t)worker, &found, events) != 0)
+            return true;
+        if (found.si_pid == 0 && waitid(P_ALL, 0, &found, events) != 0)
+            return true;
+        if (found.si_pid == 0)
+            return false;
+        bool running = found.si_code == CLD_TRAPPED || found.si_code == CLD_STOPPED;
+        if (found.si_pid == worker && !running)
+            return true;
+        int status = 0;
+        waitpid(found.si_pid, &status, WUNTRACED);
+        /* Asked for by PTRACE_TRACEME; undone, or the next signal would stop it for ever. */
+        if (found.si_code == CLD_TRAPPED)
+            ptrace(PTRACE_DETACH, found.si_pid, NULL, (void *)(long)WSTOPSIG(status));
+    }
+}
+
+/* Returns when the worker has ended, or when everything should: the engine asks for it or died. */
+static void supervisor_wait(pid_t worker, pid_t engine, const sigset_t *signals) {
+    while (!supervisor_worker_ended(worker) && getppid() == engine) {
+        siginfo_t info = {0};
+        /* A kernel may send SIGTERM as well: only the engine is obeyed. */
+        if (sigwaitinfo(signals, &info) == SIGTERM && info.si_pid == engine)
+            return;
+    }
+}
+
+static pid_t supervisor_parent_of(pid_t pid) {
+    char path[32], text[512];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    /* The second field is a name in parentheses that may contain any character. */
+    char *end = text;
+    for (char *at = text; *at; at++)
+        if (*at == ')')
+            end = at + 1;
+    return sscanf(end, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* Kills a child and, at once, every process of its group: a group cannot outrun that by forking. */
+static void supervisor_kill(pid_t child) {
+    pid_t group = getpgid(child);
+    if (group > 1 && getsid(child) != getsid(0))
+        kill(-group, SIGKILL);
+    kill(child, SIGKILL);
+}
+
+/* The children of those killed become ours, and are found the next time. */
+static void supervisor_kill_children(void) {
+    DIR *processes = opendir("/proc");
+    if (!processes)
+        return;
+    for (const struct dirent *entry; (entry = readdir(processes));) {
+        pid_t pid = atoi(entry->d_name);
+        if (pid > 1 && supervisor_parent_of(pid) == getpid())
+            supervisor_kill(pid);
+    }
+    closedir(processes);
+}
+
+/* Kills the worker and all that descends from it, until nothing is left. */
+static struct supervisor_outcome supervisor_end_all(pid_t worker, const sigset_t *signals) {
+    struct supervisor_outcome outcome = {0};
+    const struct timespec pause = {.tv_nsec = 5000000};
+    bool collected = false;
+    supervisor_kill(worker);
+    for (;;) {
+        int status;
+        pid_t ended;
+        while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
+            if (ended == worker) {
+                outcome.status = status;
+                collected = true;
+            }
+        if (ended < 0 && errno == ECHILD)
+            return outcome;
+        if (collected) {
+            outcome.leftovers = true;
+            supervisor_kill_children();
+        }
+        sigtimedwait(signals, NULL, &pause);
+    }
+}
+
+static _Noreturn void supervisor_end_like(struct supervisor_outcome outcome) {
+    if (WIFSIGNALED(outcome.status)) {
+        int number = WTERMSIG(outcome.status);
+        sigset_t set;
+        signal(number, SIG_DFL);
+        sigemptyset(&set);
+        sigaddset(&set, number);
+        sigprocmask(SIG_UNBLOCK, &set, NULL);
+        kill(getpid(), number);
+        _exit(128 + number);
+    }
+    int code = WEXITSTATUS(outcome.status);
+    _exit(code == 0 && outcome.leftovers ? SUPERVISOR_EXIT_LEFTOVERS : code);
+}
+
+/* Returns in the worker, which leads a session of its own and dies with its supervisor. */
+static inline void supervisor_start(void) {
+    sigset_t all, before;
+    pid_t engine = getppid();
+    sigfillset(&all);
+    /* Also before the fork: no signal, not even that of an early death, gets lost. */
+    sigprocmask(SIG_SETMASK, &all, &before);
+    signal(SIGCHLD, SIG_DFL);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    pid_t supervisor = getpid();
+    pid_t worker = fork();
+    if (worker < 0) {
+        perror("supervisor: fork");
+        _exit(SUPERVISOR_EXIT_FAILED);
+    }
+    if (worker == 0) {
+        setsid();
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != supervisor)
+            _exit(SUPERVISOR_EXIT_FAILED);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        return;
+    }
+    supervisor_close_files();
+    prctl(PR_SET_NAME, "kl-supervisor");
+    sigset_t awaited;
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGCHLD);
+    sigaddset(&awaited, SIGTERM);
+    supervisor_wait(worker, engine, &awaited);
+    supervisor_end_like(supervisor_end_all(worker, &awaited));
+}
+
+#endif
