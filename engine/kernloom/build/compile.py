@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -152,61 +153,72 @@ def runner_artifact(
 
 def counter_artifact(toolchain: Toolchain, detected: Detected, isa: str, share: Path) -> Artifact:
     """QEMU's plugin that counts instructions, for this machine: QEMU runs here."""
-    main, header = "native/qemu/counter.c", "native/include/kernloom/marker.h"
-    files = _program_files("counter", (main, header), share)
-    return _host_program("counter", "plugin", COUNTER, files, _LIBRARY, toolchain, detected, isa)
+    return _host_program(_COUNTER, toolchain, detected, isa, share)
 
 
 def supervisor_artifact(
     toolchain: Toolchain, detected: Detected, isa: str, share: Path
 ) -> Artifact:
     """The program that starts emulators and ends what they leave behind, for this machine."""
-    main, header = "native/supervisor/main.c", "native/include/kernloom/supervisor.h"
-    files = _program_files("supervisor", (main, header), share)
-    return _host_program(
-        "supervisor", "supervisor", SUPERVISOR, files, (), toolchain, detected, isa
-    )
+    return _host_program(_SUPERVISOR, toolchain, detected, isa, share)
 
 
-def _program_files(name: str, paths: Sequence[str], share: Path) -> dict[str, str]:
-    try:
-        return {path: (share / path).read_text(encoding="utf-8") for path in paths}
-    except OSError as error:
-        raise UnavailableError(
-            f"the {name}'s source {error.filename} cannot be read", hint="Reinstall Kernloom."
-        ) from None
+@dataclass(frozen=True)
+class _HostProgram:
+    """A program of one source for this machine itself."""
+
+    name: str
+    kind: Literal["plugin", "supervisor"]
+    output: str
+    files: tuple[str, ...]
+    """The source first, then the headers beside it."""
+    flags: tuple[str, ...] = ()
+
+
+_COUNTER = _HostProgram(
+    "counter",
+    "plugin",
+    COUNTER,
+    ("native/qemu/counter.c", "native/include/kernloom/marker.h"),
+    _LIBRARY,
+)
+_SUPERVISOR = _HostProgram(
+    "supervisor",
+    "supervisor",
+    SUPERVISOR,
+    ("native/supervisor/main.c", "native/include/kernloom/supervisor.h"),
+)
 
 
 def _host_program(
-    name: str,
-    kind: Literal["plugin", "supervisor"],
-    output: str,
-    files: Mapping[str, str],
-    how: Sequence[str],
-    toolchain: Toolchain,
-    detected: Detected,
-    isa: str,
+    program: _HostProgram, toolchain: Toolchain, detected: Detected, isa: str, share: Path
 ) -> Artifact:
-    """A program of one source for this machine itself."""
-    main = next(iter(files))
+    try:
+        files = {path: (share / path).read_text(encoding="utf-8") for path in program.files}
+    except OSError as error:
+        raise UnavailableError(
+            f"the {program.name}'s source {error.filename} cannot be read",
+            hint="Reinstall Kernloom.",
+        ) from None
+    main = program.files[0]
     groups = {"toolchain.flags": toolchain.flags, "arch.isa": _BASELINES.get(isa, ())}
     argv = (
         DRIVER,
         *(flag for flags in groups.values() for flag in flags),
         "-Inative/include",
-        *how,
+        *program.flags,
         *DETERMINISTIC,
         "-o",
-        output,
+        program.output,
         main,
     )
     headers, linked, stamps = read_outside(groups, argv, [main], files, detected)
     return Artifact(
-        name=name,
-        kind=kind,
-        output=output,
+        name=program.name,
+        kind=program.kind,
+        output=program.output,
         main=main,
-        files=dict(files),
+        files=files,
         argv=argv,
         tools={role: str(path) for role, path in detected.tools.items()},
         identity=detected.identity,
@@ -214,8 +226,8 @@ def _host_program(
         linked=linked.hashes,
         arch=isa,
         stamps=stamps,
-        declare_again=lambda: counter_artifact(
-            toolchain, detect(toolchain, detected.cache), isa, share
+        declare_again=lambda: _host_program(
+            program, toolchain, detect(toolchain, detected.cache), isa, share
         ),
     )
 

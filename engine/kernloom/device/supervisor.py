@@ -58,7 +58,7 @@ def _ended(worker: int) -> bool:
 
 
 def _end_all(worker: int) -> tuple[int, bool]:
-    """Kill the worker and all that descends from it; its wait status, and whether there was more."""
+    """Kill the worker and its descendants; its wait status, and whether there were any."""
     _kill(worker)
     status: int | None = None
     leftovers = False
