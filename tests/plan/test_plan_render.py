@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from workbench import TOY, Workbench
 
 from kernloom.plan.source import ENTRY
+from kernloom.sealed import read_sealed, write_sealed
 
 Project = Callable[..., Workbench]
 TEMPLATE = "templates/kernels/scale.c.j2"
@@ -113,8 +113,8 @@ def _rendered(tmp_path: Path) -> list[Path]:
 def test_what_was_rendered_is_kept_on_disk(project: Project, tmp_path: Path) -> None:
     first = project().plan("workload=toy").text
     (kept,) = _rendered(tmp_path)
-    document = json.loads(kept.read_text())
-    kept.write_text(json.dumps({**document, "text": document["text"] + "/* kept */\n"}))
+    document = read_sealed(kept)
+    write_sealed(kept, {**document, "text": document["text"] + "/* kept */\n"})
     again = project().plan("workload=toy").text
     assert again.count("/* kept */") == 2
     assert again.replace("/* kept */\n", "") == first
