@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from command_line import DOUBLE, Project
+from kernloom.places import share_folder
 
 ROUNDS = "measure.min_rounds=6 measure.max_rounds=12 measure.samples=5 measure.min_sample_us=100"
 BARRIER = '__asm__ volatile("" ::: "memory");'
@@ -137,6 +138,46 @@ def test_a_baseline_shows_what_has_become_slower_since(pair: Project) -> None:
     assert verdicts == {"good": "slower", "slow": "equivalent"}
     only = pair.json("compare", "--baseline", "main", "workload=slow")
     assert [c["b"].split()[0] for c in only.document["comparisons"]] == ["slow"]
+
+
+@pytest.mark.parametrize("fused", ["true", "false"])
+def test_a_baseline_finds_the_artifact_that_several_steps_share(
+    project: Project, fused: str
+) -> None:
+    """Two steps with the same parameters have one artifact, and a fused step has none."""
+    words = ("workload=mlp", "case=small", f"select.fixed.fuse.into_producer={fused}")
+    assert project.run("run", *words).code == 0
+    project.run("results", "baseline", "save", "main")
+    shutil.rmtree(project.build / "kernels")
+    same = project.json("compare", "--baseline", "main")
+    assert (same.code, same.document["comparisons"][0]["verdict"]) == (0, "equivalent"), same
+    change_templates(project, "matmul")
+    done = project.json("compare", "--baseline", "main", "--with", ROUNDS)
+    assert done.code == 0, done
+    (before, now) = [
+        {item["name"]: item["key"] for item in contender["artifacts"]}
+        for contender in done.document["contenders"]
+    ]
+    assert all(before[name] != now[name] for name in before if name.startswith("mlp.fc"))
+
+
+def test_an_artifact_that_is_gone_is_not_said_to_be_as_it_was(project: Project) -> None:
+    trial = project.json("run", "workload=mlp", "case=small").trial
+    shutil.rmtree(project.build / "kernels")
+    change_templates(project, "matmul")
+    assert project.run("run", "workload=mlp", "case=small").code == 0
+    done = project.run("compare", trial["id"], "workload=mlp case=small", "--with", ROUNDS)
+    assert done.code == 3
+    assert "is gone and cannot be rebuilt" in done.stdout
+    assert "nothing that goes into it has changed" not in done.stdout
+
+
+def change_templates(project: Project, kernel: str) -> None:
+    """The project's own copy of a kernel's templates, with a comment that is compiled, too."""
+    folder = share_folder() / "templates" / "kernels" / kernel
+    for path in folder.glob("*.j2"):
+        text = path.read_text(encoding="utf-8")
+        project.write(f"templates/kernels/{kernel}/{path.name}", text + "\n/* changed */\n")
 
 
 def test_baselines_are_listed_shown_and_removed(pair: Project) -> None:
