@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from kernloom.errors import ConfigError
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
@@ -29,6 +32,50 @@ def sha256_json(value: Any) -> str:
 def sha256_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+MAX_SOURCE_BYTES = 16 << 20
+"""Templates and C files."""
+
+
+def read_text(path: Path, *, limit: int, key: str = "") -> str:
+    """The UTF-8 text of a file that somebody named: a regular file of at most `limit` bytes.
+
+    Opening a FIFO would wait for a writer, and a device such as /dev/zero has no end. `key` is what
+    an error names instead of the file itself.
+    """
+    try:
+        # Not blocking: what it is can only be said without a race once it is open.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with os.fdopen(handle, "rb") as file:
+            problem = _unreadable(os.fstat(handle), limit)
+            # A file may have grown since, or say nothing of its size, as those of /proc do.
+            data = b"" if problem else file.read(limit + 1) or b""
+        if len(data) > limit:
+            problem = f"it has more than {_mebibytes(limit)}"
+        if not problem:
+            return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem = f"it is not UTF-8 text (byte {error.start})"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    except ValueError as error:  # a NUL in the path
+        problem = str(error)
+    named = f"'{path}' " if key else ""
+    raise ConfigError(f"{named}cannot be read: {problem}", key=key or str(path))
+
+
+def _unreadable(status: os.stat_result, limit: int) -> str:
+    """Why a file cannot be read as text; '' if it can."""
+    if not stat.S_ISREG(status.st_mode):
+        return "it is not a regular file"
+    if status.st_size > limit:
+        return f"it has {_mebibytes(status.st_size)}, and at most {_mebibytes(limit)} are read"
+    return ""
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / (1 << 20):.3g} MiB"
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:

@@ -12,8 +12,10 @@ from functools import cache
 from pathlib import Path
 
 from kernloom.errors import ConfigError, UnavailableError
+from kernloom.files import read_text
 
 PROJECT_FILE = "kernloom.yaml"
+_LONGEST_MARKER = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,7 @@ def _holds_root_config(folder: Path) -> bool:
 
 def _check_marker(path: Path) -> None:
     """A project's kernloom.yaml only marks the folder: settings in it would be passed over."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", key=str(path)) from None
+    lines = read_text(path, limit=_LONGEST_MARKER).splitlines()
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.lstrip().startswith("#"):
             raise ConfigError(

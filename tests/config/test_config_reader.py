@@ -86,3 +86,66 @@ def test_any_text_is_read_or_refused_with_its_file(text: str) -> None:
         load_yaml(text, where="some/file.yaml")
     except ConfigError as error:
         assert "some/file.yaml" in str(error)
+
+
+def test_a_bomb_of_merges_is_refused_before_anything_is_expanded() -> None:
+    lines = ["m0: &m0 {a: 1, b: 2, c: 3, d: 4}"]
+    lines += [f"m{i}: &m{i} {{<<: [{', '.join([f'*m{i - 1}'] * 9)}]}}" for i in range(1, 12)]
+    with pytest.raises(ConfigError, match="f: holds too many values"):
+        load_yaml("\n".join(lines), where="f")
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
+def test_nesting_of_any_depth_is_refused(opening: str) -> None:
+    """PyYAML's composer recurses in C, where 30,000 levels end the process."""
+    with pytest.raises(ConfigError, match="f: is nested too deeply"):
+        load_yaml(opening * 200_000, where="f")
+
+
+def test_depth_behind_aliases_counts() -> None:
+    lines = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 60)]
+    with pytest.raises(ConfigError, match="f: is nested too deeply"):
+        load_yaml("\n".join(lines), where="f")
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        (
+            "a: &a {x: 1}\nb: {<<: *a, x: 2}\nc: {<<: [{x: 3}, *a], y: 4}",
+            [{"x": 2}, {"x": 3, "y": 4}],
+        ),
+        (
+            "a: &a {x: 1}\nb: &b {<<: *a, y: 2}\nc: {<<: *b, x: 9}",
+            [{"x": 1, "y": 2}, {"x": 9, "y": 2}],
+        ),
+        ('a: 1\nb: {"<<": 1}\nc: "<<"', [{"<<": 1}, "<<"]),
+        ("a: &a [1]\nb: [*a, *a]\nc: !!str 12", [[[1], [1]], "12"]),
+        ("b: =\nc: 0x1F", ["=", 31]),
+    ],
+)
+def test_merges_aliases_and_tags_mean_what_yaml_says(text: str, data: list[Any]) -> None:
+    read = load_yaml(text, where="f")
+    assert [read["b"], read["c"]] == data
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: !!python/object/apply:os.system [id]", "f:1:4: the tag .* is not allowed"),
+        ("a: !!set {b}", "f:1:4: the tag .* is not allowed"),
+        ("a: !!binary aGk=", "f:1:4: the tag .* is not allowed"),
+        ("a: !!int ''", "f:1:4: '' is not a number"),
+        ("a: 1" + "0" * 5000, "f:1:4: a value of 5001 characters is too long for int"),
+        ("a: 0x" + "f" * 5000, "f:1:4: a value of 5002 characters is too long for int"),
+        ("a: *b", "f:1:4: found undefined alias 'b'"),
+        ("{a: &b 1, c: &b 2}", "f:1:14: found duplicate anchor 'b'"),
+        ("a: 1\n---\nb: 2", "f:2:1: expected a single document, but found another"),
+        ("{{a: 1}: 2}", "f:1:.*: a key must be plain text"),
+        ("{<<: 1}", "f:1:6: expected a mapping or a list of mappings to merge"),
+        ("a: \0", "f: not YAML: .*control characters are not allowed"),
+    ],
+)
+def test_what_config_files_cannot_hold_is_named_with_its_line(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        load_yaml(text, where="f")

@@ -31,6 +31,7 @@ from kernloom.device.contract import LaunchSettings
 from kernloom.device.host import HostDevice
 from kernloom.errors import BuildError, UnavailableError
 from kernloom.expressions import format_size
+from kernloom.files import MAX_SOURCE_BYTES, read_text
 from kernloom.machine import available_memory, machine_class
 from kernloom.measure.calibration import (
     DTYPES,
@@ -166,7 +167,7 @@ def _sources(arch: Arch, places: Places) -> dict[str, Source]:
 
     def read(name: str) -> tuple[Path, str] | None:
         path = next((f / name for f in folders if (f / name).is_file()), None)
-        return (path, path.read_text(encoding="utf-8")) if path else None
+        return (path, read_text(path, limit=MAX_SOURCE_BYTES)) if path else None
 
     templates = Templates(folders, read)
     sources = {}

@@ -105,7 +105,8 @@ def without_output(words: Sequence[str]) -> tuple[str, ...]:
 def destination(path: str, key: str) -> Path:
     """Where a file is to be written, refused before any work is done if that cannot be."""
     target = Path(path)
-    if not path or target.is_dir():
+    # Files appear by rename: that would replace a device or a pipe by a plain file.
+    if not path or (target.exists() and not target.is_file()):
         raise UsageError(f"{key}: '{path}' is not the name of a file")
     if not target.parent.is_dir():
         raise UsageError(

@@ -27,6 +27,13 @@ def place_of(chosen: Chosen, places: Places) -> Path | str:
     if not chosen.path:
         return places.store
     path = Path(chosen.path)
+    # A device or a pipe takes what is written and keeps nothing.
+    if path.exists() and not path.is_file():
+        raise ConfigError(
+            f"'{path}' is not a regular file",
+            key="store.path",
+            hint="Name a file; it is made where there is none.",
+        )
     # A folder of another name is most likely a slip, and would be noticed by nobody.
     if not path.parent.is_dir() and path.parent.resolve() != places.store.parent.resolve():
         raise ConfigError(

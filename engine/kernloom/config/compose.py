@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 MAX_POINTS = 200_000
 CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """What a case of a workload may change."""
+_READING = ("hydra_compose", "yaml_source", "reader", "yaml_builder")
+"""Our modules that decide what a config file says."""
 _NO_SWEEP: dict[str, Any] = {}
 """What every point has under `sweep`: it is one point."""
 ResolveArch = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -232,7 +234,7 @@ class Composer:
     @cached_property
     def _stamp(self) -> list[Any]:
         """Changes whenever a config file is added, removed or written, or other code composes."""
-        modules = [f"config/{name}" for name in ("hydra_compose", "yaml_source", "reader")]
+        modules = [f"config/{name}" for name in _READING]
         stamps: list[Any] = [code_stamp(*modules, packages=("hydra", "omegaconf", "yaml"))]
         for folder in self._folders:
             stamps.extend(_stamps(str(folder), set()))

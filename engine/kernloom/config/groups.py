@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.errors import ConfigError, nearest
+from kernloom.files import read_text
 
 _GLOBAL = re.compile(r"\s*(?:#\s*@[^\n]*\n\s*)*?#\s*@package\s+_global_\s")
 """A header that puts the keys of a file at the root of the config."""
@@ -34,12 +35,12 @@ class Groups:
 
         Most files inherit from none and are read as they are; for the others Hydra is asked.
         """
-        from kernloom.config.reader import load_yaml
+        from kernloom.config.reader import CONFIG, load_yaml
 
         for folder in self._folders:
             path = folder / group / f"{name}.yaml"
             if path.is_file():
-                text = path.read_text(encoding="utf-8")
+                text = read_text(path, limit=CONFIG.size)
                 data = load_yaml(text, where=str(path))
                 if not isinstance(data, dict):
                     return {}

@@ -8,8 +8,9 @@ from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
-from kernloom.config.reader import load_yaml
+from kernloom.config.reader import CONFIG, load_yaml
 from kernloom.errors import ConfigError
+from kernloom.files import read_text
 
 
 class YamlSource(FileConfigSource):
@@ -27,12 +28,9 @@ class YamlSource(FileConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         path = Path(self.path) / self._normalize_file_name(config_path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise ConfigLoadError(f"Config not found : {path}") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot be read: {error}", key=str(path)) from None
+        if not path.exists():
+            raise ConfigLoadError(f"Config not found : {path}")
+        text = read_text(path, limit=CONFIG.size)
         data = load_yaml(text, where=str(path))
         if data is not None and not isinstance(data, dict):
             raise ConfigError("expected keys and values at the top", key=str(path))

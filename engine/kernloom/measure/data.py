@@ -316,8 +316,9 @@ def _file(filling: _Filling) -> Array:
     key = f"{filling.key}.path"
     path = confined(str(filling.fill.path), filling.folders, key=key, what="data file")
     try:
-        values: Array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        # Mapped, so that a header cannot ask for more memory than the file has bytes.
+        values: Array = np.load(path, allow_pickle=False, mmap_mode="r")
+    except Exception:  # whatever the header of a damaged file leads numpy to
         raise ConfigError(f"'{path}' is not a .npy file of numbers", key=key) from None
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiub":
         raise ConfigError(f"'{path}' is not a .npy file of real numbers", key=key)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kernloom.config.schema import Scalar
 from kernloom.errors import ConfigError, nearest
+from kernloom.files import MAX_SOURCE_BYTES, read_text
 from kernloom.plan.schedule import StepRecord
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -209,10 +210,7 @@ def read_with_includes(path: Path, root: Path) -> dict[str, str]:
         name = current.relative_to(root).as_posix()
         if name in found:
             continue
-        try:
-            found[name] = current.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot be read: {error}", key=str(current)) from None
+        found[name] = read_text(current, limit=MAX_SOURCE_BYTES)
         for include in _INCLUDE.findall(_COMMENT.sub(" ", found[name])):
             target = (current.parent / include).resolve()
             if not target.is_relative_to(root):

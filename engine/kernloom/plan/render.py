@@ -15,7 +15,7 @@ from kernloom.code_stamp import code_stamp
 from kernloom.config.schema import Arch, KernelSource, Scalar, Target
 from kernloom.errors import ConfigError, TemplateError, nearest
 from kernloom.expressions import evaluate, parse_size
-from kernloom.files import canonical_json, sha256_text
+from kernloom.files import MAX_SOURCE_BYTES, canonical_json, read_text, sha256_text
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.places import confined
 from kernloom.plan.clsource import MAIN, check_functions, functions_of, kernel_text
@@ -236,7 +236,7 @@ class Renderer:
             for folder in self.folders if inside else ():
                 if (folder / name).is_file():
                     path = confined(name, [folder], key=str(folder / name), what="template")
-                    self._read[name] = (folder / name, _text(path))
+                    self._read[name] = (folder / name, read_text(path, limit=MAX_SOURCE_BYTES))
                     break
         return self._read[name]
 
@@ -341,13 +341,6 @@ def _variables(record: StepRecord, arch: Arch, function: str) -> dict[str, Any]:
             },
         },
     }
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TemplateError(f"cannot be read: {error}", key=str(path)) from None
 
 
 def _header(record: StepRecord) -> str:

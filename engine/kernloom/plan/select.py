@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from kernloom.config.schema import Arch, Scalar
 from kernloom.errors import ConfigError, KernloomError, nearest
+from kernloom.files import read_text
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.schedule import Schedule, StepRecord
 from kernloom.plan.space import (
@@ -174,18 +175,15 @@ def file(request: Request) -> Mapping[str, Scalar]:
     """Values from a YAML file of the same shape as `select.fixed`."""
     if not request.options.file:
         return {}
-    from kernloom.config.reader import load_yaml
+    from kernloom.config.reader import CONFIG, load_yaml
 
     path = Path(request.options.file)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        several = "For several paths: -m select.file=choice(a.yaml,b.yaml), or sweep.axes."
-        raise ConfigError(
-            f"'{path}' cannot be read: {error}",
-            key="select.file",
-            hint=several if "," in str(path) else "",
-        ) from None
+        text = read_text(path, limit=CONFIG.size, key="select.file")
+    except ConfigError as error:
+        if "," in str(path):
+            error.hint = "For several paths: -m select.file=choice(a.yaml,b.yaml), or sweep.axes."
+        raise
     data = load_yaml(text, where=str(path)) or {}
     if not isinstance(data, Mapping):
         raise ConfigError("expected transforms with their tunables", key=str(path))

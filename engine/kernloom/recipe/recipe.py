@@ -13,7 +13,7 @@ from typing import Any
 
 from kernloom import __version__
 from kernloom.config.compose import Composer, Point
-from kernloom.config.reader import dump_yaml, load_yaml
+from kernloom.config.reader import RECIPE, dump_yaml, read_yaml
 from kernloom.errors import ConfigError, nearest
 from kernloom.files import canonical_json, sha256_json, write_atomically
 from kernloom.measure.trial import Trial
@@ -130,11 +130,7 @@ class Shared:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", key=str(path)) from None
-    data = load_yaml(text, where=str(path))
+    data = read_yaml(path, RECIPE)
     if not isinstance(data, dict) or "recipe" not in data:
         raise ConfigError("is not a recipe: it has no `recipe: 1`", key=str(path))
     if data["recipe"] != FORMAT or isinstance(data["recipe"], (bool, float)):

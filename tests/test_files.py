@@ -1,0 +1,46 @@
+"""Files that somebody names: regular ones, of a bounded size, or an error that says why not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kernloom.errors import ConfigError
+from kernloom.files import read_text
+
+
+def test_text_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("ä\r\n", encoding="utf-8", newline="")
+    (tmp_path / "link").symlink_to("file")
+    assert read_text(tmp_path / "link", limit=4) == "ä\r\n"
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(ConfigError, match="cannot be read: it is not a regular file"):
+            read_text(path, limit=10)
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        read_text(tmp_path, limit=10)
+    with pytest.raises(ConfigError, match=r"key: '.*none' cannot be read: No such file"):
+        read_text(tmp_path / "none", limit=10, key="key")
+    with pytest.raises(ConfigError, match="cannot be read: embedded null byte"):
+        read_text(Path("a\0b"), limit=10)
+
+
+def test_what_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigError, match=r"it has 1.05e\+06 MiB, and at most 1 MiB are read"):
+        read_text(tmp_path / "sparse", limit=1 << 20)
+    # These say that they are empty.
+    with pytest.raises(ConfigError, match="it has more than"):
+        read_text(Path("/proc/self/maps"), limit=100)
+
+
+def test_what_is_not_utf8_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes("a: ü".encode("utf-16"))
+    with pytest.raises(ConfigError, match=r"it is not UTF-8 text \(byte 0\)"):
+        read_text(tmp_path / "file", limit=100)
