@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line import ENGINE
 from kernloom.config.compose import Composer
 from kernloom.config.groups import Groups
 from kernloom.errors import ConfigError
@@ -87,4 +89,5 @@ def test_what_ships_is_read_without_hydra() -> None:
         "        groups.read(group, name)\n"
         "assert 'hydra' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", script, str(CONFIGS)], check=True)
+    environment = {**os.environ, "PYTHONPATH": str(ENGINE)}
+    subprocess.run([sys.executable, "-c", script, str(CONFIGS)], check=True, env=environment)

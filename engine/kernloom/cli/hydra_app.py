@@ -9,6 +9,7 @@ perhaps, goes past it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -19,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernloom.cli.fleets.submission import NO_STORE, root_key
+from kernloom.cli.objectives import read_objective
+from kernloom.config.groups import Groups
 from kernloom.config.hydra_compose import PRIMARY
 from kernloom.errors import KernloomError, UnavailableError, UsageError, nearest
 from kernloom.places import Places
@@ -26,6 +29,10 @@ from kernloom.places import Places
 CODES = "codes"
 """Where each job leaves its exit code, below the folder of the sweep; a file without one is of a
 job that did not end."""
+OBJECTIVES = "objectives"
+"""Where each job leaves its objective, for sweepers that optimise."""
+BEST = "optimization_results.yaml"
+"""Where Hydra's sweepers that optimise leave what they found, in the folder of the sweep."""
 STORE_WORDS = "KERNLOOM_STORE_WORDS"
 """In the environment: the words about the store, for each job."""
 HAS_STORE_WORDS = "has-store-words"
@@ -36,7 +43,11 @@ PACKAGES = {
         "submitit_local": "hydra-submitit-launcher",
         "submitit_slurm": "hydra-submitit-launcher",
     },
-    "sweeper": {},
+    "sweeper": {
+        "ax": "hydra-ax-sweeper",
+        "nevergrad": "hydra-nevergrad-sweeper",
+        "optuna": "hydra-optuna-sweeper",
+    },
 }
 """What brings Hydra's stock plugins."""
 _CHOICE = re.compile(r"\+*hydra/(launcher|sweeper)=([\w-]+)")
@@ -50,7 +61,8 @@ def run_by_hydra(places: Places, words: Sequence[str], *, multirun: bool) -> int
         )
     _check_installed(places, words)
     store = [word for word in words if root_key(word) == "store"]
-    others = [word for word in words if word not in store]
+    groups = Groups(places.folders("configs"))
+    others = [_for_hydra(word, groups) for word in words if word not in store]
     places.build.mkdir(parents=True, exist_ok=True)
     # Below the build folder, because the nodes of a cluster see no other machine's /tmp.
     folder = Path(tempfile.mkdtemp(prefix="hydra-", dir=places.build))
@@ -63,13 +75,51 @@ def run_by_hydra(places: Places, words: Sequence[str], *, multirun: bool) -> int
             stdin=subprocess.DEVNULL,
         )
         left = {int(path.name): path.read_text() for path in (folder / CODES).glob("*")}
+        best = _best(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if not left:
         raise UnavailableError("Hydra did not launch any job; what it said is above")
-    if done.returncode or left.keys() != set(range(len(left))):
+    code = worst([int(code) if code else 1 for code in left.values()])
+    if left.keys() != set(range(len(left))):
         raise KernloomError("Hydra lost some of its jobs; what it said is above")
-    return worst([int(code) if code else 1 for code in left.values()])
+    if done.returncode and not code:
+        raise KernloomError("Hydra ended early; what it said is above")
+    if best and not done.returncode:
+        print(f"kernloom: {best}", file=sys.stderr)
+    return code
+
+
+def _for_hydra(word: str, groups: Groups) -> str:
+    """The word with leave to add its key: Hydra would refuse keys of maps that are open, such as
+    select.fixed. Each job checks the keys itself."""
+    key = word.partition("=")[0]
+    is_value = key[:1] not in ("+", "~") and "@" not in key and not groups.exists(key)
+    return f"++{word}" if is_value and not key.startswith("hydra") else word
+
+
+def _best(folder: Path) -> str:
+    """What a sweeper that optimises says it has found; '' for one that does not."""
+    from kernloom.config.reader import load_yaml
+
+    path = folder / BEST
+    if not path.is_file():
+        return ""
+    text = path.read_text(encoding="utf-8")
+    found = load_yaml(text, where=BEST)
+    if not isinstance(found, dict):
+        return f"the sweeper found\n{text.strip()}"
+    name = found.get("name", "the sweeper")
+    # Optuna's and Nevergrad's names for the same.
+    params = found.get("best_params", found.get("best_evaluated_params"))
+    value = found.get("best_value", found.get("best_evaluated_result"))
+    if not isinstance(params, dict) or not isinstance(value, (int, float)):
+        return f"{name} found\n{text.strip()}"
+    if not math.isfinite(value):
+        return f"{name} found no point that works"
+    metrics = {o.metric for o in map(read_objective, (folder / OBJECTIVES).iterdir()) if o}
+    shown = " ".join(f"{str(key).lstrip('+')}={value}" for key, value in params.items())
+    return f"{name} found {shown}: {' or '.join(filter(None, metrics))} = {value:g}"
 
 
 def worst(codes: Sequence[int]) -> int:
@@ -92,7 +142,7 @@ def _check_installed(places: Places, words: Sequence[str]) -> None:
     for kind, name in chosen:
         files = [p for found in places.folders("configs") for p in found.glob(f"hydra/{kind}/*")]
         listed = [*ConfigStore.instance().list(f"hydra/{kind}"), *(path.name for path in files)]
-        there = {entry.removesuffix(".yaml") for entry in listed}
+        there = {entry.removesuffix(".yaml") for entry in listed if entry.endswith(".yaml")}
         if name in there:
             continue
         package = PACKAGES[kind].get(name)

@@ -8,24 +8,62 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from hydra.errors import CompactHydraException
+from omegaconf import DictConfig, OmegaConf
 
 import kernloom
+from kernloom.cli.objectives import read_objective
 from kernloom.errors import UsageError
+from kernloom.report.best import Objective
+
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+"""Tries every combination and asks for no objective."""
 
 
-def carry_out(config: DictConfig) -> int:
-    """The exit code, which is also left beside those of the other jobs."""
-    from kernloom.cli.hydra_app import CODES, HAS_STORE_WORDS, STORE_WORDS
+class NoObjective(CompactHydraException):
+    """Ends a job that has nothing to tell a sweeper; why is said on stderr before."""
+
+
+def carry_out(config: DictConfig) -> float | None:
+    """The job's objective, if Hydra's sweeper is an optimiser; its exit code is left in a file,
+    beside those of the other jobs."""
+    from kernloom.cli.hydra_app import CODES, OBJECTIVES
 
     chosen = HydraConfig.get()
-    folder = Path(chosen.sweep.dir)
-    code = folder / CODES / str(chosen.job.num)
-    code.parent.mkdir(parents=True, exist_ok=True)
+    number, folder = str(chosen.job.num), Path(chosen.sweep.dir)
+    code, objective = folder / CODES / number, folder / OBJECTIVES / number
+    for path in (code, objective):
+        path.parent.mkdir(parents=True, exist_ok=True)
     code.touch()
+    optimises = chosen.sweeper._target_ != BASIC_SWEEPER
+    problem = not_minimised(chosen.sweeper) if optimises else ""
+    returned = UsageError.exit_code if problem else _run(chosen, folder, objective)
+    found = read_objective(objective) if optimises else None
+    if found and returned == UsageError.exit_code:
+        # Only this point is refused, which is a failed trial among others.
+        returned = 1
+    if found and not comparable(found, objective.parent):
+        problem = (
+            "the sweeper changes the work itself (workload, case, target, sizes or dtype), so "
+            "its objectives cannot be compared\n  Sweep over what leaves the work as it is: "
+            "select.fixed, toolchain, arch, pipeline."
+        )
+        returned = UsageError.exit_code
+    code.write_text(str(returned))
+    if problem:
+        print(f"kernloom: error: {problem}", file=sys.stderr, flush=True)
+    if optimises and (problem or not found):
+        raise NoObjective(f"job {number} has no objective")
+    return found.value if found else None
+
+
+def _run(chosen: Any, folder: Path, objective: Path) -> int:
+    from kernloom.cli.hydra_app import HAS_STORE_WORDS, STORE_WORDS
+
     environment = {**os.environ, "PYTHONPATH": str(Path(kernloom.__file__).resolve().parents[1])}
     store = environment.pop(STORE_WORDS, None)
     if store is None and (folder / HAS_STORE_WORDS).exists():
@@ -35,17 +73,38 @@ def carry_out(config: DictConfig) -> int:
             "environment exported.",
             file=sys.stderr,
         )
-        returned = UsageError.exit_code
-    else:
-        words = _words(chosen.overrides.task, json.loads(store or "[]"))
-        returned = subprocess.run(
-            [sys.executable, "-P", "-m", "kernloom", "run", *words],
-            cwd=chosen.runtime.cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        ).returncode
-    code.write_text(str(returned))
-    return returned
+        return UsageError.exit_code
+    words = _words(chosen.overrides.task, json.loads(store or "[]"))
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "kernloom", "run", *words, f"--objective={objective}"],
+        cwd=chosen.runtime.cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+    ).returncode
+
+
+def comparable(own: Objective, folder: Path) -> bool:
+    """Whether the jobs so far all did the same work, as far as they came to an end."""
+    found = [own, *filter(None, map(read_objective, folder.iterdir()))]
+    return len({objective.work for objective in found if objective.work}) <= 1
+
+
+def not_minimised(sweeper: Any) -> str:
+    """Why a sweeper's settings do not fit an objective of which less is better; '' if they do."""
+    directions = OmegaConf.select(sweeper, "direction")
+    listed = list(directions) if OmegaConf.is_list(directions) else [directions]
+    if len(listed) > 1:
+        return "hydra.sweeper.direction: a trial has one objective, not " + str(len(listed))
+    names = [str(getattr(direction, "name", direction)) for direction in listed]
+    for key, bad in (
+        ("optim.maximize", True),  # nevergrad
+        ("ax_config.experiment.minimize", False),
+    ):
+        if OmegaConf.select(sweeper, key) is bad:
+            return f"hydra.sweeper.{key}: the objective is a time or a count, which is minimised"
+    if "maximize" in names:
+        return "hydra.sweeper.direction: the objective is a time or a count, which is minimised"
+    return ""
 
 
 def _words(told: Sequence[str], store: Sequence[str]) -> list[str]:

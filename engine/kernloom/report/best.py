@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,26 @@ class Standing:
     best: bool
     certain: bool
     """Whether the difference is more than their intervals and the policy's floor allow for."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What an optimiser minimises: the metric that a trial is ranked by."""
+
+    metric: str
+    value: float
+    """Infinite for a point that cannot be carried out or is wrong."""
+    work: str
+    """Only objectives with the same text can be compared; '' where the value is infinite."""
+
+
+FAILED = Objective("", math.inf, "")
+
+
+def objective(trial: Trial) -> Objective:
+    if not trial.good or _rank(trial) <= 0:
+        return FAILED
+    return Objective(_metric(trial), _rank(trial), _group(trial))
 
 
 def standings(trials: Sequence[Trial]) -> dict[str, Standing]:

@@ -8,6 +8,9 @@ is built. Exit code 0 only if everything verified.
   kernloom run -m workload=softmax workload.sizes.N=64,128,256 toolchain=gcc,clang
   kernloom run workload=mlp recipe=mlp.yaml     # also writes a recipe that replays this run
 
+--objective FILE is for optimisers: JSON with the metric that the trial is ranked by and its value,
+null if the point is wrong or refused. Where nothing is known about the point no file is written.
+
 Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline, select, measure):
 
   rerun=none|failed|all             whether stored trials are carried out again
@@ -22,23 +25,26 @@ Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Results, Workshop, exit_code
 from kernloom.cli.fleets import fleet_of
-from kernloom.cli.invocation import Invocation, destination
+from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
 from kernloom.cli.screening import print_screening, screen
 from kernloom.cli.stores import place_of
 from kernloom.config.schema import Experiment
+from kernloom.errors import ConfigError, UsageError
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.documents import run_document, screened_document, trial_document
 from kernloom.report.units import count
 from kernloom.store.store import Store, open_store
 
 SWEEPS = True
+FLAGS = {"objective": Flag("also write the number that the trial is ranked by", "FILE")}
 OUTPUTS = ("table", "json", "jsonl", "csv")
 HYDRA = ("hydra/", "hydra.")
 
@@ -49,14 +55,39 @@ def run(invocation: Invocation) -> int:
         from kernloom.cli.hydra_app import run_by_hydra
 
         return run_by_hydra(assembly.places, invocation.words, multirun=invocation.multirun)
-    plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    file = _objective_file(invocation)
+    try:
+        plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    except ConfigError as error:
+        if file and error.stage:
+            # The words make sense, but a stage of the pipeline refuses this point.
+            from kernloom.cli.objectives import write_refused
+
+            write_refused(file)
+        raise
     results = carry_out_and_report(assembly, plans, invocation)
+    if file and not results.interrupted and not results.failure:
+        from kernloom.cli.objectives import write_objective
+
+        write_objective(file, results.trials)
     looked_at = results.screening.trials if results.screening else ()
     return exit_code(
         [*results.trials, *looked_at],
         interrupted=results.interrupted,
         failed=results.failure is not None,
     )
+
+
+def _objective_file(invocation: Invocation) -> Path | None:
+    file = invocation.flags.get("objective")
+    if file is None:
+        return None
+    if invocation.multirun:
+        raise UsageError(
+            "--objective is about one trial, but this is a sweep",
+            hint="Leave -m away, or let an optimiser sweep: run -m hydra/sweeper=...",
+        )
+    return destination(file, "--objective")
 
 
 def carry_out_and_report(

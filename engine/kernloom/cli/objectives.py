@@ -1,0 +1,42 @@
+"""The objective of a run in a file: the number that an optimiser outside of Kernloom minimises."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernloom.files import write_atomically
+from kernloom.measure.trial import Trial
+from kernloom.report.best import FAILED, Objective, objective
+
+UNKNOWN = ("unavailable", "interrupted")
+"""Statuses that say nothing about how good a point is."""
+
+
+def write_objective(path: Path, trials: Sequence[Trial]) -> None:
+    """Write that of a run's one trial, unless nothing is known about it."""
+    for trial in trials:
+        if trial.status not in UNKNOWN:
+            _write(path, objective(trial))
+
+
+def write_refused(path: Path) -> None:
+    """Write that the point cannot be carried out at all: any other one is better."""
+    _write(path, FAILED)
+
+
+def read_objective(path: Path) -> Objective | None:
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    value = math.inf if kept["value"] is None else float(kept["value"])
+    return Objective(str(kept["metric"]), value, str(kept["work"]))
+
+
+def _write(path: Path, found: Objective) -> None:
+    # JSON has no infinity.
+    value = found.value if math.isfinite(found.value) else None
+    write_atomically(path, json.dumps({**vars(found), "value": value}) + "\n")
