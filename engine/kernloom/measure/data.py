@@ -213,7 +213,10 @@ def _golden(
             return reference(dict(inputs), dict(scalars), dict(sizes))
         except Exception as error:  # somebody else's code
             raise ConfigError(
-                f"reference '{text}' failed: {type(error).__name__}: {error}", key=key
+                f"reference '{text}' failed: {type(error).__name__}: {error}",
+                key=key,
+                hint=f"It is called as {text}(inputs, scalars, sizes), each a dict by the "
+                "workload's names, and returns the golden.",
             ) from error
     try:
         return parse(text)({**sizes, **scalars, **inputs})
@@ -332,7 +335,10 @@ def _generated(filling: _Filling) -> Array:
         return np.asarray(generator(filling.spec, filling.random))
     except Exception as error:  # somebody else's code
         raise ConfigError(
-            f"generator '{name}' failed: {type(error).__name__}: {error}", key=filling.key
+            f"generator '{name}' failed: {type(error).__name__}: {error}",
+            key=filling.key,
+            hint=f"It is called as {name}(spec, random): the tensor's name, shape, dtype and "
+            "elements, and a numpy random generator.",
         ) from error
 
 
