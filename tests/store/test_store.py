@@ -289,3 +289,34 @@ def test_how_often_trials_were_reused_is_counted(path, make_trial):
         store.count_reuses(["a1"])
         store.count_reuses([])
         assert store.reuses(["a1", "b2", "c3"]) == {"a1": 2, "b2": 1}
+
+
+def test_the_facts_of_trials_are_found_by_workload_and_target_newest_first(place, make_trial):
+    shared = {"measure": {"samples": 7}, "names": {"toolchain": "x" * 500}}
+    with open_store(place) as store:
+        for number in range(3):
+            facts = {"shared": shared, "run": {"seed": number}}
+            store.add(make_trial(f"a{number}", facts=facts, created=f"2025-01-0{number + 1}"))
+        store.add(make_trial("other", workload="axpy", facts={"run": {"seed": 9}}))
+        store.add(make_trial("without"))
+    with open_store(place) as store:
+        found = store.facts("matmul", "host", 2)
+        assert [id for id, _ in found] == ["a2", "a1"]
+        assert found[0][1] == {"shared": shared, "run": {"seed": 2}}
+
+
+def test_a_reuse_notes_from_which_sources_a_trial_was_planned_last(place, make_trial):
+    first, second = {"matmul:host": {"m.j2": "1"}}, {"matmul:host": {"m.j2": "2"}}
+    with open_store(place) as store:
+        store.add(make_trial("a1", sources=first))
+        store.add(make_trial("b2", sources=first))
+        (used,), of_trials = store.sources()
+        assert (used.files, set(of_trials)) == (first, {"a1", "b2"})
+        assert used.first == make_trial().created < used.last
+        store.count_reuses(["a1"], {"a1": second})
+        uses, of_trials = store.sources()
+        files = {used.document: used.files for used in uses}
+        assert {id: files[document] for id, document in of_trials.items()} == {
+            "a1": second,
+            "b2": first,
+        }

@@ -21,11 +21,14 @@ ALTER TABLE trials ADD COLUMN placement TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE samples ADD COLUMN transfer_ns TEXT NOT NULL DEFAULT '[]';
 UPDATE meta SET value = '2' WHERE key = 'schema_version';
 """
+FACTS = {"shared": {"measure": {"samples": 7}}, "run": {"seed": 7}}
+SOURCES = {"matmul:host": {"m.j2": "1"}}
 OLD = {
     "1": ("version1.sql", ""),
     "1, brought up to the first 2": ("version1.sql", PLACED),
     "the first 2": ("version2.sql", ""),
     "the second 2": ("version2_baselines.sql", ""),
+    "3": ("version3.sql", ""),
 }
 
 
@@ -77,6 +80,8 @@ def test_an_older_store_is_queried_like_any_other(either):
         assert [name for name, _, _ in store.baselines()] in ([], ["first"])
         assert store.reuses(["a1"]) == {}
         assert store.looks(["a1"]) == {}
+        assert store.facts("axpy", "host", 9) == []
+        assert store.sources() == ([], {})
 
 
 def test_an_older_store_is_read_again_after_it_was_closed(either):
@@ -88,7 +93,14 @@ def test_an_older_store_is_read_again_after_it_was_closed(either):
 
 
 def test_an_older_store_goes_on_with_new_trials(old, make_trial):
-    placed = make_trial("c3", placement={"y": "in_place"}, metrics={}, overrides=("seed=7",))
+    placed = make_trial(
+        "c3",
+        placement={"y": "in_place"},
+        metrics={},
+        overrides=("seed=7",),
+        facts=FACTS,
+        sources=SOURCES,
+    )
     with open_store(old) as store:
         before = store.latest(["a1"])["a1"]
         store.add(placed)
@@ -103,6 +115,9 @@ def test_an_older_store_goes_on_with_new_trials(old, make_trial):
         store.save_baseline("main", ["a1"])
         store.count_reuses(["a1"])
         assert store.reuses(["a1"]) == {"a1": 1}
+        assert store.facts("matmul", "host", 9) == [("c3", placed.facts)]
+        (used,), of_trials = store.sources()
+        assert (used.files, of_trials) == (placed.sources, {"c3": used.document})
         store.keep_looks({"l1": placed})
         assert store.looks(["l1"])["l1"]["status"] == "ok"
     with sqlite3.connect(old) as database:
@@ -134,8 +149,9 @@ def test_a_store_on_a_server_is_brought_up_with_all_that_it_lacks(server, make_t
     with open_store(place) as store:
         store.add(make_trial())
     server.execute("UPDATE elder.meta SET value = '2' WHERE key = 'schema_version'")
-    server.execute("ALTER TABLE elder.trials DROP COLUMN overrides, DROP COLUMN warnings")
-    for table in ("looks", "reuses", "baselines"):
+    for column in ("overrides", "warnings", "facts"):
+        server.execute(f"ALTER TABLE elder.trials DROP COLUMN {column}")
+    for table in ("looks", "reuses", "baselines", "sources"):
         server.execute(f"DROP TABLE elder.{table}")
     with open_store(place) as store:
         assert store.query() == [make_trial()]
@@ -144,6 +160,9 @@ def test_a_store_on_a_server_is_brought_up_with_all_that_it_lacks(server, make_t
         store.keep_looks({"l1": make_trial()})
         assert set(store.looks(["l1"])) == {"l1"}
         assert store.reuses(["a1"]) == {"a1": 1}
+        assert store.sources() == ([], {})
+        store.add(make_trial("b2", facts=FACTS, sources=SOURCES))
+        assert store.facts("matmul", "host", 9) == [("b2", FACTS)]
     assert server.execute("SELECT value FROM elder.meta WHERE key = 'schema_version'") == [
         (str(VERSION),)
     ]

@@ -39,12 +39,11 @@ _LABELS = {
 }
 """How a fact of a group is called, where it is not GROUP.NAME."""
 _FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
-    "calls": ("workload.", "case"),
-    "artifacts": ("toolchain", "arch", "variant", "target.", "workload.tensors"),
+    "calls": ("workload.sizes", "workload.scalars"),
+    "artifacts": ("toolchain", "arch", "variant"),
     "programs": ("toolchain", "arch", "variant"),
     "arch": ("arch",),
     "measure": ("measure",),
-    "workload.tolerance": ("workload.tensors",),
 }
 """Group -> how the labels begin of differences that it follows from."""
 
