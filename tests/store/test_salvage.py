@@ -17,7 +17,7 @@ import pytest
 
 from kernloom.errors import StoreError
 from kernloom.store import log as log_module
-from kernloom.store import open_store
+from kernloom.store import open_store, sqlite
 from kernloom.store import salvage as module
 from kernloom.store.log import FRAME_HEADER, HEADER, PAGE_SIZE, gap_in
 from kernloom.store.salvage import salvage
@@ -141,8 +141,9 @@ def test_a_lost_section_is_noted_in_the_trials_that_had_it(written):
 
 
 @pytest.fixture
-def logged(path, trials, tmp_path):
+def logged(path, trials, tmp_path, monkeypatch):
     """A store as a killed process leaves it: most of it still in the write-ahead log."""
+    monkeypatch.setattr(sqlite, "CHECKPOINT_PAGES", 8000)
     other = tmp_path / "killed" / path.name
     other.parent.mkdir()
     with open_store(path) as store:

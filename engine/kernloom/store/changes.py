@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernloom.errors import StoreError
 from kernloom.measure.trial import Samples, Trial
+from kernloom.sealed import seal
 from kernloom.store.database import PlainConnection
+from kernloom.store.digests import trial_digest
 from kernloom.store.rows import sample_row
 from kernloom.store.schema import (
     BASELINES,
@@ -25,13 +26,11 @@ TRIES = 1000
 """How often another writer may be first with a number before something else must be wrong."""
 
 _OR_LEAVE = " ON CONFLICT DO NOTHING"
-# Counted inside the insert. SQLite lets one process write at a time; in PostgreSQL another one may
-# be given the same number, and then whoever is second inserts nothing. The casts are for
-# PostgreSQL, which must find the same type wherever the same value stands.
-_NEXT = "(SELECT coalesce(max(attempt), 0) + 1 FROM trials WHERE id = CAST(:id AS VARCHAR))"
-_NEWEST = "(SELECT max(attempt) FROM trials WHERE id = CAST(:trial AS VARCHAR))"
-_ADD_TRIAL = insert_into(TRIALS, attempt=_NEXT) + _OR_LEAVE
-_ADD_SAMPLES = insert_into(SAMPLES, attempt=_NEWEST)
+# SQLite lets one process write at a time; in PostgreSQL another one may be given the same number,
+# and then whoever is second inserts nothing.
+_NEXT = "SELECT coalesce(max(attempt), 0) + 1 AS attempt FROM trials WHERE id = :id"
+_ADD_TRIAL = insert_into(TRIALS) + _OR_LEAVE
+_ADD_SAMPLES = insert_into(SAMPLES)
 _ADD_DOCUMENTS = insert_into(DOCUMENTS) + _OR_LEAVE
 _NOTE_SOURCES = (
     insert_into(SOURCES)
@@ -57,14 +56,17 @@ def add(
 ) -> None:
     """Insert a trial as the next attempt of its id; `sections` are those not there yet."""
     add_documents(connection, sections)
+    samples = [sample_row(row["id"], process, s) for process, s in enumerate(taken)]
     for _ in range(TRIES):
-        if connection.run(_ADD_TRIAL, (row,)) == 1:
+        (found,) = connection.rows(_NEXT, {"id": row["id"]})
+        numbered = {**row, **found}
+        numbered["digest"] = trial_digest(numbered, samples)
+        if connection.run(_ADD_TRIAL, (numbered,)) == 1:
             break
     else:
         raise StoreError(f"trial {row['id']} was refused a number {TRIES} times")
-    if taken:
-        rows = [sample_row(row["id"], process, s) for process, s in enumerate(taken)]
-        connection.run(_ADD_SAMPLES, rows)
+    if samples:
+        connection.run(_ADD_SAMPLES, [{**sample, **found} for sample in samples])
     if sources:
         note_sources(connection, [sources])
 
@@ -95,7 +97,7 @@ def keep_looks(connection: PlainConnection, looks: Mapping[str, Trial], created:
         {
             "id": id,
             "created": created,
-            "text": json.dumps({name: getattr(looks[id], name) for name in _OF_A_LOOK}),
+            "text": seal({name: getattr(looks[id], name) for name in _OF_A_LOOK}, id),
         }
         # In one order, as above.
         for id in sorted(looks)

@@ -69,6 +69,12 @@ class Database(Protocol):
 
     def damaged(self, why: str) -> KernloomError: ...
 
+    def lost(self, connection: PlainConnection) -> int:
+        """How many trials were stored and are not there, as far as is known; told once."""
+
+    def trial_added(self, connection: PlainConnection) -> None:
+        """Note that a trial was committed."""
+
     def close(self) -> None:
         """Let go of whatever connections questions were asked on."""
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from kernloom.measure.trial import Samples, Trial
+from kernloom.sealed import DamagedFileError, unseal
 from kernloom.store.database import PlainConnection
+from kernloom.store.digests import DIGEST, is_sound, samples_are_sound
 from kernloom.store.rows import FACTS, SHARED, samples_of, trial_of
 from kernloom.store.shared import Reader
 
@@ -16,17 +19,51 @@ CHUNK = 500
 """How many are asked for by name in one statement."""
 
 
-class Sections:
-    """Reads trials, with the sections that they share fetched and decoded once."""
+Name = tuple[str, int]
+"""Id and attempt of a trial."""
 
-    def __init__(self, reader: Reader, connection: PlainConnection) -> None:
+
+class Sections:
+    """Reads trials, with the sections that they share fetched and decoded once.
+
+    Trials that do not match their digests are left out; `damaged` is told their names.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        connection: PlainConnection,
+        damaged: Callable[[Sequence[Name]], None] = lambda names: None,
+    ) -> None:
         self._reader = reader
         self._connection = connection
+        self._damaged = damaged
 
-    def trials(self, rows: Iterable[Mapping[Any, Any]]) -> list[Trial]:
+    def trials(self, rows: Iterable[Mapping[Any, Any]], *, samples: bool = False) -> list[Trial]:
+        """The trials of these rows; `samples` has their samples looked at, too."""
         found = list(rows)
+        bad = {_name(row) for row in found if not is_sound(row)}
+        if samples:
+            bad |= set(_unsound(self._connection, found))
+        if bad:
+            self._damaged(sorted(bad))
+            found = [row for row in found if _name(row) not in bad]
         self.need(found)
         return [trial_of(row, self._reader.document) for row in found]
+
+    def samples(
+        self, names: Sequence[Name], rows: Mapping[Name, Sequence[Mapping[str, Any]]]
+    ) -> dict[Name, tuple[Samples, ...]]:
+        """Samples from their rows, by trial; those that do not match the digest are left out."""
+        digests = _digests(self._connection, names)
+        bad = [name for name in digests if not samples_are_sound(digests[name], rows[name])]
+        if bad:
+            self._damaged(bad)
+        return {
+            name: tuple(map(samples_of, rows[name]))
+            for name in digests
+            if name not in bad and rows[name]
+        }
 
     def need(self, rows: Iterable[Mapping[Any, Any]], columns: Sequence[str] = SHARED) -> None:
         """Have ready what the documents of these rows refer to."""
@@ -54,39 +91,75 @@ def _among(
 def latest(connection: PlainConnection, sections: Sections, ids: Sequence[str]) -> dict[str, Trial]:
     newest = " AND attempt = (SELECT max(attempt) FROM trials AS other WHERE other.id = trials.id)"
     rows = _among(connection, "SELECT * FROM trials WHERE id", ids, newest)
-    return {trial.id: trial for trial in sections.trials(rows)}
+    return {trial.id: trial for trial in sections.trials(rows, samples=True)}
 
 
-def samples_of_trial(connection: PlainConnection, id: str) -> tuple[Samples, ...]:
-    newest = "(SELECT max(attempt) FROM trials WHERE id = :trial)"
-    rows = connection.rows(
-        "SELECT * FROM samples WHERE trial = :trial AND attempt = "  # noqa: S608
-        f"{newest} ORDER BY process",
-        {"trial": id},
+def samples_of_trial(
+    connection: PlainConnection, sections: Sections, id: str
+) -> tuple[Samples, ...]:
+    (row,) = connection.rows(
+        "SELECT max(attempt) AS attempt FROM trials WHERE id = :id", {"id": id}
     )
-    return tuple(map(samples_of, rows))
+    if row["attempt"] is None:
+        return ()
+    name = (id, row["attempt"])
+    return samples_of_attempts(connection, sections, [name]).get(name, ())
 
 
 def samples_of_attempts(
-    connection: PlainConnection, names: Sequence[tuple[str, int]]
-) -> dict[tuple[str, int], tuple[Samples, ...]]:
-    """What each process of these attempts, by id and number, measured."""
-    found: dict[tuple[str, int], tuple[Samples, ...]] = {}
+    connection: PlainConnection, sections: Sections, names: Sequence[Name]
+) -> dict[Name, tuple[Samples, ...]]:
+    """What each process of these attempts measured."""
+    return sections.samples(names, sample_rows(connection, names))
+
+
+def sample_rows(
+    connection: PlainConnection, names: Sequence[Name]
+) -> dict[Name, list[dict[str, Any]]]:
+    """The rows of samples of these attempts, in the order of their processes."""
+    found: dict[Name, list[dict[str, Any]]] = {name: [] for name in names}
+    # Joined: SQLite would go through all samples to see which of them are among some pairs.
+    statement = (
+        "SELECT samples.* FROM {} "
+        "JOIN samples ON trial = wanted.column1 AND attempt = wanted.column2 ORDER BY process"
+    )
+    for row in _wanted(connection, statement, names):
+        found[row["trial"], row["attempt"]].append(row)
+    return found
+
+
+def _digests(connection: PlainConnection, names: Sequence[Name]) -> dict[Name, str]:
+    statement = (
+        "SELECT id, attempt, digest FROM {} "
+        "JOIN trials ON id = wanted.column1 AND attempt = wanted.column2"
+    )
+    rows = _wanted(connection, statement, names)
+    return {_name(row): row[DIGEST] for row in rows}
+
+
+def _wanted(
+    connection: PlainConnection, statement: str, names: Sequence[Name]
+) -> Iterator[dict[str, Any]]:
+    """The rows of a statement with a place for a table of these names."""
     for start in range(0, len(names), CHUNK):
         some = names[start : start + CHUNK]
         places = ", ".join(f"(:trial{number}, :attempt{number})" for number in range(len(some)))
         values: dict[str, Any] = {}
         for number, (trial, attempt) in enumerate(some):
             values |= {f"trial{number}": trial, f"attempt{number}": attempt}
-        # Joined: SQLite would go through all samples to see which of them are among some pairs.
-        statement = (
-            f"SELECT samples.* FROM (VALUES {places}) AS wanted "  # noqa: S608
-            "JOIN samples ON trial = wanted.column1 AND attempt = wanted.column2 ORDER BY process"
-        )
-        for row in connection.rows(statement, values):
-            name = row["trial"], row["attempt"]
-            found[name] = (*found.get(name, ()), samples_of(row))
-    return found
+        yield from connection.rows(statement.format(f"(VALUES {places}) AS wanted"), values)
+
+
+def _unsound(connection: PlainConnection, rows: Sequence[Mapping[Any, Any]]) -> Iterator[Name]:
+    """Which of these trials have samples that do not match their digests."""
+    found = sample_rows(connection, [_name(row) for row in rows])
+    for row in rows:
+        if not samples_are_sound(row[DIGEST], found[_name(row)]):
+            yield _name(row)
+
+
+def _name(row: Mapping[Any, Any]) -> Name:
+    return row["id"], row["attempt"]
 
 
 def facts(
@@ -140,8 +213,12 @@ def reuses_of(connection: PlainConnection, ids: Sequence[str]) -> dict[str, int]
 
 def looks(connection: PlainConnection, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """What came of earlier looks, as fields of a trial."""
-    rows = _among(connection, "SELECT id, text FROM looks WHERE id", ids)
-    return {row["id"]: json.loads(row["text"]) for row in rows}
+    found = {}
+    for row in _among(connection, "SELECT id, text FROM looks WHERE id", ids):
+        # A damaged one is not used: the point is looked at again.
+        with suppress(DamagedFileError):
+            found[row["id"]] = unseal(row["text"].encode(errors="replace"), row["id"])
+    return found
 
 
 def baseline(connection: PlainConnection, name: str) -> list[str]:

@@ -223,6 +223,12 @@ class Postgres:
         options = [word for name, value in given.items() if value for word in (name, str(value))]
         return shlex.join(["createdb", *options, str(url.database)])
 
+    def lost(self, connection: PlainConnection) -> int:
+        return 0  # a server looks after its own log
+
+    def trial_added(self, connection: PlainConnection) -> None:
+        pass
+
     def damaged(self, why: str) -> StoreError:
         return StoreError(
             f"{self.name} is damaged or no store: {why}", hint="Choose another database."

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 from kernloom.config.schema import STATUSES
 from kernloom.errors import DamagedError, StoreError
 from kernloom.store import schema
+from kernloom.store.digests import is_sound, trial_digest
 from kernloom.store.pages import Pages, Row
 from kernloom.store.rows import DOCUMENTS, FACTS, LISTS, SHARED
 from kernloom.store.shared import HASH, hash_of, places_in, without
@@ -146,7 +147,7 @@ def _is_sound(path: Path, found: _Found) -> bool:
                 said = connection.rows("PRAGMA integrity_check")
                 whole = [row["integrity_check"] for row in said] == ["ok"]
                 database.check_version(connection)
-            with open_store(copy) as store:
+            with open_store(copy, say=lambda note: None) as store:
                 return whole and len(store.query(history=True)) == len(found.current)
         except sqlite3.Error as error:
             explained = database.explain(error)
@@ -240,7 +241,8 @@ def _trial(values: Sequence[Any]) -> dict[str, Any] | None:
             and all(_holds(row[name], lists.get(name, dict)) for name in (*DOCUMENTS, FACTS))
             and all(isinstance(row[n], str) for n in ("created", "workload", "message", "stderr"))
         ):
-            return row | {"verified": bool(row["verified"]), "seconds": float(row["seconds"])}
+            whole = row | {"verified": bool(row["verified"]), "seconds": float(row["seconds"])}
+            return whole if is_sound(whole) else None
     return None
 
 
@@ -353,6 +355,12 @@ def _free_name(path: Path) -> Path:
 
 
 def _write(path: Path, found: _Found) -> None:
+    taken: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for key, row in found.samples.items():
+        taken.setdefault(key[:2], []).append(row)
+    for name, row in found.trials.items():
+        # Of what is left: samples and sections may be lost.
+        row["digest"] = trial_digest(row, taken.get(name, []))
     ids = {id for id, _ in found.trials}
     rows: Mapping[schema.Table, list[dict[str, Any]]] = {
         # In their old order, as far as that is known.

@@ -15,6 +15,7 @@ ADDED = {
         "warnings": "[]",
         "overrides": "[]",
         "facts": "{}",
+        "digest": "",
     },
     "samples": {"transfer_ns": "[]"},
 }
@@ -93,6 +94,8 @@ TRIALS = Table(
         _text("config"),
         _text("machine"),
         _text("stderr"),
+        # See digests.py.
+        _text("digest", ""),
     ),
     indexes=(("trials_by_time", "created"),),
 )

@@ -141,6 +141,9 @@ class Reader:
             found = fetch(sorted(missing))
             for name in missing - found.keys():
                 raise json.JSONDecodeError(f"section {name} is not there", name, 0)
+            for name, text in found.items():
+                if hash_of(text) != name:
+                    raise json.JSONDecodeError(f"section {name} does not match its hash", name, 0)
             self._texts |= found
             texts = list(found.values())
 

@@ -7,12 +7,14 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernloom.errors import DamagedError, StoreError
 from kernloom.store import versions
+from kernloom.store.count_file import CountFile
 from kernloom.store.database import NOTHING, PlainConnection
 from kernloom.store.log import gap_in
 from kernloom.store.schema import META, definitions
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     from kernloom.store.versions import Lack
 
+CHECKPOINT_PAGES = 250
+"""How long the log may grow: it holds the newest trials, a megabyte of them."""
 BUSY_SECONDS = 60.0
 """How long a writer waits for the others; each of them holds the store for about a millisecond."""
 DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
@@ -47,8 +51,10 @@ class SqliteConnection:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._wrote = False
 
     def begin(self) -> None:
+        self._wrote = True
         # At once: who reads first and then wants to write may be refused without having waited.
         self._connection.execute("BEGIN IMMEDIATE")
 
@@ -78,6 +84,11 @@ class SqliteConnection:
         self._connection.rollback()
 
     def close(self) -> None:
+        if self._wrote:
+            # SQLite empties the log by itself only where nobody else has the store open.
+            with suppress(sqlite3.Error):
+                self._connection.rollback()
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         self._connection.close()
 
 
@@ -90,6 +101,9 @@ class Sqlite:
         self._engine: Engine | None = None
         self._lack: Lack | None = None
         """Of an older store that cannot be brought up."""
+        self._count = CountFile(path)
+        self._created = ""
+        """When the store was made: another one of the same name has other trials."""
 
     def connect(self) -> PlainConnection:
         # Once is enough: questions are asked while this connection is open, and as long as it is,
@@ -98,6 +112,8 @@ class Sqlite:
             raise self.damaged("its repair was interrupted")
         if self.path.exists():
             self._check_log()
+        else:
+            self._count.remove()
         return SqliteConnection(self._opened())
 
     def engine(self) -> Engine:
@@ -113,6 +129,10 @@ class Sqlite:
             self._engine.dispose()
         self._engine = None
         self._lack = None
+        self._created = ""
+        if not wal_of(self.path).exists():
+            # The last connection put all of the log into the store.
+            self._count.remove()
 
     def _opened(self) -> sqlite3.Connection:
         path = self.path
@@ -180,6 +200,27 @@ class Sqlite:
         connection.begin_alone()
         versions.make(connection, _DEFINITIONS)
         connection.commit()
+        # A log that is lost takes no tables with it.
+        connection.run("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def lost(self, connection: PlainConnection) -> int:
+        created = self._created_at(connection)
+        # In this order: others may be storing trials meanwhile.
+        known = self._count.read(created)
+        there = _last_trial(connection)
+        connection.rollback()
+        if known > there:
+            self._count.set_to(created, there)
+        return max(0, known - there)
+
+    def trial_added(self, connection: PlainConnection) -> None:
+        self._count.raise_to(self._created_at(connection), _last_trial(connection))
+
+    def _created_at(self, connection: PlainConnection) -> str:
+        if not self._created:
+            found = connection.rows("SELECT value FROM meta WHERE key = 'created'")
+            self._created = found[0]["value"] if found else "unknown"
+        return self._created
 
     def explain(self, error: Exception) -> StoreError | None:
         said = getattr(error, "orig", error)
@@ -261,8 +302,9 @@ def _connected(path: Path, uri: str) -> sqlite3.Connection:
 
 def _safely(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous=FULL")
-    # Every checkpoint is a pause of several commits' length; a sweep should meet few of them.
-    connection.execute("PRAGMA wal_autocheckpoint=8000")
+    connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+    # Damaged text may be no UTF-8; it must not keep the other rows from being read.
+    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
 def _as_if_there(carry_out: Callable[[str], object], lack: Lack) -> None:
@@ -274,6 +316,12 @@ def _as_if_there(carry_out: Callable[[str], object], lack: Lack) -> None:
         carry_out(f"CREATE TEMP VIEW {table} AS {view}")
     for missing in lack.tables:
         carry_out(f"CREATE TEMP TABLE {missing.name} ({', '.join(missing.names)})")
+
+
+def _last_trial(connection: PlainConnection) -> int:
+    """The number of trials: none is ever taken away, and SQLite numbers rows from 1."""
+    (row,) = connection.rows("SELECT max(rowid) AS number FROM main.trials")
+    return row["number"] or 0
 
 
 def _write_ahead(connection: PlainConnection) -> None:

@@ -162,9 +162,10 @@ def _fetch(
     for start in range(0, len(names), CHUNK):
         some = tuple_(trials.c.id, trials.c.attempt).in_(names[start : start + CHUNK])
         rows = connection.execute(select(trials).where(some)).mappings().all()
-        for row, trial in zip(rows, sections.trials(rows), strict=True):
-            found[row["id"], row["attempt"]] = trial
-    return [found[name] for name in names]
+        for trial in sections.trials(rows):
+            found[trial.id, trial.attempt] = trial
+    # Damaged ones are left out.
+    return [found[name] for name in names if name in found]
 
 
 def _condition(asked: Filter) -> ColumnElement[bool]:

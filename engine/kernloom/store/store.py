@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -28,16 +29,26 @@ if TYPE_CHECKING:
     from kernloom.store.database import Database, PlainConnection
 
 
-def open_store(place: Path | str) -> Store:
-    """The store in a file, which appears with the first trial written to it, or at a URL."""
-    return Store(place)
+SHOWN = 3
+"""How many damaged trials are named."""
+
+
+def open_store(place: Path | str, say: Callable[[str], None] | None = None) -> Store:
+    """The store in a file, which appears with the first trial written to it, or at a URL.
+
+    `say` is told of trials that are damaged or lost; by default, standard error is.
+    """
+    return Store(place, say or _say)
 
 
 class Store:
     """Trials by id and attempt; every added one is on disk before `add` returns."""
 
-    def __init__(self, place: Path | str) -> None:
+    def __init__(self, place: Path | str, say: Callable[[str], None]) -> None:
         self._place = place
+        self._say = say
+        self._damaged: set[lookups.Name] = set()
+        """Trials that were said to be damaged."""
         self._made: Database | None = None
         self._writer = Writer()
         self._facts_writer = Writer()
@@ -108,6 +119,7 @@ class Store:
             connection.begin()
             changes.add(connection, row, taken, sections, sources)
             connection.commit()
+            self._database().trial_added(connection)
         except BaseException:
             self._hang_up()
             raise
@@ -125,7 +137,7 @@ class Store:
         with self._reading() as connection:
             if connection is None:
                 return ()
-            return lookups.samples_of_trial(connection, id)
+            return lookups.samples_of_trial(connection, self._sections(connection), id)
 
     def samples_of(self, trials: Iterable[Trial]) -> dict[tuple[str, int], tuple[Samples, ...]]:
         """What each process measured, by id and attempt of trials that came from here."""
@@ -133,7 +145,7 @@ class Store:
         with self._reading() as connection:
             if connection is None:
                 return {}
-            return lookups.samples_of_attempts(connection, names)
+            return lookups.samples_of_attempts(connection, self._sections(connection), names)
 
     def query(
         self,
@@ -348,7 +360,30 @@ class Store:
         return not isinstance(self._place, Path) or self._place.exists()
 
     def _sections(self, connection: PlainConnection) -> lookups.Sections:
-        return lookups.Sections(self._reader, connection)
+        return lookups.Sections(self._reader, connection, self._say_damaged)
+
+    def _say_damaged(self, names: Sequence[lookups.Name]) -> None:
+        """Say once of each trial that what is stored of it is not what was measured."""
+        new = [name for name in names if name not in self._damaged]
+        if not new:
+            return
+        self._damaged.update(new)
+        shown = ", ".join(id for id, _ in new[:SHOWN])
+        more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
+        trials = "1 trial does not match its digest and is"
+        if len(new) > 1:
+            trials = f"{len(new)} trials do not match their digests and are"
+        self._say(
+            f"{self.name} is damaged: {trials} left out ({shown}{more}); the command that measured "
+            "them measures them again"
+        )
+
+    def _say_lost(self, lost: int) -> None:
+        trials = "1 trial was" if lost == 1 else f"{lost} trials were"
+        self._say(
+            f"{trials} lost from {self.name}: its log, which held the newest ones, is gone or was "
+            "cut short; the command that measured them measures them again"
+        )
 
     def _database(self) -> Database:
         if self._made is None:
@@ -364,6 +399,8 @@ class Store:
                 self._connection = database.connect()
         if not self._ready:
             self._ready = database.check_version(self._connection)
+            if self._ready and (lost := database.lost(self._connection)):
+                self._say_lost(lost)
         return self._connection
 
     @contextmanager
@@ -397,3 +434,7 @@ def _collecting_later() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def _say(note: str) -> None:
+    print(f"kernloom: {note}", file=sys.stderr)

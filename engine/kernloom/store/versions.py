@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import kernloom
 from kernloom.errors import StoreError
 from kernloom.store.database import Database, PlainConnection
+from kernloom.store.digests import trial_digest
+from kernloom.store.lookups import sample_rows
 from kernloom.store.rows import now
 from kernloom.store.schema import ADDED, META, TABLES, VERSION, Table, insert_into
+
+_WITHOUT_DIGEST = (
+    "SELECT * FROM trials WHERE digest = '' AND (id, attempt) > (:id, :attempt) "
+    "ORDER BY id, attempt LIMIT 200"
+)
 
 
 def version_of(connection: PlainConnection) -> str | None:
@@ -78,6 +86,23 @@ def bring_up(connection: PlainConnection, definitions: Iterable[str]) -> None:
             )
     for definition in definitions:
         connection.run(definition)
+    _add_digests(connection)
     connection.run(
         "UPDATE meta SET value = :version WHERE key = 'schema_version'", [{"version": str(VERSION)}]
     )
+
+
+def _add_digests(connection: PlainConnection) -> None:
+    """Give trials that have no digest the one of their rows as they are."""
+    last: dict[str, Any] = {"id": "", "attempt": 0}
+    while rows := connection.rows(_WITHOUT_DIGEST, last):
+        names = [(row["id"], row["attempt"]) for row in rows]
+        taken = sample_rows(connection, names)
+        digests = [
+            {"id": name[0], "attempt": name[1], "digest": trial_digest(row, taken[name])}
+            for name, row in zip(names, rows, strict=True)
+        ]
+        connection.run(
+            "UPDATE trials SET digest = :digest WHERE id = :id AND attempt = :attempt", digests
+        )
+        last = {"id": names[-1][0], "attempt": names[-1][1]}
