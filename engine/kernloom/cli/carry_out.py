@@ -6,19 +6,21 @@ Where they are carried out is the fleet's matter.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
+from kernloom.build.workspace import sweep
 from kernloom.cli.assembly import Assembly
-from kernloom.cli.fleets import Fleet
+from kernloom.cli.fleets import Fleet, Keep
 from kernloom.cli.fleets.local import Local
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
+from kernloom.cli.sharing import Share, Sharing
 from kernloom.cli.sources import sources_of
 from kernloom.cli.trials import ENGINE_FULL, MEMORY_LEFT
 from kernloom.config.schema import Experiment
@@ -27,6 +29,7 @@ from kernloom.config.sweeps import POINT
 from kernloom.errors import UnavailableError
 from kernloom.expressions import parse_size
 from kernloom.measure.trial import Trial
+from kernloom.report.units import count
 from kernloom.store.store import Store
 
 if TYPE_CHECKING:
@@ -179,7 +182,11 @@ class Workshop:
                     used = (item for plan in reused for _, item in plan.named_artifacts)
                     self._builder(reused[0]).note_uses(used)
                 waiting += [plan for plan in own if plan.id not in known]
-                self._fleet.carry_out(waiting, building, keep)
+                with self._shared(waiting, keep) as share:
+                    self._fleet.carry_out(waiting, building, keep, share)
+                if not waiting:
+                    # Whoever builds or measures does so by itself.
+                    sweep(self._assembly.places.build)
         except KeyboardInterrupt:
             results.interrupted = True
         except UnavailableError as error:
@@ -196,6 +203,39 @@ class Workshop:
         stored = {plan.id: trial for plan, trial in zip(reused, again, strict=False)}
         self._put_in_order(plans, known, stored, carried_out, results)
         return results
+
+    @contextmanager
+    def _shared(self, plans: Sequence[Planned], keep: Keep) -> Iterator[Share | None]:
+        """What leaves trials to other engines that carry them out right now; nothing where there
+        is no store to find them in afterwards, or where every engine is to measure by itself."""
+        store = self._store
+        if store is None or not plans or plans[0].experiment.rerun == "all":
+            yield None
+            return
+        start = store.state()
+        before = {id: trial.attempt for id, trial in store.latest(p.id for p in plans).items()}
+
+        def stored(claimed: Sequence[Planned]) -> dict[str, Trial]:
+            if not claimed or store.state() == start:
+                return {}
+            found = store.latest(plan.id for plan in claimed)
+            return {
+                plan.id: trial
+                for plan in claimed
+                if (trial := found.get(plan.id))
+                and trial.attempt > before.get(plan.id, 0)
+                and as_good(trial, plan.experiment)
+            }
+
+        def take(plan: Planned, trial: Trial) -> None:
+            keep(plan, self._reused(trial, plan), stored=True)
+            store.count_reuses([trial.id])
+
+        def tell(number: int) -> None:
+            self._progress.say(f"waiting: another Kernloom carries out {count(number, 'trial')}")
+
+        with closing(store.claims()) as claims:
+            yield Sharing(claims, stored, take, tell)
 
     def _put_in_order(
         self,
@@ -340,6 +380,13 @@ def lasting(trial: Trial, experiment: Experiment) -> bool:
         return now <= had <= int(trial.conditions.get(MEMORY_LEFT, 0))
     by_kill = trial.status == "crashed" and FROM_OUTSIDE in trial.message
     return trial.status in REUSABLE and not by_kill
+
+
+def as_good(trial: Trial, experiment: Experiment) -> bool:
+    """Whether the trial that another engine has carried out just now says what ours would."""
+    depends = ("timeout", "out_of_memory", "interrupted")
+    by_kill = trial.status == "crashed" and FROM_OUTSIDE in trial.message
+    return lasting(trial, experiment) or not (trial.status in depends or by_kill)
 
 
 def exit_code(trials: Sequence[Trial], *, interrupted: bool = False, failed: bool = False) -> int:

@@ -32,6 +32,7 @@ from kernloom.files import canonical_json, sha256_text
 from kernloom.measure.statistics import median
 from kernloom.measure.trial import Trial
 from kernloom.report.best import ranked
+from kernloom.store.claims import Claims
 from kernloom.store.store import Store
 
 SAMPLES, WARMUP, MIN_SAMPLE_US = 7, 1, 200.0
@@ -99,6 +100,30 @@ def screen(
     experiment = plans[0].experiment
     check_local(experiment.fleet, "screen.keep")
     looks = {plan.id: _quick(plan) for plan in once_each(plans)}
+    with closing(store.claims()) as claims:
+        if experiment.rerun != "all":
+            _claim(claims, list(looks.values()), progress)
+        return _screened(assembly, looks, store, progress, ended, start)
+
+
+def _claim(claims: Claims, looks: Sequence[Planned], progress: Progress) -> None:
+    """Wait for another engine that screens the same points: its looks are then known, and both
+    keep the same points."""
+    name = f"screening {sha256_text(canonical_json(sorted(map(_look, looks))))}"
+    if not claims.take(name):
+        progress.say("waiting: another Kernloom screens the same points")
+        claims.wait(name)
+
+
+def _screened(
+    assembly: Assembly,
+    looks: Mapping[str, Planned],
+    store: Store,
+    progress: Progress,
+    ended: Callable[[Trial], None],
+    start: float,
+) -> Screening:
+    experiment = next(iter(looks.values())).experiment
     builder = assembly.builder(experiment)
     shop = _Shop(builder, list(looks.values()), experiment.screen.batch, progress)
     found = _known(store, list(looks.values()))

@@ -26,6 +26,7 @@ from kernloom.store.shared import Reader, Writer
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from kernloom.store.claims import Claims
     from kernloom.store.database import Database, PlainConnection
 
 
@@ -106,6 +107,23 @@ class Store:
                     raise
                 self._insert(row, trial.samples, new, sources)
         self._written.update(new)
+
+    def claims(self) -> Claims:
+        """Claims on what is to be stored here, shared by all who write to this store."""
+        from kernloom.store.claims import FileClaims, ServerClaims
+
+        if isinstance(self._place, Path):
+            return FileClaims(self._place.with_name(self._place.name + "-claims"))
+        return ServerClaims(lambda: self._database().connect())
+
+    def state(self) -> object:
+        """Something that is equal later on only if nobody else has written in the meantime."""
+        with self._reading() as connection:
+            if connection is None or not isinstance(self._place, Path):
+                # Equal to nothing.
+                return object()
+            (row,) = connection.rows("PRAGMA data_version")
+            return connection, row["data_version"]
 
     def _insert(
         self,

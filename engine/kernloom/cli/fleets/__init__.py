@@ -11,6 +11,7 @@ from kernloom.build.cores import MeasuredCore
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
+from kernloom.cli.sharing import Share
 from kernloom.config.settings import Fleet as Settings
 from kernloom.errors import UsageError
 from kernloom.measure.trial import Trial
@@ -43,8 +44,11 @@ class Fleet(Protocol):
     def trial_ids(self, plans: Sequence[Planned]) -> Mapping[str, str]:
         """Plan id -> the id under which its trial would be stored, where that is known."""
 
-    def carry_out(self, plans: Sequence[Planned], build: Build, keep: Keep) -> None:
-        """Build and carry out every plan; each trial is handed to `keep` as it ends."""
+    def carry_out(
+        self, plans: Sequence[Planned], build: Build, keep: Keep, share: Share | None = None
+    ) -> None:
+        """Build and carry out every plan; each trial is handed to `keep` as it ends. Trials that
+        other engines carry out are left to them, where there is a `share`."""
 
     @property
     def notes(self) -> list[str]:

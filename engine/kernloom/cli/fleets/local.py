@@ -8,10 +8,12 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 
 from kernloom.build.builder import Outcome
 from kernloom.build.cores import MeasuredCore, beside
+from kernloom.build.workspace import workspace
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.fleets import Build, Keep
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
+from kernloom.cli.sharing import Everything, Share
 from kernloom.cli.trials import Trials
 from kernloom.config.schema import Measure
 from kernloom.config.settings import Fleet as Settings
@@ -47,31 +49,60 @@ class Local:
     def trial_ids(self, plans: Sequence[Planned]) -> Mapping[str, str]:
         return {plan.id: plan.id for plan in plans}
 
-    def carry_out(self, plans: Sequence[Planned], build: Build, keep: Keep) -> None:
+    def carry_out(
+        self, plans: Sequence[Planned], build: Build, keep: Keep, share: Share | None = None
+    ) -> None:
         if self._settings.overlap and plans:
             if not (why := disturbed(plans)):
-                self._overlapping(plans, build, keep)
+                self._overlapping(plans, build, keep, share or Everything())
                 return
             self._progress.say(f"fleet.overlap: everything is built before measuring, for {why}")
-        self.measure(plans, build(plans), keep)
+        self.measure(plans, build(plans), keep, share)
 
     def measure(
-        self, plans: Sequence[Planned], outcomes: Mapping[str, Outcome], keep: Keep
+        self,
+        plans: Sequence[Planned],
+        outcomes: Mapping[str, Outcome],
+        keep: Keep,
+        share: Share | None = None,
     ) -> None:
         """Carry trials out in turns, as many together as the policy says."""
         if not plans:
             return
-        trials = Trials(self._assembly, outcomes)
-        measuring = _Measuring(trials, self._progress, self._phase, len(plans), keep)
-        with self._exclusively():
-            for block in _blocks(plans):
-                measuring.carry_out(block)
+        with workspace(self._assembly.places.build) as scratch:
+            trials = Trials(self._assembly, outcomes, scratch)
+            measuring = self._measuring(trials, len(plans), keep, share or Everything())
+            with self._exclusively():
+                left = measuring.carry_out(*_singly(plans))
+            self._finish(left, measuring, share or Everything())
 
-    def _overlapping(self, plans: Sequence[Planned], build: Build, keep: Keep) -> None:
+    def _measuring(self, trials: Trials, total: int, keep: Keep, share: Share) -> _Measuring:
+        return _Measuring(trials, self._progress, self._phase, total, keep, share)
+
+    def _finish(self, left: Sequence[Planned], measuring: _Measuring, share: Share) -> None:
+        """Wait for trials that other engines have claimed; carry out those they did not finish."""
+        while left:
+            # Never while measuring exclusively: the other engine may be waiting for that.
+            share.wait(left)
+            with self._exclusively():
+                left = measuring.carry_out(*_singly(left))
+
+    def _overlapping(
+        self, plans: Sequence[Planned], build: Build, keep: Keep, share: Share
+    ) -> None:
         """Measure what is built while the rest is being built on other cores."""
+        with workspace(self._assembly.places.build) as scratch:
+            trials = Trials(self._assembly, {}, scratch)
+            measuring = self._measuring(trials, len(plans), keep, share)
+            left = self._measure_as_built(plans, build, trials, measuring)
+            self._finish(left, measuring, share)
+
+    def _measure_as_built(
+        self, plans: Sequence[Planned], build: Build, trials: Trials, measuring: _Measuring
+    ) -> list[Planned]:
+        """The trials that other engines have claimed."""
         core = MeasuredCore(max(os.sched_getaffinity(0)), self._assembly.places.build)
-        trials = Trials(self._assembly, {})
-        measuring = _Measuring(trials, self._progress, self._phase, len(plans), keep)
+        left: list[Planned] = []
         waiting = {number: (block, _needs(block)) for number, block in enumerate(_singly(plans))}
         ready: list[Sequence[Planned]] = []
         there: set[str] = set()
@@ -85,10 +116,10 @@ class Local:
                 measuring.tell(f"{len(there)} built")
                 if sum(map(len, ready)) >= AT_ONCE:
                     with core.taken(), self._exclusively():
-                        measuring.carry_out(*ready)
+                        left += measuring.carry_out(*ready)
                     ready = []
         with self._exclusively():
-            measuring.carry_out(*ready)
+            return left + measuring.carry_out(*ready)
 
     def _exclusively(self) -> AbstractContextManager[None]:
         if self._settings.exclusive == "none":
@@ -102,9 +133,16 @@ class _Measuring:
     """Carries trials out in turns and says how far it has come."""
 
     def __init__(
-        self, trials: Trials, progress: Progress, phase: str, total: int, keep: Keep
+        self,
+        trials: Trials,
+        progress: Progress,
+        phase: str,
+        total: int,
+        keep: Keep,
+        share: Share,
     ) -> None:
         self._phase = phase
+        self._share = share
         self._trials = trials
         self._progress = progress
         self._total = total
@@ -121,8 +159,15 @@ class _Measuring:
         self._note = note
         self._progress.update(self._phase, self._done, self._total, note)
 
-    def carry_out(self, *blocks: Sequence[Planned]) -> None:
-        for block in blocks:
+    def carry_out(self, *blocks: Sequence[Planned]) -> list[Planned]:
+        """Carry out what is ours of each block; the trials that other engines have claimed."""
+        others: list[Planned] = []
+        for wanted in blocks:
+            block, busy = self._share.claim(wanted)
+            others += busy
+            self._done += len(wanted) - len(block) - len(busy)
+            if not block:
+                continue
             policy, self._left, round = block[0].experiment.measure, len(block), 0
 
             def turn(number: int, policy: Measure = policy) -> None:
@@ -132,9 +177,11 @@ class _Measuring:
 
             for plan, trial in self._trials.in_turns(block, turn):
                 self._keep(plan, trial)
+                self._share.release(plan)
                 self._rounds.append(round)
                 self._done += 1
                 self._left -= 1
+        return others
 
     def _say(self, policy: Measure, round: int) -> None:
         if policy.max_rounds == 1:

@@ -43,6 +43,7 @@ from kernloom.cli.fleets.where import Gathered, place_of, unmeasured_id
 from kernloom.cli.identity import identity_anywhere
 from kernloom.cli.planning import Planned
 from kernloom.cli.progress import Progress
+from kernloom.cli.sharing import Share
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import Fleet as Settings
 from kernloom.errors import UnavailableError
@@ -112,7 +113,10 @@ class Slurm:
         name = f"{self._place}-{self._key}"
         return self._folder / (name if rerun == "none" else f"{name}-{rerun}")
 
-    def carry_out(self, plans: Sequence[Planned], build: Build, keep: Keep) -> None:
+    def carry_out(
+        self, plans: Sequence[Planned], build: Build, keep: Keep, share: Share | None = None
+    ) -> None:
+        # Not shared: `at_work` lets only one engine look after a sweep.
         self._close_what_is_over()
         if plans:
             check_here(self._settings)

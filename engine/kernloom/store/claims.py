@@ -1,0 +1,139 @@
+"""Claims: while one engine carries a trial out, the others that want it take another.
+
+A claim lasts until it is released or its holder ends, however it ends: the system forgets the locks
+of a process that was killed, and a server those of a connection that is gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from kernloom.store.database import PlainConnection
+
+_FLOCK = "hhlli4x"
+"""struct flock of 64-bit Linux: type, whence, start, length, pid."""
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.02, 0.5
+
+
+class Claims(Protocol):
+    """What this engine has claimed; each engine has its own."""
+
+    def take(self, name: str) -> bool:
+        """Claim something that nobody else has; whether that is so."""
+
+    def wait(self, name: str) -> None:
+        """Claim something as soon as nobody else has it."""
+
+    def release(self, name: str) -> None: ...
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class FileClaims:
+    """One file; a claim is a lock on the byte that its name leads to, so nothing is cleaned up.
+
+    Where a file cannot be locked, everything can be claimed: work is done twice at worst.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._held: set[str] = set()
+
+    def take(self, name: str) -> bool:
+        try:
+            self._lock(name, fcntl.F_WRLCK, fcntl.F_OFD_SETLK)
+        except BlockingIOError:
+            return False
+        self._held.add(name)
+        return True
+
+    def wait(self, name: str) -> None:
+        self._lock(name, fcntl.F_WRLCK, fcntl.F_OFD_SETLKW)
+        self._held.add(name)
+
+    def release(self, name: str) -> None:
+        if name in self._held:
+            self._held.remove(name)
+            self._lock(name, fcntl.F_UNLCK, fcntl.F_OFD_SETLK)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+        self._held.clear()
+
+    def _lock(self, name: str, kind: int, how: int) -> None:
+        request = struct.pack(_FLOCK, kind, os.SEEK_SET, _number(name) >> 1, 1, 0)
+        try:
+            # Of the open file, not of the process: closing another descriptor keeps it.
+            fcntl.fcntl(self._opened(), how, request)
+        except BlockingIOError:
+            raise
+        except OSError:
+            # No locks, no room, no permission: writing a trial says what is wrong.
+            return
+
+    def _opened(self) -> int:
+        if self._descriptor is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return self._descriptor
+
+
+class ServerClaims:
+    """Advisory locks of a PostgreSQL server, on a connection of their own.
+
+    A server that cannot be reached has everything claimed: the store says what is wrong with it.
+    """
+
+    def __init__(self, connect: Callable[[], PlainConnection]) -> None:
+        self._connect = connect
+        self._connection: PlainConnection | None = None
+
+    def take(self, name: str) -> bool:
+        return self._ask("SELECT pg_try_advisory_lock(:number) AS done", name)
+
+    def wait(self, name: str) -> None:
+        # Asked again and again: a statement that blocks could not be interrupted by Ctrl-C.
+        pause = _FIRST_PAUSE_S
+        while not self.take(name):
+            time.sleep(pause)
+            pause = min(2 * pause, _LAST_PAUSE_S)
+
+    def release(self, name: str) -> None:
+        self._ask("SELECT pg_advisory_unlock(:number) AS done", name)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            # It goes back to a pool, which would keep its locks.
+            self._ask("SELECT pg_advisory_unlock_all() IS NULL AS done")
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _ask(self, statement: str, name: str = "") -> bool:
+        values = {"number": _number(name) - (1 << 63)} if name else {}
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            (row,) = self._connection.rows(statement, values)
+            # The lock belongs to the connection, not to the transaction.
+            self._connection.commit()
+        except Exception:
+            self._connection = None
+            return True
+        return bool(row["done"])
+
+
+def _number(name: str) -> int:
+    """64 bits: two names that lead to the same are no more likely than two equal trial ids."""
+    return int.from_bytes(hashlib.sha256(f"kernloom {name}".encode()).digest()[:8], "big")
