@@ -153,7 +153,7 @@ def _check_range(value: Any, metadata: Mapping[str, Any], key: str) -> None:
     minimum = metadata.get("minimum")
     if minimum is None:
         return
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{value} is not a finite number", key=key)
     if value < minimum:
         raise ConfigError(f"{value} is too small", key=key, hint=f"Allowed: {minimum} or more.")
