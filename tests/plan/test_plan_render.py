@@ -218,3 +218,25 @@ def test_what_other_code_rendered_is_rendered_again(
     monkeypatch.setattr("kernloom.plan.render.code_stamp", lambda *_, **__: "newer code")
     project().plan("workload=toy")
     assert len(_rendered(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{{ 'a' * 10**10 }}", ["scale.c.j2:1", "needs more than 512 MiB of memory"]),
+        ("{% for i in [1] %}\n{{ 9**(9**9) }}\n{% endfor %}", ["takes more than 4 s of CPU time"]),
+        ("{{ 'abcdefgh' * 2**22 }}", ["gives 32 MiB of text, and at most 16 are taken"]),
+    ],
+)
+def test_a_template_that_takes_too_much_is_refused(
+    project: Project, template: str, said: list[str]
+) -> None:
+    refused = project({TEMPLATE: template}).refusal("workload=toy")
+    assert all(text in refused for text in said), refused
+
+
+def test_points_that_do_not_exhaust_a_template_are_rendered(project: Project) -> None:
+    """The template is rendered in a process of its own, which the next point finds anew."""
+    workbench = project({TEMPLATE: "{% if tile.block == 16 %}{{ 'a' * 10**10 }}{% endif %}"})
+    assert "memory" in workbench.refusal("workload=toy", "select.fixed.tile.block=16")
+    assert workbench.plan("workload=toy", "select.fixed.tile.block=32").outputs["source"]

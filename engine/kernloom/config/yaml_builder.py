@@ -8,7 +8,7 @@ values, aliases and merges expanded, are checked before a value is made.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,7 +89,7 @@ _MERGED = object()
 def build(events: Iterable[yaml.Event], bounds: Bounds) -> Any:
     """The one document of a stream."""
     builder = _Builder(bounds)
-    take = {
+    take: dict[type, Callable[[Any], None]] = {
         yaml.ScalarEvent: builder.scalar,
         yaml.AliasEvent: builder.alias,
         yaml.MappingStartEvent: builder.start,
@@ -242,5 +242,5 @@ def _scalar(tag: str, text: str, event: yaml.Event) -> Any:
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 
 
-def _error(problem: str, event: yaml.Event) -> yaml.MarkedYAMLError:
+def _error(problem: str, event: Any) -> yaml.MarkedYAMLError:
     return yaml.constructor.ConstructorError(None, None, problem, event.start_mark)

@@ -103,6 +103,8 @@ class Renderer:
         self._cache = cache
         self._environment: Any = None
         self._rendered: dict[str, tuple[str, dict[str, str]]] = {}
+        self._failed: dict[str, tuple[str, str]] = {}
+        """Message and hint: a template that exhausts its time does so once, not at every point."""
         self._read: dict[str, tuple[Path, str] | None] = {}
         self._files: dict[tuple[str, tuple[str, ...]], _PlainFile] = {}
         self._sources: dict[tuple[Any, ...], tuple[Source, KernelSource, Arch]] = {}
@@ -221,10 +223,17 @@ class Renderer:
             confined(template, self.folders, key=f"{key}.template", what="template")
         variables = _variables(record, arch, function)
         memo = sha256_text(canonical_json([template, variables, _code()]))
+        if memo in self._failed:
+            message, hint = self._failed[memo]
+            raise TemplateError(message, hint=hint)
         if memo not in self._rendered:
-            self._rendered[memo] = self._from_disk(memo) or self._render(
-                template, variables, memo, key
-            )
+            try:
+                self._rendered[memo] = self._from_disk(memo) or self._render(
+                    template, variables, memo, key
+                )
+            except TemplateError as error:
+                self._failed[memo] = (error.message, error.hint)
+                raise
         return self._rendered[memo]
 
     def _find(self, name: str) -> tuple[Path, str] | None:
@@ -277,7 +286,8 @@ class Renderer:
 
 
 def _code() -> str:
-    return code_stamp("plan/render", "plan/templates", packages=("jinja2", "markupsafe"))
+    modules = ("plan/render", "plan/templates", "plan/template_worker")
+    return code_stamp(*modules, packages=("jinja2", "markupsafe"))
 
 
 def _hashes(origins: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -1,19 +1,31 @@
-"""Jinja2, set up for C: strict, sandboxed, confined to the template folders."""
+"""Jinja2 templates, rendered in a process whose time and memory are bounded."""
 
 from __future__ import annotations
 
-import traceback
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-from kernloom.errors import KernloomError, TemplateError
+import kernloom
+from kernloom.errors import TemplateError, UnavailableError
 
 Read = Callable[[str], tuple[Path, str] | None]
 """A template's name -> its file and text; None if there is none."""
+WAIT_S = 60.0
+"""For an answer. CPU time is bounded by the worker itself; this much longer takes a machine that is
+overloaded beyond use."""
+_LONGEST_ANSWER = 256 << 20
+_PIECE = 1 << 16
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "HOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
 
 
 class Templates:
@@ -21,95 +33,135 @@ class Templates:
 
     def __init__(self, folders: Sequence[Path], read: Read) -> None:
         self.folders = list(folders)
-        self._environment = _Environment(
-            loader=_Loader(read),
-            undefined=_Undefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-            autoescape=False,  # C source, not HTML
-        )
+        self._read = read
+        self._worker: _Worker | None = None
 
     def render(
         self, name: str, variables: Mapping[str, Any], *, key: str
     ) -> tuple[str, frozenset[str]]:
         """The text, and the names of all templates it came from or looked for in vain."""
-        try:
-            text = self._environment.get_template(name).render(variables)
-        except jinja2.TemplateSyntaxError as error:
-            where = self._shown(error.name or name)
-            raise TemplateError(f"{error.message}", key=f"{where}:{error.lineno}") from None
-        except jinja2.TemplateNotFound as error:
+        answer = self._answer(name, variables)
+        if "names" in answer:
+            return answer["text"], frozenset(answer["names"])
+        if "missing" in answer:
             raise TemplateError(
-                f"template '{error.name}' does not exist",
+                f"template '{answer['missing']}' does not exist",
                 key=key,
                 hint=f"Looked in: {', '.join(map(str, self.folders))}.",
-            ) from None
-        except KernloomError:
+            )
+        raise TemplateError(answer["problem"], key=answer["where"])
+
+    def _answer(self, name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+        worker = self._worker or _Worker()
+        # Whatever interrupts the exchange leaves a worker that is in the middle of it.
+        self._worker = None
+        try:
+            answer = worker.render(name, variables, self._read)
+        except _EndedError as ended:
+            worker.end()
+            found = self._read(name)
+            return {"problem": str(ended), "where": str(found[0]) if found else name}
+        except BaseException:
+            worker.end()
             raise
-        except Exception as error:  # whatever a template's own code raises is the user's to mend
-            raise TemplateError(
-                f"{type(error).__name__}: {error}", key=self._where(error, name)
-            ) from None
-        return text, self._environment.reached_from(name)
-
-    def _where(self, error: BaseException, name: str) -> str:
-        """File and line of the innermost template frame of a traceback."""
-        for frame in reversed(traceback.extract_tb(error.__traceback__)):
-            if any(frame.filename.startswith(str(folder)) for folder in self.folders):
-                return f"{frame.filename}:{frame.lineno}"
-        return self._shown(name)
-
-    def _shown(self, name: str) -> str:
-        for folder in self.folders:
-            if (folder / name).is_file():
-                return str(folder / name)
-        return name
+        if answer.get("ended"):
+            worker.end()
+        else:
+            self._worker = worker
+        return answer
 
 
-class _Undefined(jinja2.StrictUndefined):
-    """An unknown name is named as such wherever it is used, as a number too."""
-
-    __index__ = jinja2.StrictUndefined.__int__
+class _EndedError(Exception):
+    """The worker died, or was killed, over a template; the message says of what."""
 
 
-class _Loader(jinja2.BaseLoader):
-    """Hands Jinja2 the very text that whoever reads templates goes by."""
+class _Worker:
+    """A process that renders, and the pipes to it."""
 
-    def __init__(self, read: Read) -> None:
-        self._read = read
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            # Without the search for packages, whose result it is told: that halves its start.
+            [sys.executable, "-P", "-S", "-m", "kernloom.plan.template_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_environment(),
+            # Ctrl-C is for the engine, which ends it.
+            process_group=0,
+        )
+        self.end = weakref.finalize(self, _end, self._process)
 
-    def get_source(
-        self, environment: jinja2.Environment, template: str
-    ) -> tuple[str, str, Callable[[], bool]]:
-        found = self._read(template)
-        if found is None:
-            raise jinja2.TemplateNotFound(template)
-        path, text = found
-        return text, str(path), lambda: True
+    def render(self, name: str, variables: Mapping[str, Any], read: Read) -> dict[str, Any]:
+        """One exchange; the worker may ask for templates on the way."""
+        until = time.monotonic() + WAIT_S
+        self._send([name, variables])
+        while True:
+            message = self._receive(until)
+            if "read" not in message:
+                return message
+            found = read(message["read"])
+            self._send([str(found[0]), found[1]] if found else None)
+
+    def _send(self, message: Any) -> None:
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._died() from None
+
+    def _receive(self, until: float) -> dict[str, Any]:
+        assert self._process.stdout
+        descriptor = self._process.stdout.fileno()
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        received, start, whole = bytearray(), 0, -1
+        message: dict[str, Any] = {}
+        while True:
+            if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+                raise _EndedError(f"takes more than {WAIT_S:g} s")
+            piece = os.read(descriptor, _PIECE)
+            if not piece:
+                raise self._died()
+            received += piece
+            if len(received) > _LONGEST_ANSWER:
+                raise _EndedError("gives more text than is taken")
+            if whole < 0 and b"\n" in piece:
+                line, _, _ = received.partition(b"\n")
+                message = json.loads(line)
+                start = len(line) + 1
+                whole = start + message["bytes"]
+            if len(received) == whole:
+                return {**message, "text": received[start:].decode("utf-8", "surrogatepass")}
+
+    def _died(self) -> Exception:
+        from kernloom.plan.template_worker import TOO_LARGE, TOO_LONG
+
+        assert self._process.stderr
+        code = self._process.wait()
+        said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+        last = said[-1] if said else f"exit code {code}"
+        if code == -signal.SIGXCPU:
+            return _EndedError(TOO_LONG)
+        if code < 0:
+            return _EndedError(f"ended the process that renders: {signal.Signals(-code).name}")
+        if last.startswith("MemoryError"):
+            return _EndedError(TOO_LARGE)
+        return UnavailableError(f"templates cannot be rendered: {last}")
 
 
-class _Environment(ImmutableSandboxedEnvironment):
-    """Notes which templates each template asks for.
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for file in (process.stdin, process.stdout, process.stderr):
+        if file:
+            # A request that the worker did not read any more.
+            with contextlib.suppress(BrokenPipeError):
+                file.close()
 
-    What an imported template asks for is asked once per process, for Jinja2 keeps it as a module;
-    so it is noted by the template that asks, not by the text that is being rendered.
-    """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._asked: dict[str, set[str]] = {}
-
-    def join_path(self, template: str, parent: str) -> str:
-        self._asked.setdefault(parent, set()).add(template)
-        return template
-
-    def reached_from(self, name: str) -> frozenset[str]:
-        """The template and all that it leads to."""
-        reached = {name}
-        waiting = [name]
-        while waiting:
-            found = self._asked.get(waiting.pop(), set()) - reached
-            reached |= found
-            waiting.extend(found)
-        return frozenset(reached)
+def _environment() -> dict[str, str]:
+    """Minimal, plus the engine's import path."""
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    ours = str(Path(kernloom.__file__).resolve().parents[1])
+    return {"PYTHONPATH": os.pathsep.join([ours, *filter(None, sys.path)]), **kept}
