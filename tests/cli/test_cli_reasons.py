@@ -1,0 +1,115 @@
+"""`plan` says why a trial is to run: what differs from the nearest stored one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from command_line import DOUBLE, ENGINE, WORKLOAD, Project
+from kernloom.measure.numpy_code import numpy_build
+
+REFERENCE = "def double(inputs, scalars, sizes):\n    return 2 * inputs['x']\n"
+METADATA = "Metadata-Version: 2.1\nName: doubling\nVersion: 1.0\n"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory, shared_project: Project) -> Project:
+    """A project with a stored sweep, for those who only look."""
+    project = Project(tmp_path_factory.mktemp("stored"))
+    project.take_runner_from(shared_project)
+    project.add("good")
+    assert project.run("run", "-m", "workload=good", "workload.sizes.n=100,200").code == 0
+    return project
+
+
+def planned(project: Project, *words: str, **how: Any) -> dict[str, Any]:
+    return project.json("plan", "workload=good", *words, **how).trial
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("seed=3",), "seed 0 -> 3"),
+        (("workload.sizes.n=300",), "workload.sizes.n 200 -> 300"),
+        (("measure.samples=3",), "measure.samples 7 -> 3"),
+        (("toolchain=clang",), "toolchain gcc -> clang"),
+        (("measure=standard",), "measure quick -> standard"),
+        (("seed=3", "measure.pin=false"), "measure.pin true -> false; seed 0 -> 3"),
+    ],
+)
+def test_the_facts_that_differ_are_named(
+    stored: Project, words: tuple[str, ...], reason: str
+) -> None:
+    size = () if any("sizes" in word for word in words) else ("workload.sizes.n=200",)
+    trial = planned(stored, *size, *words)
+    assert not trial["stored"]
+    assert trial["reason"] == reason
+
+
+def test_the_nearest_trial_is_the_one_with_the_fewest_differences(stored: Project) -> None:
+    (first,) = stored.json("results", "n=100").trials
+    assert planned(stored, "workload.sizes.n=100", "seed=3")["nearest"] == first["id"]
+
+
+def test_trials_of_one_reason_share_a_line(stored: Project) -> None:
+    sweep = ("plan", "-m", "workload=good")
+    done = stored.run(*sweep, "workload.sizes.n=100,200,300,400", "measure.samples=7")
+    assert "2 trials to run: workload.sizes.n\n" in done.stdout
+    done = stored.run(*sweep, "workload.sizes.n=100,200", "measure.samples=3")
+    assert "2 trials to run: measure.samples 7 -> 3\n" in done.stdout
+
+
+def test_what_was_never_run_says_so(stored: Project) -> None:
+    trial = stored.json("plan", "workload=axpy").trial
+    assert (trial["reason"], trial["nearest"]) == ("nothing like it is stored", "")
+
+
+def test_what_is_stored_and_yet_to_run_says_why(project: Project) -> None:
+    project.add("good", "while (n) {} (void)x; (void)y;")
+    assert project.run("run", "workload=good", "timeout=0.5").code == 1
+    assert planned(project, "timeout=0.5")["reason"] == ""
+    assert planned(project, "timeout=0.5", "rerun=all")["reason"] == "rerun=all"
+    assert "it ended as timeout" in planned(project, "timeout=0.7")["reason"]
+
+
+def test_the_code_of_a_reference_is_part_of_a_trial(project: Project) -> None:
+    site = project.folder.parent / "site"
+    (site / "doubling-1.0.dist-info").mkdir(parents=True)
+    (site / "doubling.py").write_text(REFERENCE)
+    (site / "doubling-1.0.dist-info/METADATA").write_text(METADATA)
+    entries = "[kernloom.references]\ndouble = doubling:double\n"
+    (site / "doubling-1.0.dist-info/entry_points.txt").write_text(entries)
+    env = {"PYTHONPATH": os.pathsep.join([str(ENGINE), str(site)])}
+    workload = WORKLOAD.format(name="good", n=100).replace("y: 2 * x", "y: double")
+    project.add("good", DOUBLE, workload=workload)
+    assert project.run("run", "workload=good", env=env).code == 0
+    assert planned(project, env=env)["stored"]
+    (site / "doubling.py").write_text(REFERENCE.replace("2 *", "3 *"))
+    changed = planned(project, env=env)
+    assert not changed["stored"]
+    assert changed["reason"] == "code of reference double"
+    assert project.json("run", "workload=good", env=env).trial["status"] == "wrong"
+
+
+def test_another_build_of_numpy_of_the_same_version_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path(np.__file__).parent
+    copy = tmp_path / "there" / "numpy"
+    shutil.copytree(real, copy, copy_function=os.symlink)
+    if (libraries := real.with_name("numpy.libs")).exists():
+        copy.with_name("numpy.libs").symlink_to(libraries)
+    before = numpy_build(tmp_path)
+    assert before.startswith(f"{np.__version__} ")
+    monkeypatch.setattr(np, "__file__", str(copy / "__init__.py"))
+    assert numpy_build(tmp_path) == before
+    changed = copy / "version.py"
+    text = changed.read_text()
+    changed.unlink()
+    changed.write_text(f"{text}\n# rebuilt\n")
+    assert numpy_build(tmp_path) != before
