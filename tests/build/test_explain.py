@@ -204,3 +204,62 @@ def test_equal_kernels_of_two_names_each_know_their_predecessor(
     Builder(places).build([kernel(), kernel(name="demo.twin")])
     said = Builder(places).state(kernel(name="demo.twin", flags=("-O3",))).explanation
     assert said.kind == "flag"
+
+
+def test_a_change_is_compared_with_the_version_used_last_not_built_last(
+    kernel: Kernel, places: Places
+) -> None:
+    one, two = kernel(), kernel(text=KERNEL.replace("2.0f", "3.0f"))
+    for artifact in (one, two, one):
+        Builder(places).build([artifact])
+    said = Builder(places).state(kernel(text=KERNEL.replace("2.0f", "4.0f"))).explanation
+    assert said.text == "kernel.c:6: 'x[i] *= 2.0f;' -> 'x[i] *= 4.0f;'"
+    Builder(places).note_uses([two])
+    said = Builder(places).state(kernel(text=KERNEL.replace("2.0f", "4.0f"))).explanation
+    assert said.text == "kernel.c:6: 'x[i] *= 3.0f;' -> 'x[i] *= 4.0f;'"
+
+
+def test_using_the_newest_version_again_notes_nothing(kernel: Kernel, places: Places) -> None:
+    artifacts = [kernel(), kernel(text=KERNEL.replace("2.0f", "3.0f"))]
+    for artifact in artifacts:
+        Builder(places).build([artifact])
+    path = places.build / "index" / "demo.scale.jsonl"
+    before = path.read_text()
+    Builder(places).build([artifacts[1]])
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("point", "reason"),
+    [
+        ({"params": {"unroll": {"factor": 8}}}, "not built before with unroll.factor=8"),
+        ({"flags": ("-O3",)}, "not built before with flag -O3"),
+        ({"variant": "asan"}, "not built before with variant=asan, "),
+    ],
+)
+def test_in_a_sweep_a_point_that_was_never_built_is_new(
+    kernel: Kernel, places: Places, point: dict[str, Any], reason: str
+) -> None:
+    Builder(places).build([kernel()])
+    other = kernel(**point, text=KERNEL.replace("2.0f", "3.0f"))
+    said = Builder(places).state(other, sweep=True).explanation
+    assert said.kind == "new" and said.text.startswith(reason)
+
+
+def test_in_a_sweep_a_point_that_was_built_before_tells_what_changed(
+    kernel: Kernel, places: Places
+) -> None:
+    Builder(places).build([kernel(), kernel(flags=("-O3",))])
+    changed = kernel(flags=("-O3",), text=KERNEL.replace("2.0f", "3.0f"))
+    said = Builder(places).state(changed, sweep=True).explanation
+    assert said.text == "kernel.c:6: 'x[i] *= 2.0f;' -> 'x[i] *= 3.0f;'"
+
+
+def test_what_follows_from_another_compiler_is_not_told(kernel: Kernel, places: Places) -> None:
+    text = "#include <stddef.h>\n" + KERNEL
+    old = kernel(text=text)
+    headers = {**old.headers, "other.h": "another"}
+    identity = replace(old.identity, toolchain="other", digest="another")
+    new = replace(old, identity=identity, headers=headers, linked={})
+    said = why(places, old, new)
+    assert [detail["kind"] for detail in said.details] == ["compiler"]

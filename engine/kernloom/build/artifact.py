@@ -28,6 +28,9 @@ ENVIRONMENT: Mapping[str, str] = {
 
 MANIFEST = "manifest.json"
 ORIGINS = "origins"
+BARE = ("-nodefaultlibs", "-lgcc")
+"""Flags that link a kernel without headers faster. What it can call beside its own functions, such
+as memset, the process that loads it has."""
 WRAPPER = "(wrapper)"
 """Among what is linked: what a compiler's wrapper does."""
 FOLDERS = {

@@ -86,12 +86,12 @@ class Builder:
     def path(self, artifact: Artifact) -> Path:
         return artifact.path(self.build_folder)
 
-    def state(self, artifact: Artifact) -> State:
+    def state(self, artifact: Artifact, *, sweep: bool = False) -> State:
         """Whether the artifact is there and whole; if not, why it has to be built."""
         try:
             problem = self._verifier.problem(artifact, self.build_folder)
             if problem is not None:
-                reason = explain(artifact, self.build_folder, self._index, problem)
+                reason = explain(artifact, self.build_folder, self._index, problem, sweep=sweep)
                 return State("missing", reason)
         except OSError as error:
             raise BuildError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kernloom.build.artifact import Artifact
+from kernloom.build.artifact import BARE, Artifact
 from kernloom.build.flags import Reach, reach
 from kernloom.build.headers import looks_outside, system_headers
 from kernloom.build.linked import linked_files
@@ -26,9 +26,6 @@ DETERMINISTIC = ("-Wl,--build-id=none",)
 _LIBRARY = ("-shared", "-fPIC")
 # kl_parallel stays undefined: the process that loads the library has it.
 _KERNEL_LIBRARIES = ("-Wl,--as-needed", "-lm")
-# What a kernel without headers can call beside its own functions, such as memset, the process that
-# loads it has, too.
-_BARE = ("-nodefaultlibs", "-lgcc")
 _RUNNER_LIBRARIES = ("-rdynamic", "-ldl", "-lpthread", "-lm")
 _BASELINES = {
     "x86_64": ("-march=x86-64",),
@@ -65,7 +62,7 @@ def kernel_artifact(
         source.main,
         *libraries,
         *_KERNEL_LIBRARIES,
-        *(_BARE if _bare(source, toolchain, variant) else ()),
+        *(BARE if _bare(source, toolchain, variant) else ()),
     )
     headers, linked, stamps = read_outside(groups, argv, [source.main], source.files, detected)
     return Artifact(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from kernloom.build.artifact import ENVIRONMENT, ORIGINS, WRAPPER, Artifact
+from kernloom.build.artifact import BARE, ENVIRONMENT, ORIGINS, WRAPPER, Artifact
 from kernloom.build.manifest import read_manifest
 from kernloom.files import sha256_text
 from kernloom.sealed import SEAL, key_of, seal, unseal
@@ -61,6 +61,20 @@ class Slot:
     @property
     def spelled(self) -> tuple[Any, ...]:
         return (*sorted(self.facts.items()), self.argv)
+
+    def news(self, other: Slot) -> list[str]:
+        """Facts and flags that another build did not have: `unroll.factor=2`, `flag -O3`. Another
+        version of the same compiler is a change, not a choice."""
+        facts = [
+            f"{name.removeprefix('params.')}={json.loads(value) if '.' in name else value}"
+            for name, value in self.facts.items()
+            if other.facts.get(name) != value and name != "version"
+        ]
+        # Another compiler or arch brings flags of its own.
+        same = all(self.facts.get(n) == other.facts.get(n) for n in ("toolchain", "arch"))
+        if not same or self.argv is None or other.argv is None:
+            return facts
+        return facts + [f"flag {word}" for word in self.argv if word not in {*other.argv, *BARE}]
 
     def distance(self, other: Slot) -> int:
         """In how many facts and flags two builds differ."""
@@ -212,24 +226,32 @@ def _entry(line: bytes, key: str) -> Entry | None:
         return None
 
 
-def explain(artifact: Artifact, build: Path, index: Index, problem: str) -> Explanation:
-    """Why `artifact`, which is not whole on disk, has to be built."""
+def explain(
+    artifact: Artifact, build: Path, index: Index, problem: str, *, sweep: bool = False
+) -> Explanation:
+    """Why `artifact`, which is not whole on disk, has to be built.
+
+    In a sweep a point that was never built is new: it did not come from changing another one.
+    """
     if problem:
         return Explanation("corrupt", f"the built file was damaged: {problem}")
     if (build / "failed" / artifact.key).exists():
         return Explanation("failed", "it did not compile last time")
     if index.knows(artifact):
         return Explanation("deleted", "it was built before, but its folder is gone")
-    gone = ""
+    gone, slot = "", slot_of(artifact)
     for entry in index.predecessors(artifact):
         gone = "; what was built before under this name is gone"
         folder = artifact.folder(build).parent / entry.key
         manifest = read_manifest(folder) if entry.kind == artifact.kind else None
-        if manifest is not None:
-            details = tuple(_differences(artifact, folder, manifest))
-            if details:
-                text = "; ".join(detail["text"] for detail in details)
-                return Explanation(details[0]["kind"], text, details)
+        if manifest is None:
+            continue
+        if sweep and (news := slot.news(entry.slot)):
+            return Explanation("new", f"not built before with {', '.join(news)}")
+        details = tuple(_differences(artifact, folder, manifest))
+        if details:
+            text = "; ".join(detail["text"] for detail in details)
+            return Explanation(details[0]["kind"], text, details)
     return Explanation("new", f"nothing was built under this name before{gone}")
 
 
@@ -248,8 +270,12 @@ def _differences(
     ]
     if not files:
         parameters, origins = [], []
-    yield from _changed_compiler(artifact, old)
-    yield from _changed_linked(artifact, old)
+    compiler = list(_changed_compiler(artifact, old))
+    # Another compiler comes with its own headers and libraries.
+    another = any(one["old"] != one["new"] for one in compiler)
+    yield from compiler
+    if not another:
+        yield from _changed_linked(artifact, old)
     yield from parameters
     if origins:
         rendered = [
@@ -262,7 +288,8 @@ def _differences(
         header = one["file"].endswith(".h")
         if header or one["file"] in copied or not (origins or parameters):
             yield {**one, "kind": "header" if header else "source"}
-    yield from _changed_headers(artifact, old)
+    if not another:
+        yield from _changed_headers(artifact, old)
     yield from _changed_flags(artifact, old)
 
 
@@ -317,6 +344,9 @@ def _changed_flags(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[
     if before != now:
         removed = _more(before, now, artifact)
         added = _more(now, before, artifact)
+        if {*removed, *added} - {*BARE}:
+            # These follow from others.
+            removed, added = _without(removed, BARE), _without(added, BARE)
         said = _plus_minus(removed, added) or "the same flags in another order"
         context = [
             f"{name} {was} -> {is_now}"
@@ -336,6 +366,10 @@ def _more(these: Sequence[str], than: Sequence[str], artifact: Artifact) -> list
     """What is in `these` more often than in the others, files aside."""
     more = Counter(these) - Counter(than)
     return [part for part in more.elements() if part not in artifact.files]
+
+
+def _without(words: Sequence[str], others: Sequence[str]) -> list[str]:
+    return [word for word in words if word not in others]
 
 
 def _plus_minus(removed: Sequence[str], added: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ _PLAIN = ("-O", "-g", "-f", "-m", "-W", "-D", "-U", "-u", "-z", "-std=", "-pedan
 """How flags start that name no files, or name them behind a = or a comma."""
 _PLAIN_WORDS = (
     *("-w", "-s", "-p", "-pg", "-pipe", "-ansi", "-pthread", "-rdynamic", "-shared", "-pie"),
+    "-trigraphs",
     *("-no-pie", "-nostdinc", "-nostdlib", "-nostartfiles", "-nodefaultlibs", "-nolibc"),
     "--coverage",
 )

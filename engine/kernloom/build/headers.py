@@ -12,7 +12,7 @@ from pathlib import Path
 from kernloom.build.flags import Reach
 from kernloom.build.listing import Listing, Outside, outside
 from kernloom.build.probe import scratch, tool_output
-from kernloom.build.reads import read_log
+from kernloom.build.reads import COMPILING, read_log
 from kernloom.build.toolchains import DRIVER, Detected
 from kernloom.code_stamp import code_stamp
 from kernloom.errors import ConfigError, UnavailableError
@@ -99,15 +99,15 @@ def looks_outside(files: Mapping[str, str]) -> bool:
 
 def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) -> Listing:
     """What the preprocessor reads; nothing where it fails, for then compiling fails too."""
-    with scratch(detected.cache) as folder, read_log() as log:
+    with scratch(detected.cache) as folder, read_log(folder) as log:
         for path, text in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
-        command = [str(detected.tools[DRIVER]), *without_linking(argv), "-E", "-v", *log.compiling]
-        answer = tool_output(command, folder, fds=log.descriptors)
+        command = [str(detected.tools[DRIVER]), *without_linking(argv), "-E", "-v", *COMPILING]
+        answer = tool_output(command, folder)
         if answer.code != 0:
             return Listing({}, lasting=False)
-        read = [path for path in log.files(folder) if not path.startswith(f"{folder}/")]
+        read = [path for path in log.files() if not path.startswith(f"{folder}/")]
     printed = answer.stdout
     searched = dict.fromkeys(a or b for a, b in _SEARCHED.findall(answer.stderr))
     found: dict[str, str] = {}

@@ -17,7 +17,7 @@ from kernloom.build.artifact import WRAPPER
 from kernloom.build.flags import Reach
 from kernloom.build.listing import Listing, Outside, outside
 from kernloom.build.probe import ProbeError, scratch, tool_output
-from kernloom.build.reads import read_log
+from kernloom.build.reads import COMPILING, LINKING, read_log
 from kernloom.build.toolchains import (
     DRIVER,
     Detected,
@@ -122,12 +122,13 @@ def _built(driver: str, words: Sequence[str], detected: Detected, folder: Path) 
     shared = "-shared" in words
     text = _LIBRARY if shared else _PROGRAM
     (folder / "nothing.c").write_text(_SAMPLE + text if detected.opaque else text, encoding="utf-8")
-    command = [driver, "nothing.c", *words, "-o", _OUTPUT]
-    with read_log() as log:
-        listing = [*log.linking, *log.compiling, "-v"]
-        answer = tool_output([*command, *listing], folder, fds=log.descriptors)
+    # Nothing uses the libraries, yet what they bring along must be seen.
+    needed = [word for word in words if word != "-Wl,--as-needed"]
+    command = [driver, "nothing.c", "-Wl,--no-as-needed", *needed, "-o", _OUTPUT]
+    with read_log(folder) as log:
+        answer = tool_output([*command, *LINKING, *COMPILING, "-v"], folder)
         inside = f"{folder}/"
-        read = [path for path in log.files(folder) if not path.startswith(inside)]
+        read = [path for path in log.files() if not path.startswith(inside)]
     if answer.code != 0:
         if tool_output(command, folder).code == 0:
             raise UnavailableError(

@@ -21,7 +21,7 @@ from kernloom.build.headers import INSTEAD_OF_ASSEMBLY, file_by_assembly, withou
 from kernloom.build.listing import unchanged
 from kernloom.build.manifest import describe, write_manifest
 from kernloom.build.probe import tool_environment
-from kernloom.build.reads import read_log
+from kernloom.build.reads import COMPILING, LINKING, read_log
 from kernloom.build.workspace import disk_trouble
 from kernloom.files import sha256_file
 
@@ -160,14 +160,16 @@ def _compiling(artifact: Artifact) -> list[str]:
 
 def _compile(artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str, str]:
     """Run an artifact's command: exit code, message, and a file that is not as its key says."""
-    with read_log() as log:
-        argv = [*artifact.argv, *log.compiling, *log.linking]
-        code, message = _run(argv, artifact, work, workspace, *log.descriptors)
-        read = log.files(work)
+    with read_log(work) as log:
+        argv = [*artifact.argv, *COMPILING, *LINKING]
+        code, message = _run(argv, artifact, work, workspace)
+        read = log.files()
     if not artifact.stamps:
         return code, message, ""
     changed = (path for path, stamp in artifact.stamps.items() if not unchanged(path, stamp))
-    unknown = (path for path in read if not _known(path, artifact, workspace))
+    # A command that failed has made nothing that could be wrong.
+    made = read if code == 0 else []
+    unknown = (path for path in made if not _known(path, artifact, workspace))
     return code, message, next(changed, "") or next(unknown, "")
 
 
@@ -201,9 +203,7 @@ def _assembly(artifact: Artifact, work: Path, workspace: Path) -> str:
     return f"{said}\n{INSTEAD_OF_ASSEMBLY}"
 
 
-def _run(
-    argv: list[str], artifact: Artifact, work: Path, workspace: Path, *inherited: int
-) -> tuple[int, str]:
+def _run(argv: list[str], artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str]:
     temporary = workspace / "cc"
     temporary.mkdir(exist_ok=True)
     done = subprocess.run(
@@ -213,7 +213,6 @@ def _run(
         stderr=subprocess.STDOUT,
         cwd=work,
         env=tool_environment(temporary),
-        pass_fds=inherited,
     )
     message = done.stdout.decode(errors="replace").strip()
     if len(message) > _LONGEST_MESSAGE:

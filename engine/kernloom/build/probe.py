@@ -88,11 +88,10 @@ def tool_output(
     folder: Path,
     *,
     cwd: Path | None = None,
-    fds: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Answer:
     """A tool's answer, be it that its input is wrong; ProbeError if it could not answer."""
-    answer = _run(argv, folder, cwd, fds, environment or {})
+    answer = _run(argv, folder, cwd, environment or {})
     if why := _disturbed(answer):
         raise ProbeError(f"{argv[0]} does not work: {why}")
     return answer
@@ -116,7 +115,6 @@ def _run(
     argv: Sequence[str | Path],
     folder: Path,
     cwd: Path | None,
-    fds: Sequence[int],
     environment: Mapping[str, str],
 ) -> Answer:
     import subprocess
@@ -130,7 +128,6 @@ def _run(
             errors="replace",
             env={**tool_environment(folder), **environment},
             cwd=cwd or folder,
-            pass_fds=fds,
             timeout=_PATIENCE_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,7 +1,7 @@
 """Which files a compiler and a linker really read, as they say themselves.
 
-Every program that a compiler's driver starts writes a make rule of what it reads into a pipe: a
-file would hold the rule of the last one only.
+Every program that a compiler's driver starts writes a make rule of what it reads into a named pipe:
+a file would hold the rule of the last one only.
 """
 
 from __future__ import annotations
@@ -14,47 +14,43 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PIPE_BYTES = 1 << 20
+_COMPILED, _LINKED = "kernloom-compiled", "kernloom-linked"
+"""The same names for every command, for some compilers note their flags in what they make."""
+COMPILING = ("-MD", "-MF", _COMPILED)
+"""Flags that make a compiler list what it includes, system headers too."""
+LINKING = (f"-Wl,--dependency-file={_LINKED}",)
+"""Flags that make a linker list what it opens."""
 
 
 class ReadLog:
-    """The pipes that the rules come through: compilers escape spaces in names, GNU ld does not."""
+    """What programs that work in one folder say they read."""
 
-    def __init__(self) -> None:
-        self._compiling, self._linking = _pipe(), _pipe()
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        # Two pipes, for compilers escape spaces in names and GNU ld does not.
+        self._compiled, self._linked = _pipe(folder / _COMPILED), _pipe(folder / _LINKED)
 
-    @property
-    def descriptors(self) -> tuple[int, int]:
-        """What the compiler must inherit."""
-        return self._compiling[1], self._linking[1]
-
-    @property
-    def compiling(self) -> tuple[str, ...]:
-        """Flags that make a compiler list what it includes, system headers too."""
-        return ("-MD", "-MF", f"/proc/self/fd/{self._compiling[1]}")
-
-    @property
-    def linking(self) -> tuple[str, ...]:
-        """Flags that make a linker list what it opens."""
-        return (f"-Wl,--dependency-file=/proc/self/fd/{self._linking[1]}",)
-
-    def files(self, folder: Path) -> list[str]:
-        """Absolute paths of the files read so far, by programs that worked in `folder`."""
-        names = [*rule_words(_read(self._compiling[0])), *_lines(_read(self._linking[0]))]
+    def files(self) -> list[str]:
+        """Absolute paths of the files read so far."""
+        names = [*rule_words(_read(self._compiled)), *_lines(_read(self._linked))]
         # A rule's target ends in a colon; files that have a rule of their own are listed before.
-        return list(dict.fromkeys(str(folder / name) for name in names if name[-1:] != ":"))
+        return list(dict.fromkeys(str(self._folder / name) for name in names if name[-1:] != ":"))
 
     def close(self) -> None:
-        for descriptor in (*self._compiling, *self._linking):
+        for descriptor in (self._compiled, self._linked):
             os.close(descriptor)
+        for name in (_COMPILED, _LINKED):
+            (self._folder / name).unlink(missing_ok=True)
 
 
-def _pipe() -> tuple[int, int]:
-    ours, theirs = os.pipe()
-    os.set_blocking(ours, False)
-    # Nobody reads until the compiler has ended; the system may grant less to an ordinary user.
+def _pipe(path: Path) -> int:
+    os.mkfifo(path)
+    # Open for writing, too: a compiler must not wait until somebody reads.
+    descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    # Nobody reads until it has ended; the system may grant less to an ordinary user.
     with contextlib.suppress(OSError):
-        fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    return ours, theirs
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return descriptor
 
 
 def _read(descriptor: int) -> str:
@@ -66,8 +62,8 @@ def _read(descriptor: int) -> str:
 
 
 @contextlib.contextmanager
-def read_log() -> Iterator[ReadLog]:
-    log = ReadLog()
+def read_log(folder: Path) -> Iterator[ReadLog]:
+    log = ReadLog(folder)
     try:
         yield log
     finally:

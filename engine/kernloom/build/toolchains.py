@@ -205,13 +205,15 @@ def _examine(
     # First, for it tells best what is wrong with a driver that does not work.
     family = _family(ask([driver, "--version"], folder))
     wrapper = look_behind(driver, target, folder)
-    files |= wrapper.files
+    if wrapper.driver:
+        files["driver"] = wrapper.driver
     for program in _PROGRAMS:
         path = find_program([driver, *target], program, folder, lookups)
         if path:
             files[program] = path
     for tool in list(files.values()):
         files.update(shared_libraries(tool, folder))
+    files |= wrapper.named
     for name in _START_FILES:
         said = ask([driver, *target, f"-print-file-name={name}"], folder)
         if Path(said).is_absolute():

@@ -29,8 +29,10 @@ _LARGEST_SCRIPT = 1 << 20
 class Wrapper:
     """A compiler's wrapper, if it has one."""
 
-    files: Mapping[str, Path] = field(default_factory=dict)
-    """Part -> file: the real driver, and files that a script names."""
+    driver: Path | None = None
+    """The compiler behind it."""
+    named: Mapping[str, Path] = field(default_factory=dict)
+    """Part -> file that a script names."""
     opaque: bool = False
     """There is one: what it reads, and what it starts, may change without a trace."""
 
@@ -38,15 +40,14 @@ class Wrapper:
 def look_behind(driver: Path, target: Sequence[str], folder: Path) -> Wrapper:
     """The program that a driver turns out to be when it is asked what it would start."""
     said = tool_output([driver, *target, "-###", "-E", "-x", "c", os.devnull], folder).stderr
-    files: dict[str, Path] = {}
+    named: dict[str, Path] = {}
     found = _DRIVER.search(said) or _COMPILER.search(said)
     real = _resolved(found[1], driver) if found else None
-    if real and not real.samefile(driver):
-        files["driver"] = real
-    scripts = [path for path in (driver, real) if path and is_script(path)]
+    behind = real if real and not real.samefile(driver) else None
+    scripts = [path for path in (driver, behind) if path and is_script(path)]
     for script in scripts:
-        files |= _named(script)
-    return Wrapper(files, opaque=bool(scripts or real in files.values()))
+        named |= _named(script)
+    return Wrapper(behind, named, opaque=bool(behind or scripts))
 
 
 def is_script(path: Path) -> bool:

@@ -25,7 +25,7 @@ def run(invocation: Invocation) -> int:
     artifacts = {artifact.key: artifact for plan in plans for _, artifact in plan.named_artifacts}
     explanations: list[dict[str, Any]] = []
     for artifact in artifacts.values():
-        state = builder.state(artifact)
+        state = builder.state(artifact, sweep=invocation.multirun)
         explanations.append(
             {
                 "name": artifact.name,

@@ -42,7 +42,8 @@ def run(invocation: Invocation) -> int:
         return 0
     builder = assembly.builder(plans[0].experiment)
     artifacts = {artifact.key: artifact for plan in plans for _, artifact in plan.named_artifacts}
-    states = {key: builder.state(artifact) for key, artifact in artifacts.items()}
+    sweep = invocation.multirun
+    states = {key: builder.state(item, sweep=sweep) for key, item in artifacts.items()}
     with store_of(assembly, plans[0].experiment) as store:
         fleet = fleet_of(
             assembly, plans[0].experiment.fleet, store, Progress(invocation.stderr, quiet=True)
