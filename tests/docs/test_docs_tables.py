@@ -19,6 +19,7 @@ ENGINE = TREE / "engine" / "kernloom"
 LEAVES = (
     "arithmetic",
     "code_stamp",
+    "plugin_code",
     "errors",
     "files",
     "places",
