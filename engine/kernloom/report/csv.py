@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from kernloom.measure.trial import Trial
 from kernloom.report.columns import leaves
+from kernloom.report.documents import plain
 from kernloom.report.questions import Answer
+from kernloom.report.spool import Spool
 from kernloom.store.keys import value_text
 from kernloom.store.rows import name_in
 
 _DOCUMENTS = ("point", "params", "metrics")
 
 
-def write_csv(trials: Sequence[Trial], file: TextIO) -> None:
+def write_csv(trials: Iterable[Trial], file: TextIO) -> int:
+    """One line for each trial; how many."""
     names, rows = rows_of(trials)
     writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({name: value_text(value) for name, value in row.items()})
+    return len(rows)
 
 
 def write_answer(answer: Answer, file: TextIO) -> None:
@@ -30,13 +35,22 @@ def write_answer(answer: Answer, file: TextIO) -> None:
         writer.writerow(["" if value is None else value_text(value) for value in row])
 
 
-def rows_of(trials: Sequence[Trial]) -> tuple[list[str], list[dict[str, Any]]]:
-    """The names of all columns, and the trials as rows that have some of them."""
-    rows = [_row(trial) for trial in trials]
-    names = dict.fromkeys(_row(Trial("", "", "", "", "", False)))
-    for document in _DOCUMENTS:
-        names |= dict.fromkeys(n for row in rows for n in row if n.startswith(f"{document}."))
-    return list(names), rows
+def rows_of(trials: Iterable[Trial], *others: str) -> tuple[list[str], Spool]:
+    """The names of all columns, and the trials as rows that have some of them.
+
+    `others` are documents that each have a column of their own, as JSON.
+    """
+    rows = Spool()
+    found: dict[str, dict[str, None]] = {document: {} for document in _DOCUMENTS}
+    for trial in trials:
+        row = _row(trial)
+        for name in row:
+            document, dot, _ = name.partition(".")
+            if dot:
+                found[document][name] = None
+        rows.add(row | {name: json.dumps(plain(getattr(trial, name))) for name in others})
+    names = [*_row(Trial("", "", "", "", "", False)), *(n for each in found.values() for n in each)]
+    return [*names, *others], rows
 
 
 def _row(trial: Trial) -> dict[str, Any]:

@@ -6,11 +6,12 @@ configuration, its times in milliseconds.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ from kernloom.report.csv import rows_of
 from kernloom.report.documents import plain
 
 T4_VERSION = "1.0.0"
+T4_REST = {"schema_version": T4_VERSION}
+"""What a T4 document has beside its results."""
+BATCH = 5000
+"""How many rows are written to a Parquet file at a time."""
 INVALIDITY = {
     "ok": "correct",
     "unconverged": "correct",
@@ -48,11 +53,11 @@ def t4_document(
     samples_of: Callable[[Trial], Sequence[Samples]],
 ) -> dict[str, Any]:
     """The trials as T4 results."""
-    results = [_t4_result(trial, objective, samples_of(trial)) for trial in trials]
-    return {"results": results, "schema_version": T4_VERSION}
+    results = [t4_result(trial, objective, samples_of(trial)) for trial in trials]
+    return {"results": results, **T4_REST}
 
 
-def _t4_result(trial: Trial, objective: str, samples: Sequence[Samples]) -> dict[str, Any]:
+def t4_result(trial: Trial, objective: str, samples: Sequence[Samples]) -> dict[str, Any]:
     runtimes = [wall * _MS for taken in samples for wall in taken.wall_ns]
     benchmark = math.fsum(wall * taken.inner * _MS for taken in samples for wall in taken.wall_ns)
     return {
@@ -89,8 +94,9 @@ def _unit(metric: str) -> str:
     return next((unit for end, unit in _UNITS.items() if metric.endswith(end)), "")
 
 
-def write_parquet(trials: Sequence[Trial], path: Path) -> None:
-    """A typed column for every number, parameter and swept key, and the config as JSON."""
+def write_parquet(trials: Iterable[Trial], path: Path) -> int:
+    """A typed column for every number, parameter and swept key, and the config as JSON; returns
+    the number of rows."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -99,31 +105,62 @@ def write_parquet(trials: Sequence[Trial], path: Path) -> None:
             f"output=parquet needs the Python package {PARQUET}: {error}",
             hint=f"Install it: {sys.executable} -m pip install {PARQUET}",
         ) from None
-    names, rows = rows_of(trials)
-    table = {name: _typed([row.get(name) for row in rows], name, pyarrow) for name in names}
-    for name in ("config", "machine"):
-        texts = [json.dumps(plain(getattr(trial, name))) for trial in trials]
-        table[name] = pyarrow.array(texts, pyarrow.string())
+    names, rows = rows_of(trials, "config", "machine")
+    kinds: dict[str, set[type]] = {name: set() for name in names}
+    for row in rows:
+        for name, value in row.items():
+            kinds[name].add(type(value))
+    types = {name: _type(name, kinds[name] - {type(None)}, pyarrow) for name in names}
+    schema = pyarrow.schema(list(types.items()))
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             whole = Path(folder) / path.name
-            parquet.write_table(pyarrow.table(table), whole)
+            with parquet.ParquetWriter(whole, schema) as writer:
+                for some in _batches(rows):
+                    columns = [_column([row.get(n) for row in some], types[n]) for n in names]
+                    writer.write_table(pyarrow.table(columns, schema=schema))
             whole.replace(path)
     except OSError as error:
         raise KernloomError(f"cannot write {path}: {error.strerror or error}") from None
+    return len(rows)
 
 
-def _typed(values: Sequence[Any], name: str, pyarrow: Any) -> Any:
+def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The rows, so many at a time; none once if there are none."""
+    waiting = iter(rows)
+    some = list(itertools.islice(waiting, BATCH))
+    while True:
+        yield some
+        some = list(itertools.islice(waiting, BATCH))
+        if not some:
+            return
+
+
+def _type(name: str, kinds: set[type], pyarrow: Any) -> Any:
+    """The type of a column with values of these kinds."""
     if name == "created":
-        times = [datetime.fromisoformat(value) for value in values]
-        return pyarrow.array(times, pyarrow.timestamp("ms", tz="UTC"))
-    kinds = {type(value) for value in values if value is not None}
+        return pyarrow.timestamp("ms", tz="UTC")
     if kinds <= {int, float} and kinds != {int}:
-        return pyarrow.array([None if v is None else float(v) for v in values], pyarrow.float64())
-    if len(kinds) == 1 and kinds <= {int, bool, str}:
-        return pyarrow.array(values)
-    texts = [None if v is None else v if isinstance(v, str) else _text(v) for v in values]
-    return pyarrow.array(texts, pyarrow.string())
+        return pyarrow.float64()
+    if kinds in ({int}, {bool}):
+        return pyarrow.int64() if kinds == {int} else pyarrow.bool_()
+    return pyarrow.string()
+
+
+def _column(values: Sequence[Any], type: Any) -> Any:
+    import pyarrow
+
+    def converted(value: Any) -> Any:
+        if value is None:
+            return None
+        if pyarrow.types.is_timestamp(type):
+            return datetime.fromisoformat(value)
+        if pyarrow.types.is_floating(type):
+            return float(value)
+        return _text(value) if wanted_text and not isinstance(value, str) else value
+
+    wanted_text = pyarrow.types.is_string(type)
+    return pyarrow.array(list(map(converted, values)), type)
 
 
 def _text(value: Any) -> str:

@@ -35,6 +35,10 @@ class Answer:
     def documents(self) -> list[dict[str, Any]]:
         return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
 
+    def empty(self, keys: Sequence[Key]) -> list[Key]:
+        """Those of the keys of its columns that have no value in any row."""
+        return [key for at, key in enumerate(keys) if all(row[at] is None for row in self.rows)]
+
 
 def parse_keys(text: str, flag: str) -> list[Key]:
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 
 from kernloom.errors import UsageError, nearest
 from kernloom.measure.trial import Trial
 from kernloom.store.keys import SOURCE, Filter, parse_key, value_text
+from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store
 
 FEW_VALUES = ("status", "workload", "target", "toolchain", "arch", "case", "variant")
@@ -79,7 +82,22 @@ def results(
     history: bool = False,
 ) -> list[Trial]:
     """The trials asked for, newest first or by `sort` (`-key` for the largest first)."""
-    return store.query(filters, limit, sort, history=history)
+    return list(streamed(store, filters, sort=sort, limit=limit, history=history))
+
+
+def streamed(
+    store: Store,
+    filters: Sequence[Filter],
+    *,
+    sort: str = "",
+    limit: int | None = None,
+    history: bool = False,
+) -> Iterator[Trial]:
+    """The same one by one, few of them in memory at once."""
+    waiting = store.stream(filters, limit, sort, history=history)
+    while some := list(islice(waiting, CHUNK)):
+        times = store.reuses(trial.id for trial in some)
+        yield from (replace(trial, reuses=times.get(trial.id, 0)) for trial in some)
 
 
 def why_nothing(store: Store, filters: Sequence[Filter]) -> list[str]:

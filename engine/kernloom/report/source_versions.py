@@ -8,7 +8,7 @@ that the newest again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kernloom.measure.trial import Trial
@@ -51,9 +51,9 @@ class SourceVersions:
         since = [self._since[kernel] for kernel in _kernels_of(trial) if kernel in self._since]
         return self._oldest if since and trial.created < max(since) else 0
 
-    def labelled(self, trials: Iterable[Trial]) -> list[Trial]:
+    def labelled(self, trials: Iterable[Trial]) -> Iterator[Trial]:
         """The trials, each with the version of its source."""
-        return [replace(trial, source=label(self.age(trial))) for trial in trials]
+        return (replace(trial, source=label(self.age(trial))) for trial in trials)
 
 
 def _version(versions: list[dict[str, str]], files: Mapping[str, str]) -> int:

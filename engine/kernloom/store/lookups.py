@@ -51,6 +51,11 @@ class Sections:
         self.need(found)
         return [trial_of(row, self._reader.document) for row in found]
 
+    def in_chunks(self, rows: Iterable[Sequence[Mapping[Any, Any]]]) -> Iterator[Trial]:
+        """The trials of rows that come some at a time."""
+        for some in rows:
+            yield from self.trials(some)
+
     def samples(
         self, names: Sequence[Name], rows: Mapping[Name, Sequence[Mapping[str, Any]]]
     ) -> dict[Name, tuple[Samples, ...]]:

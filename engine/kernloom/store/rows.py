@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from sys import intern
 from typing import Any
 
 import kernloom
@@ -36,6 +37,7 @@ _encode_short = json.JSONEncoder(separators=(",", ":")).encode
 FACTS = "facts"
 """What a trial's id is the hash of: shared like those, but read only by who asks for it."""
 LISTS = ("artifacts", "warnings", "overrides")
+_OWN_VALUES = ("metrics", "config")
 _source_texts: ById[str] = ById()
 
 
@@ -112,11 +114,16 @@ def _unsecret(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def trial_of(row: Mapping[Any, Any], decode: Callable[[str], Any] = json.loads) -> Trial:
-    """The trial of a row; `decode` knows the sections that are kept apart."""
-    documents = {name: json.loads(row[name]) for name in OWN}
-    documents |= {name: decode(row[name]) for name in SHARED}
-    # Up to version 1 of the tables it was among the metrics.
-    documents["placement"] |= documents["metrics"].pop("placement", {})
+    """The trial of a row; `decode` knows the sections that are kept apart, and gives equal texts
+    the same document."""
+    documents = {name: decode(row[name]) for name in DOCUMENTS}
+    for name in _OWN_VALUES:
+        # Every trial has other values under the same names, which need not be kept for each.
+        documents[name] = {intern(key): value for key, value in documents[name].items()}
+    if "placement" in documents["metrics"]:
+        # Up to version 1 of the tables it was among the metrics.
+        placed = documents["metrics"].pop("placement")
+        documents["placement"] = documents["placement"] | placed
     return Trial(
         id=row["id"],
         workload=row["workload"],

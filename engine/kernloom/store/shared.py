@@ -23,6 +23,8 @@ OUTER = 1200
 """The same for outermost sections with parts that are kept apart: most often, what a point changes
 is in one of those, and then nobody shares it."""
 HASH = 32
+KEPT = 5000
+"""How many sections and documents a reader keeps."""
 _PLACE = re.compile(r'\{"\$": "([0-9a-f]{32})"\}')
 _encode = json.JSONEncoder().encode
 
@@ -134,9 +136,15 @@ class Reader:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._sections: dict[str, Any] = {}
+        self._documents: dict[str, Any] = {}
+        """Text -> document; of those that many trials have the same."""
 
     def need(self, texts: Iterable[str], fetch: Callable[[list[str]], Mapping[str, str]]) -> None:
         """Have ready whatever sections these texts lead to; `fetch` gives texts by hash."""
+        if len(self._texts) > KEPT:
+            # The points of a sweep may each have sections of their own.
+            self._texts.clear()
+            self._sections.clear()
         while missing := {name for text in texts for name in places_in(text)} - self._texts.keys():
             found = fetch(sorted(missing))
             for name in missing - found.keys():
@@ -148,7 +156,15 @@ class Reader:
             texts = list(found.values())
 
     def document(self, text: str) -> Any:
-        return json.loads(text, object_hook=self._placed) if '{"$' in text else json.loads(text)
+        """The document of a text, which must not be changed: others may have the same one."""
+        if '{"$' in text:
+            return json.loads(text, object_hook=self._placed)
+        found = self._documents.get(text, self)
+        if found is self:
+            if len(self._documents) > KEPT:
+                self._documents.clear()
+            found = self._documents[text] = json.loads(text)
+        return found
 
     def _placed(self, value: dict[str, Any]) -> Any:
         if len(value) != 1:

@@ -78,11 +78,12 @@ def search(
     order: Key | None,
     down: bool,
     history: bool,
-) -> list[Trial]:
-    """The trials of which all filters hold, in this order.
+) -> Iterator[Trial]:
+    """The trials of which all filters hold, in this order; some of them at a time are in memory.
 
     Columns are compared by the database. Documents are read here, only those that a key needs.
     """
+    connection = connection.execution_options(yield_per=CHUNK)
     conditions = [_condition(asked) for asked in filters if asked.key.column]
     if not history:
         conditions.append(_newest())
@@ -97,7 +98,8 @@ def search(
         rows = connection.execute(
             select(trials).where(*conditions).order_by(*ordering).limit(limit)
         )
-        return sections.trials(rows.mappings())
+        yield from sections.in_chunks(rows.mappings().partitions())
+        return
 
     keys = [*(asked.key for asked in inside), *([by] if by else [])]
     documents = sorted({name for key in keys for name in key.documents})
@@ -106,9 +108,14 @@ def search(
     missed = set(keys)
     wordy = [asked for asked in inside if asked.key.is_metric and asked.misses_numbers(())]
     rows = connection.execute(select(*wanted).where(*conditions).order_by(*ordering))
-    for row in _ready(rows.mappings().all(), sections):
+    for row in (row for some in rows.mappings().partitions() for row in _ready(some, sections)):
         decoded = _Decoded(row, sections.document)
-        values = {key: key.values(decoded) for key in keys}
+        try:
+            values = {key: key.values(decoded) for key in keys}
+        except ValueError:
+            # A damaged document: reading the whole trial tells.
+            candidates.append(((row["id"], row["attempt"]), None))
+            continue
         missed -= {key for key, found in values.items() if found}
         wordy = [asked for asked in wordy if asked.misses_numbers(values[asked.key])]
         if all(asked.holds(values[asked.key]) for asked in inside):
@@ -120,7 +127,7 @@ def search(
             raise not_a_number(asked)
     if by:
         candidates = _sorted(candidates, down)
-    return _fetch(connection, sections, [name for name, _ in candidates[:limit]])
+    yield from _fetch(connection, sections, [name for name, _ in candidates[:limit]])
 
 
 def _ready(rows: Sequence[RowMapping], sections: Sections) -> Sequence[RowMapping]:
@@ -156,16 +163,14 @@ def _sorted(candidates: list[tuple[Any, Any]], down: bool) -> list[tuple[Any, An
 
 def _fetch(
     connection: Connection, sections: Sections, names: Sequence[tuple[str, int]]
-) -> list[Trial]:
-    """The trials with these ids and attempts, in this order."""
-    found = {}
+) -> Iterator[Trial]:
+    """The trials with these ids and attempts, in this order; damaged ones are left out."""
     for start in range(0, len(names), CHUNK):
-        some = tuple_(trials.c.id, trials.c.attempt).in_(names[start : start + CHUNK])
+        wanted = names[start : start + CHUNK]
+        some = tuple_(trials.c.id, trials.c.attempt).in_(wanted)
         rows = connection.execute(select(trials).where(some)).mappings().all()
-        for trial in sections.trials(rows):
-            found[trial.id, trial.attempt] = trial
-    # Damaged ones are left out.
-    return [found[name] for name in names if name in found]
+        found = {(trial.id, trial.attempt): trial for trial in sections.trials(rows)}
+        yield from (found[name] for name in wanted if name in found)
 
 
 def _condition(asked: Filter) -> ColumnElement[bool]:

@@ -178,6 +178,17 @@ class Store:
         A mapping asks for trials whose keys have just these values. Only the newest attempt of
         each is asked, unless `history` asks for all.
         """
+        return list(self.stream(filters, limit, sort, history=history))
+
+    def stream(
+        self,
+        filters: Mapping[str, str] | Iterable[Filter] = (),
+        limit: int | None = None,
+        sort: str = "",
+        *,
+        history: bool = False,
+    ) -> Iterator[Trial]:
+        """The same trials one by one: however many there are, few are in memory at once."""
         if limit is not None and limit < 0:
             raise UsageError(f"a limit of {limit} makes no sense", hint="Allowed: 0 or more.")
         if isinstance(filters, Mapping):
@@ -188,12 +199,12 @@ class Store:
             if asking is None:
                 for key in (*(asked.key for asked in wanted), *([order] if order else [])):
                     check_known(key, {})
-                return []
+                return
             from kernloom.store import statements
 
             connection, sections = asking
             down = sort.startswith("-")
-            return statements.search(connection, sections, wanted, limit, order, down, history)
+            yield from statements.search(connection, sections, wanted, limit, order, down, history)
 
     def check_keys(self, keys: Iterable[Key]) -> None:
         """Refuse keys that no trial has, with the nearest that one has."""

@@ -19,24 +19,26 @@ kernloom results repair                               # saves what can be read o
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.stores import split_store
 from kernloom.errors import ConfigError, UsageError
-from kernloom.files import write_atomically
+from kernloom.files import replacing
 from kernloom.measure.trial import Trial
 from kernloom.places import find_places
 from kernloom.report import questions
-from kernloom.report.documents import results_document, stored_document, to_json
-from kernloom.report.results import parse_filters, results, why_nothing
+from kernloom.report.documents import stored_document, to_json
+from kernloom.report.results import parse_filters, results, streamed, why_nothing
 from kernloom.report.source_versions import NEWEST, SourceVersions
+from kernloom.report.spool import held_back, write_list
 from kernloom.store.keys import SOURCE, Filter, Key, parse_key
+from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store, open_store
-from kernloom.visible_text import exact
 
 USAGE = (
     "[baseline save|list|show|remove | repair] [key=value ...] [--sort KEY] [--limit N] "
@@ -95,21 +97,21 @@ def run(invocation: Invocation) -> int:
         if shape in ("group", "pivot"):
             _answer(store, filters, axes, invocation, file)
             return 0
-        keys = questions.parse_keys(flags["columns"], "columns") if shape else []
         trials = _trials(store, filters, invocation)
-        times = store.reuses(trial.id for trial in trials)
-        trials = [replace(trial, reuses=times.get(trial.id, 0)) for trial in trials]
-        store.check_keys(_unseen(keys, trials))
-        if not trials and limit != "0":
-            _say_why(store, filters, invocation)
-        if keys:
-            _show(questions.columns(trials, keys), invocation, file)
+        if shape:
+            keys = questions.parse_keys(flags["columns"], "columns")
+            answer = questions.columns(trials, keys)
+            store.check_keys(answer.empty(keys))
+            shown = len(answer.rows)
+            _show(answer, invocation, file)
         else:
-            _show_trials(trials, store, invocation, file)
+            shown = _show_trials(trials, store, invocation, file)
+        if not shown and limit != "0":
+            _say_why(store, filters, invocation)
     return 0
 
 
-def _trials(store: Store, filters: Sequence[Filter], invocation: Invocation) -> list[Trial]:
+def _trials(store: Store, filters: Sequence[Filter], invocation: Invocation) -> Iterator[Trial]:
     """The trials to list; where they are ranked, only those of the newest sources."""
     flags = invocation.flags
     sort, history = flags.get("sort", ""), "history" in flags
@@ -117,15 +119,23 @@ def _trials(store: Store, filters: Sequence[Filter], invocation: Invocation) -> 
     versions = SourceVersions.of(store)
     ranks = invocation.output == "t4" or (sort and parse_key(sort.removeprefix("-")).is_metric)
     if not ranks or "all-sources" in flags:
-        return versions.labelled(results(store, filters, sort=sort, limit=limit, history=history))
-    trials = versions.labelled(results(store, filters, sort=sort, history=history))
-    return _of_newest_sources(trials, invocation)[:limit]
+        return versions.labelled(streamed(store, filters, sort=sort, limit=limit, history=history))
+    trials = versions.labelled(streamed(store, filters, sort=sort, history=history))
+    return _of_newest_sources(trials, invocation, limit)
 
 
-def _of_newest_sources(trials: Sequence[Trial], invocation: Invocation) -> list[Trial]:
-    """Leave out trials of earlier sources, and say how many."""
-    kept = [trial for trial in trials if trial.source == NEWEST]
-    if left_out := len(trials) - len(kept):
+def _of_newest_sources(
+    trials: Iterable[Trial], invocation: Invocation, limit: int | None = None
+) -> Iterator[Trial]:
+    """Leave out trials of earlier sources, and say at the end how many."""
+    kept = left_out = 0
+    for trial in trials:
+        if trial.source != NEWEST:
+            left_out += 1
+        elif limit is None or kept < limit:
+            kept += 1
+            yield trial
+    if left_out:
         from kernloom.report.units import count
 
         print(
@@ -133,7 +143,6 @@ def _of_newest_sources(trials: Sequence[Trial], invocation: Invocation) -> list[
             "--all-sources shows them apart",
             file=invocation.stderr,
         )
-    return kept
 
 
 def _shape(invocation: Invocation, file: Path | None) -> str:
@@ -192,13 +201,14 @@ def _answer(
     else:
         keys = questions.parse_keys(flags["group"], "group")
         asked = flags.get("metric", "")
-    trials = SourceVersions.of(store).labelled(results(store, filters, history="history" in flags))
+    found = results(store, filters, history="history" in flags)
+    trials = list(SourceVersions.of(store).labelled(found))
     if "all-sources" in flags:
         if not any(key.text == SOURCE for key in keys):
             keys = [*keys, parse_key(SOURCE)]
             down = [*down, parse_key(SOURCE)]
     elif not any(key.text == SOURCE for key in keys):
-        trials = _of_newest_sources(trials, invocation)
+        trials = list(_of_newest_sources(trials, invocation))
     metric = questions.chosen_metric(trials, asked)
     store.check_keys(_unseen([*keys, *([metric] if asked else [])], trials))
     if not trials:
@@ -215,67 +225,95 @@ def _answer(
 
 def _show(answer: questions.Answer, invocation: Invocation, file: Path | None) -> None:
     """Rows of chosen keys, in the form that was asked for."""
-    out = io.StringIO() if file else invocation.stdout
-    if invocation.output == "csv":
-        from kernloom.report.csv import write_answer
+    with _output(invocation, file) as out:
+        if invocation.output == "csv":
+            from kernloom.report.csv import write_answer
 
-        write_answer(answer, exact(out))
-    elif invocation.output == "json":
-        print(to_json({"rows": answer.documents()}), file=out)
-    elif invocation.output == "jsonl":
-        for row in answer.documents():
-            print(to_json(row), file=out)
-    else:
-        from kernloom.report.tables import print_answer
+            write_answer(answer, out)
+        elif invocation.output == "json":
+            print(to_json({"rows": answer.documents()}), file=out)
+        elif invocation.output == "jsonl":
+            for row in answer.documents():
+                print(to_json(row), file=out)
+        else:
+            from kernloom.report.tables import print_answer
 
-        print_answer(answer, out)
-    _finish(out, file, invocation, len(answer.rows), "row")
+            print_answer(answer, out)
+    _say_written(file, invocation, len(answer.rows), "row")
 
 
 def _show_trials(
-    trials: Sequence[Trial], store: Store, invocation: Invocation, file: Path | None
-) -> None:
-    out = io.StringIO() if file else invocation.stdout
+    trials: Iterable[Trial], store: Store, invocation: Invocation, file: Path | None
+) -> int:
+    """The trials in the form that was asked for; how many. Only tables need all of them at once."""
     if invocation.output == "parquet" and file:
         from kernloom.report.exports import write_parquet
 
-        write_parquet(trials, file)
-        out = invocation.stdout
-    elif invocation.output == "t4":
-        from kernloom.report.exports import t4_document
+        number = write_parquet(trials, file)
+    else:
+        with _output(invocation, file) as out:
+            number = _write_trials(trials, store, invocation, out)
+    _say_written(file, invocation, number, "trial")
+    return number
 
-        objective = questions.chosen_metric(trials, invocation.flags.get("metric", ""))
-        store.check_keys(_unseen([objective], trials) if trials else [])
-        _say_lack(trials, objective, invocation)
-        taken = store.samples_of(trials)
-        document = t4_document(
-            trials, objective.text, lambda trial: taken.get((trial.id, trial.attempt), ())
-        )
-        print(to_json(document), file=out)
-    elif invocation.output == "csv":
+
+def _write_trials(
+    trials: Iterable[Trial], store: Store, invocation: Invocation, out: TextIO
+) -> int:
+    if invocation.output == "t4":
+        return _write_t4(list(trials), store, invocation, out)
+    if invocation.output == "csv":
         from kernloom.report.csv import write_csv
 
-        write_csv(trials, exact(out))
-    elif invocation.output == "json":
-        print(to_json(results_document(trials)), file=out)
-    elif invocation.output == "jsonl":
-        for trial in trials:
-            print(to_json(stored_document(trial)), file=out)
+        return write_csv(trials, out)
+    if invocation.output == "json":
+        return write_list("trials", map(to_json, map(stored_document, trials)), {}, out)
+    if invocation.output == "jsonl":
+        lines = (to_json(stored_document(trial)) for trial in trials)
+        return sum(out.write(line + "\n") > 0 for line in lines)
+    from kernloom.report.tables import print_results
+
+    found = list(trials)
+    print_results(found, out)
+    return len(found)
+
+
+def _write_t4(trials: list[Trial], store: Store, invocation: Invocation, out: TextIO) -> int:
+    from kernloom.report.exports import T4_REST, t4_result
+
+    objective = questions.chosen_metric(trials, invocation.flags.get("metric", ""))
+    store.check_keys(_unseen([objective], trials) if trials else [])
+    _say_lack(trials, objective, invocation)
+
+    def results() -> Iterator[str]:
+        for start in range(0, len(trials), CHUNK):
+            some = trials[start : start + CHUNK]
+            taken = store.samples_of(some)
+            for trial in some:
+                samples = taken.get((trial.id, trial.attempt), ())
+                yield to_json(t4_result(trial, objective.text, samples))
+
+    return write_list("results", results(), T4_REST, out)
+
+
+@contextmanager
+def _output(invocation: Invocation, file: Path | None) -> Iterator[TextIO]:
+    """Where an answer is written: the file, or stdout once all of it is known."""
+    if file:
+        with replacing(file) as out:
+            yield out
+    elif invocation.for_people:
+        yield invocation.stdout
     else:
-        from kernloom.report.tables import print_results
-
-        print_results(trials, out)
-    _finish(out, file, invocation, len(trials), "trial")
+        with held_back(invocation.data_out) as out:
+            yield out
 
 
-def _finish(out: object, file: Path | None, invocation: Invocation, number: int, what: str) -> None:
-    if file is None:
-        return
-    if isinstance(out, io.StringIO):
-        write_atomically(file, out.getvalue())
-    from kernloom.report.units import count
+def _say_written(file: Path | None, invocation: Invocation, number: int, what: str) -> None:
+    if file:
+        from kernloom.report.units import count
 
-    print(f"{count(number, what)} written: {file}", file=invocation.stderr)
+        print(f"{count(number, what)} written: {file}", file=invocation.stderr)
 
 
 def _repair(place: Path | str, words: Sequence[str], invocation: Invocation) -> int:
