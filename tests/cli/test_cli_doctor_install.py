@@ -112,6 +112,23 @@ def test_on_a_terminal_the_answer_decides(
     assert debian.log.exists() == installed
 
 
+def test_a_hint_in_words_is_no_command(fresh_project: Project, debian: Debian) -> None:
+    debian.set(code=0, query=PRESENT)
+    fresh_project.write(
+        "configs/toolchain/npucc.yaml",
+        "defaults: [gcc, _self_]\nname: npucc\ntools: {cc: npucc}\n"
+        'install: {debian: "the vendor\'s toolkit"}\n',
+    )
+    fresh_project.write(
+        "configs/target/npu.yaml",
+        "# @package _global_\ndefaults: [host, {override /toolchain: npucc}, _self_]\n"
+        "target: {name: npu}\n",
+    )
+    done = fresh_project.run("doctor", "--install", env=debian.env)
+    assert done.code == 0, done.stderr
+    assert "Not available for other reasons: npu" in done.stdout
+
+
 def test_yes_without_install_is_bad_usage(fresh_project: Project) -> None:
     assert fresh_project.run("doctor", "--yes").code == 2
 

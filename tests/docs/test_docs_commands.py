@@ -1,143 +1,199 @@
-"""Every command that the documentation shows is run."""
+"""Every command that the documentation shows is run, wherever it stands: in a block, a table or a
+sentence.
+
+They are typed in a copy of the source tree, or in a project with the files that their page shows.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shlex
-import shutil
-import subprocess
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from parts import needs
+import postgres
+from command_line import Done
+from doc_pages import PAGES, TREE, Shown, commands, files
+from example_package import install
+from parts import needs_module, without
+from source_tree import SourceTree, copy_tree
 
-TREE = Path(__file__).resolve().parents[2]
-PAGES = [TREE / "README.md", *sorted((TREE / "docs").glob("*.md"))]
-COMMAND = re.compile(r"^\$ \./kernloom (?P<words>.*?)(?:\s+#\s*(?P<note>.*))?$", re.MULTILINE)
-FENCE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+SHOWN = commands()
+SLURM = re.compile(r"\bslurm|submitit_slurm")
+"""Needs a cluster: tests/fleet/test_fleet_docs.py runs these."""
+SERVER = "db.example.org"
+NOT_RUN = {
+    r"tests/run.*": "runs the tests; the paths that it names are checked below",
+    r"apt-get install .*": "changes the system; the packages are compared with those of tests/run",
+    r"\.venv/bin/python -m pip install .*": "changes .venv; the packages are looked up below",
+    r"createdb .*": "the tests' server makes its databases itself",
+    r"python -m SCons": "test_plain_scons_builds_every_runner_and_then_nothing",
+    r"kernloom recipe run": "a part of a command: the file is missing",
+    r"kernloom run \.\.\. .*": "a part of a command",
+}
+"""Pattern of a command -> why it is not run here, or the test that runs it."""
+SWEEP = "./kernloom run -m workload=softmax workload.sizes.N=64,128,256 toolchain=gcc,clang"
+BEFORE = {
+    r"results .*workload=softmax.*": [SWEEP],
+    r"results .*mr=8.*": ["./kernloom run -m select.fixed.tile.mr=4,6,8 toolchain=gcc,clang"],
+    r"results workload=matmul.*": ["./kernloom run"],
+    r"results placement\.x=copied": [
+        "./kernloom run target=opencl workload=axpy workload.tensors.x.place=host "
+        "target.options.host_memory=copy"
+    ],
+    r"(results baseline (save|list)|compare --baseline) ?.*": [
+        "./kernloom run -m workload=axpy,softmax",
+        "./kernloom results baseline save main",
+    ],
+    r"recipe run mlp\.yaml": ["./kernloom run workload=mlp recipe=mlp.yaml"],
+    r"recipe run build/axpy\.yaml": ["./kernloom run workload=axpy recipe=build/axpy.yaml"],
+    r"explain.*": ["./kernloom run", "./kernloom run workload=mlp"],
+    r"results sweep\.point=odd": ["kernloom run -m sweep=mine"],
+    r"results repair|results --history": ["kernloom run workload=axpy"],
+}
+"""Pattern of a command -> the commands that a reader of the page has typed before it."""
+MAY_REFUSE = "doctor --install"
+"""Where something is missing it must not be installed without being asked for."""
+PATIENCE_S = 600
 
 
-def commands() -> list[tuple[str, str, int]]:
-    """(page, words, expected exit code) of each shown command, each once."""
-    found = {}
-    for page in PAGES:
-        for language, text in FENCE.findall(page.read_text(encoding="utf-8")):
-            if language != "console":
-                continue
-            for match in COMMAND.finditer(text):
-                code = re.search(r"exit code (\d+)", match["note"] or "")
-                found[match["words"]] = (page.name, match["words"], int(code[1]) if code else 0)
-    return list(found.values())
+def words_of(text: str) -> str:
+    """A command without the name of its program."""
+    return re.sub(r"^(\./)?kernloom ", "", text)
 
 
-def kernloom(
-    words: list[str], folder: Path, packages: Path | None = None, **changed: str
-) -> subprocess.CompletedProcess[str]:
-    places = [str(TREE / "engine"), *([str(packages)] if packages else [])]
-    return subprocess.run(
-        [sys.executable, "-m", "kernloom", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(places), **changed},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def not_run(text: str) -> str:
+    return next((why for pattern, why in NOT_RUN.items() if re.fullmatch(pattern, text)), "")
+
+
+def in_tree(shown: Shown) -> bool:
+    """Whether it is typed in the source tree, and not in a project with the page's files."""
+    return shown.text.startswith("./") or not files(shown.page)
+
+
+RUN_HERE = {
+    ("tree" if in_tree(shown) else shown.page, words_of(shown.text)): shown
+    for shown in SHOWN
+    if not not_run(shown.text) and not SLURM.search(shown.text) and SERVER not in shown.text
+}
+"""One of each, for the same command in the same place need not be typed twice."""
 
 
 @pytest.fixture(scope="session")
-def something_stored() -> None:
-    """The sweep that the pages about results ask the store for, whatever is run first."""
-    words = "run -m workload=softmax workload.sizes.N=64,128,256 toolchain=gcc,clang"
-    kernloom(words.split(), TREE)
+def tree(tmp_path_factory: pytest.TempPathFactory) -> SourceTree:
+    """A clone in which the first command was typed."""
+    return copy_tree(tmp_path_factory.mktemp("clone"))
+
+
+@pytest.fixture(scope="session")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Page -> the project with the files that it shows."""
+    found = {}
+    for page in PAGES:
+        shown = files(page)
+        if shown:
+            found[page] = tmp_path_factory.mktemp(page.removesuffix(".md"))
+            (found[page] / "kernloom.yaml").touch()
+            write(found[page], shown)
+            if "package/pyproject.toml" in shown:
+                install(found[page] / "package")
+    return found
+
+
+def write(folder: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def run(shown: Shown, tree: SourceTree, projects: dict[str, Path]) -> Done:
+    if in_tree(shown):
+        return tree.type(shown.text, patience=PATIENCE_S)
+    project = projects[shown.page]
+    packages = {"PYTHONPATH": str(project / "package")}
+    return tree.type(shown.text, cwd=project, patience=PATIENCE_S, **packages)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("something_stored")
-@pytest.mark.parametrize(("page", "words", "code"), commands())
-def test_a_shown_command_does_what_the_page_says(page: str, words: str, code: int) -> None:
-    done = kernloom(shlex.split(words), TREE)
-    assert done.returncode == code, done.stdout + done.stderr
+@pytest.mark.parametrize("shown", [pytest.param(s, id=s.id) for s in RUN_HERE.values()])
+def test_a_shown_command_does_what_the_page_says(
+    shown: Shown, tree: SourceTree, projects: dict[str, Path]
+) -> None:
+    if "hydra/sweeper=optuna" in shown.text:
+        needs_module("hydra_plugins.hydra_optuna_sweeper")
+    for pattern, earlier in BEFORE.items():
+        if re.fullmatch(pattern, words_of(shown.text)):
+            for text in earlier:
+                done = run(Shown(shown.page, text, 0), tree, projects)
+                assert done.code in (0, 3), f"{text}\n{done.stdout}{done.stderr}"
+    if shown.text.startswith("ln "):
+        (tree.home / ".local/bin/kernloom").unlink()
+    done = run(shown, tree, projects)
+    if done.code == 3 and shown.code == 0:
+        without(done.stderr.strip())
+    allowed = {shown.code, 2} if words_of(shown.text) == MAY_REFUSE else {shown.code}
+    assert done.code in allowed, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
 
-def project_of(page: str, folder: Path) -> None:
-    """The files that a page shows, as a project."""
-    (folder / "kernloom.yaml").touch()
-    for _, text in FENCE.findall(page):
-        place = re.match(r"(?:# @package \S+\n)?(?:/\*|#) ((?:templates|configs)/\S+)", text)
-        if place:
-            path = folder / place[1]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-
-
-def test_the_plain_c_example_works_as_written(tmp_path: Path) -> None:
-    page = (TREE / "docs/workloads-and-kernels.md").read_text(encoding="utf-8")
-    project_of(page, tmp_path)
-    shown = re.search(r"`kernloom (run -m workload=scale [^`]*)`", page)
-    assert shown
-    done = kernloom(shlex.split(shown[1]), tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 verified" in done.stdout
-
-
 @pytest.mark.slow
-def test_the_target_added_on_the_page_runs_from_its_files_alone(tmp_path: Path) -> None:
-    needs("arm-none-eabi-gcc", "qemu-system-arm")
-    page = (TREE / "docs/targets.md").read_text(encoding="utf-8")
-    project_of(page, tmp_path)
-    shown = re.search(r"`kernloom (run target=cortex_m3 [^`]*)`", page)
-    assert shown
-    done = kernloom([*shlex.split(shown[1]), "output=json"], tmp_path)
-    assert done.returncode == 0, done.stderr
-    (trial,) = json.loads(done.stdout)["trials"]
-    assert trial["verified"] and trial["target"] == "cortex_m3"
-    assert trial["metrics"]["deterministic"] == ["instructions"]
-    # In software, an addition of floating-point numbers takes more than one instruction.
-    assert trial["metrics"]["instructions"] > 10 * 1000
-    done = kernloom(["targets", "output=json"], tmp_path)
-    assert {"name": "cortex_m3", "available": True}.items() <= named(
-        done.stdout, "cortex_m3"
-    ).items()
-
-
-def named(document: str, name: str) -> dict[str, object]:
-    (found,) = (entry for entry in json.loads(document) if entry["name"] == name)
-    return dict(found)
-
-
-def test_hardware_that_a_package_adds_is_refused_with_a_hint_until_its_tools_are_there(
-    tmp_path: Path,
+def test_the_commands_for_a_server_work_with_one(
+    tree: SourceTree, projects: dict[str, Path], server: postgres.Server
 ) -> None:
-    """The package on the page, with this machine for an accelerator."""
-    project, packages, tools = (tmp_path / name for name in ("project", "packages", "tools"))
-    for folder in (project, packages / "npu_devices-1.dist-info", tools):
-        folder.mkdir(parents=True)
-    page = (TREE / "docs/targets.md").read_text(encoding="utf-8")
-    project_of(page, project)
-    entry = re.search(r'`(npu = )"(npu_devices:Npu)"`', page)
-    assert entry
-    (packages / "npu_devices-1.dist-info/METADATA").write_text("Name: npu-devices\nVersion: 1\n")
-    points = f"[kernloom.devices]\n{entry[1]}{entry[2]}\n"
-    (packages / "npu_devices-1.dist-info/entry_points.txt").write_text(points)
-    (packages / "npu_devices.py").write_text(
-        "from kernloom.device.host import HostDevice\nclass Npu(HostDevice):\n    name = 'npu'\n"
-    )
-    words = ["run", "target=npu", "workload=axpy", "case=small"]
-    listed = named(kernloom(["targets", "output=json"], project, packages).stdout, "npu")
-    assert not listed["available"]
-    assert "no program 'npucc'" in str(listed["reason"])
-    assert "the vendor's toolkit" in str(listed["hint"])
-    done = kernloom(words, project, packages)
-    assert done.returncode == 3
-    assert "the vendor's toolkit" in done.stderr
-    assert not (project / ".kernloom/build/kernels").exists()
-    (tools / "npucc").symlink_to(shutil.which("gcc") or "gcc")
-    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
-    done = kernloom(words, project, packages, PATH=path)
-    assert done.returncode == 0, done.stderr
-    assert "1 verified" in done.stdout
+    for shown in (s for s in SHOWN if SERVER in s.text and not not_run(s.text)):
+        text = re.sub(r"postgresql\S+", server.url(), shown.text)
+        done = run(Shown(shown.page, text, 0), tree, projects)
+        assert done.code == 0, done.stdout + done.stderr
+
+
+def test_every_reason_for_not_running_a_command_is_needed_and_true() -> None:
+    texts = [shown.text for shown in SHOWN]
+    for pattern, why in NOT_RUN.items():
+        assert any(re.fullmatch(pattern, text) for text in texts), pattern
+        if why.startswith("test_"):
+            found = [path for path in TREE.glob("tests/*/test_*.py") if why in path.read_text()]
+            assert len(found) > 1, f"there is no {why}"
+    for pattern in BEFORE:
+        assert any(re.fullmatch(pattern, words_of(text)) for text in texts), pattern
+
+
+def test_pages_name_tests_and_packages_that_exist() -> None:
+    setup = (TREE / "tests/run").read_text(encoding="utf-8")
+    known = {word for line in setup.splitlines() for word in line.split()}
+    project = tomllib.loads((TREE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [one for extra in project["optional-dependencies"].values() for one in extra]
+    for text in (shown.text for shown in SHOWN):
+        if text.startswith("tests/run "):
+            assert all((TREE / path).exists() for path in text.split()[1:]), text
+        if text.startswith("apt-get install "):
+            assert set(text.split()[2:]) <= known, text
+        package = re.fullmatch(r"\.venv/bin/python -m pip install '?([\w.-]+).*", text)
+        if package and package[1] not in (".", "./package"):
+            assert any(one.startswith(package[1]) for one in extras), text
+
+
+def test_commands_are_found_in_blocks_tables_and_sentences() -> None:
+    shown = {(s.page, s.text) for s in SHOWN}
+    assert ("first-steps.md", "./kernloom run workload=softmax") in shown
+    assert ("README.md", "./kernloom check") in shown
+    assert ("README.md", "kernloom recipe run mlp.yaml") in shown
+    assert ("targets.md", "kernloom check target=cortex_m3 case=small") in shown
+    assert ("results.md", "kernloom results repair") in shown
+    assert {s.text: s.code for s in SHOWN}["./kernloom run workload=sofmax"] == 2
+
+
+def test_a_clone_takes_nothing_from_the_tree_it_was_copied_from(tmp_path: Path) -> None:
+    clone = copy_tree(tmp_path)
+    assert not (clone.folder / "build").exists()
+    assert not (clone.folder / ".kernloom").exists()
+    done = clone.type("./kernloom doctor output=json")
+    assert done.code == 0, done.stderr
+    assert done.document["places"] == {
+        "project": "",
+        "build": str(clone.folder / "build"),
+        "store": str(clone.folder / ".kernloom/store.db"),
+    }
+    done = clone.type("kernloom results output=json")
+    assert done.trials == []

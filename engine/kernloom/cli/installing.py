@@ -53,7 +53,7 @@ def find_missing(places: Places) -> Missing:
     requirements: dict[str, None] = {}
     for name in lacking:
         for command in _install_commands(groups, name):
-            words = shlex.split(command)
+            words = _words(command)
             if words[:2] == ["apt-get", "install"]:
                 packages |= dict.fromkeys(words[2:])
             elif words[:4] == ["python", "-m", "pip", "install"]:
@@ -96,6 +96,14 @@ def _install_commands(groups: Groups, name: str) -> Iterable[str]:
 def _split(section: Mapping[str, Any]) -> list[str]:
     text = str((section.get("install") or {}).get(SYSTEM, ""))
     return [part.strip() for part in text.split("&&") if part.strip()]
+
+
+def _words(command: str) -> list[str]:
+    """Of a command; none of a sentence, which is what some say in place of one."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
 
 
 def _requirements(words: Iterable[str], places: Places) -> Iterable[str]:
