@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -364,3 +365,48 @@ def test_any_word_is_read_or_refused_for_people(word: str, multirun: bool) -> No
         parse_overrides([word], GROUPS, multirun=multirun)
     except KernloomError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("x=" + "[" * 3000, "nested 3000 deep; at most 50 are read"),
+        ("x=" + "{a:" * 400 + "1" + "}" * 400, "nested 400 deep"),
+        ("x=" + "sort(" * 2000 + "1" + ")" * 2000, "nested 2000 deep"),
+        ("x=[" + "1," * 20_000 + "1]", "a list of 20,000 values"),
+        ("x" + ".x" * 3000 + "=1", "a key of 6001 characters is too long"),
+        ("x=1" + "0" * 5000, "a number of 5001 digits is too long"),
+        ("x=range(1" + "0" * 400 + ")", "cannot be enumerated"),
+        ("x=range(nan,inf)", "cannot be enumerated"),
+    ],
+)
+def test_words_that_no_parser_should_see_are_refused(word: str, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)) as caught:
+        parse_overrides([word], Groups([]), multirun=True)
+    assert len(str(caught.value)) < 1000
+
+
+def test_long_sweeps_are_still_read() -> None:
+    values = ",".join(f"'a {number}'" for number in range(5000))
+    for word in (f"x={values}", f"x=choice({values})"):
+        (override,) = parse_overrides([word], Groups([]), multirun=True)
+        assert len(override.values) == 5000
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), 2**63])
+@pytest.mark.parametrize("key", ["timeout", "seed", "workload.scalars.alpha", "measure.bound"])
+def test_numbers_that_fit_no_machine_word_are_refused(
+    compose: Compose, key: str, number: int
+) -> None:
+    with pytest.raises(ConfigError, match=r"is too (large|small)"):
+        experiment(compose(f"++{key}={number}"))
+
+
+def test_references_that_double_at_every_step_are_refused(compose: Compose) -> None:
+    """20 levels of ten references each would be 10**20 characters."""
+    words = ["+workload.cases.c0=xxxxxxxxxx"]
+    words += [
+        f"+workload.cases.c{n}='{f'${{workload.cases.c{n - 1}}}' * 10}'" for n in range(1, 15)
+    ]
+    with pytest.raises(ConfigError, match="stand for more values than are allowed"):
+        compose(*words)

@@ -177,7 +177,13 @@ class Composer:
 
     def _check_options(self, override: Override) -> None:
         """An unknown option of a group is named before Hydra walks into it."""
-        if not override.group or override.package:
+        if not override.group:
+            return
+        if override.package:
+            # Hydra itself knows these options; it stumbles over what is not text.
+            for value in override.values:
+                if not _is_option(value):
+                    raise ConfigError(f"{value!r} is no option of {override.key}")
             return
         options = self.options(override.key)
         for value in override.values:
@@ -304,6 +310,11 @@ def _check_axes(overrides: Sequence[Override]) -> None:
                 f"'{override.key}' is swept and stands on the command line twice",
                 hint=f"Give all its values at once: {override.key}=a,b,c.",
             )
+
+
+def _is_option(value: Any) -> bool:
+    """Whether it can name an option of a group, or several."""
+    return isinstance(value, str) or (isinstance(value, list) and all(map(_is_option, value)))
 
 
 def _is_sweep(override: Override) -> bool:

@@ -18,6 +18,7 @@ _converted: ById[Any] = ById()
 _alike: defaultdict[tuple[type, str], Alike[Any]] = defaultdict(Alike)
 """What stood last at a key: the next point of a sweep changes little of it."""
 
+_WHOLE = 2**63
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -124,29 +125,37 @@ def _one_of(options: tuple[Any, ...], value: Any, key: str) -> Any:
         return None
     for option in options:
         if option in _NAMES and type(value) is option:
-            return value
+            return _fitting(value, key)
     others = [option for option in options if option is not type(None)]
     if float in others and type(value) is int:
-        return _float(value, key)
+        return _as_float(value, key)
     if len(others) == 1:
         return _value(others[0], value, key)
     allowed = " or ".join(_NAMES.get(option, str(option)) for option in others)
     raise ConfigError(f"expected {allowed}, not {_shown(value)}", key=key)
 
 
+def _fitting(value: Any, key: str) -> Any:
+    """Whole numbers are 64 bits wide wherever they go: in messages, in C, in the store."""
+    if type(value) is int and not -_WHOLE <= value < _WHOLE:
+        raise ConfigError(
+            f"{_shown(value)} is too large",
+            key=key,
+            hint=f"Allowed: whole numbers from {-_WHOLE} to {_WHOLE - 1}.",
+        )
+    return value
+
+
+def _as_float(value: int, key: str) -> float:
+    return float(_fitting(value, key))
+
+
 def _scalar(wanted: Any, value: Any, key: str) -> Any:
     if type(value) is wanted:
-        return value
+        return _fitting(value, key)
     if wanted is float and type(value) is int:
-        return _float(value, key)
+        return _as_float(value, key)
     raise ConfigError(f"expected {_NAMES.get(wanted, wanted)}, not {_shown(value)}", key=key)
-
-
-def _float(value: int, key: str) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        raise ConfigError(f"{_shown(value)} is too large", key=key) from None
 
 
 def _check_range(value: Any, metadata: Mapping[str, Any], key: str) -> None:

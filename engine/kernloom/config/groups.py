@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ class Groups:
         self._composed: dict[tuple[str, str], dict[str, Any]] = {}
 
     def exists(self, group: str) -> bool:
-        return bool(group) and any((folder / group).is_dir() for folder in self._folders)
+        return bool(group) and any(_is(Path.is_dir, folder / group) for folder in self._folders)
 
     def options(self, group: str) -> list[str]:
         files = (path for folder in self._folders for path in (folder / group).glob("*.yaml"))
@@ -39,7 +39,7 @@ class Groups:
 
         for folder in self._folders:
             path = folder / group / f"{name}.yaml"
-            if path.is_file():
+            if _is(Path.is_file, path):
                 text = read_text(path, limit=CONFIG.size)
                 data = load_yaml(text, where=str(path))
                 if not isinstance(data, dict):
@@ -99,3 +99,11 @@ def _is_choice(entry: Any, group: str) -> bool:
     other = str(key).removeprefix("override ")
     elsewhere = not group or (other.startswith("/") and other.strip("/") != group)
     return elsewhere and isinstance(option, str) and "@" not in other and "${" not in option
+
+
+def _is(kind: Callable[[Path], bool], path: Path) -> bool:
+    """Whether there is such a file or folder; a name that no file can have names none."""
+    try:
+        return kind(path)
+    except (OSError, ValueError):
+        return False

@@ -35,9 +35,17 @@ OPEN_KEYS = (
 )
 """Maps that take new names without Hydra's leading `+`."""
 
+_LONGEST_WORD = 1 << 16
+_LONGEST_KEY = 1000
+_LONGEST_NUMBER = 1000
+_MAX_NESTED = 50
+_MAX_IN_LISTS = 4000
+"""Values inside brackets: the time that Hydra's parser takes grows with their square."""
+_SHOWN = 200
 _PLAIN = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)=([\w.,-]+)", re.ASCII)
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
 _FLOAT = re.compile(r"-?(?:0|[1-9]\d*)\.\d+", re.ASCII)
+_DIGITS = re.compile(rf"\d{{{_LONGEST_NUMBER},}}", re.ASCII)
 _WORD = re.compile(r"[A-Za-z][A-Za-z_0-9]*")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _QUOTES = re.compile(r"(\\*)('|$)")
@@ -95,12 +103,50 @@ def spelled(value: Any) -> str:
 def parse_overrides(
     words: Sequence[str], groups: Groups, *, multirun: bool
 ) -> tuple[Override, ...]:
+    for word in words:
+        _check_length(word)
     return tuple(
         _path(word, multirun=multirun)
         or _plain(word, groups, multirun=multirun)
         or _parse(word, groups, multirun=multirun)
         for word in words
     )
+
+
+def _check_length(word: str) -> None:
+    """Refuse what nobody types, before a parser recurses over it."""
+    key, _, value = word.partition("=")
+    if len(key) > _LONGEST_KEY:
+        raise UsageError(f"'{_shown(word)}': a key of {len(key)} characters is too long")
+    number = len(value) > _LONGEST_NUMBER and _DIGITS.search(value)
+    if number:
+        raise UsageError(f"'{_shown(word)}': a number of {len(number[0])} digits is too long")
+
+
+def _check_nesting(word: str) -> None:
+    """Bound what Hydra's parser is given: it recurses, and takes long over long lists."""
+    problem = ""
+    if len(word) > _LONGEST_WORD:
+        problem = f"{len(word):,} characters are too many"
+    depth = deepest = commas = 0
+    for character in _QUOTED.sub("", word):
+        if character in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in ")]}":
+            depth -= 1
+        elif character == "," and depth > 0:
+            commas += 1
+    if deepest > _MAX_NESTED:
+        problem = f"nested {deepest} deep; at most {_MAX_NESTED} are read"
+    elif commas > _MAX_IN_LISTS and not _CHOICE.search(word):
+        problem = f"a list of {commas:,} values; at most {_MAX_IN_LISTS:,} are read"
+    if problem:
+        raise UsageError(f"'{_shown(word)}': {problem}", hint="Put it into a file below configs/.")
+
+
+def _shown(word: str) -> str:
+    return word if len(word) <= _SHOWN else f"{word[: _SHOWN - 3]}..."
 
 
 def _path(word: str, *, multirun: bool) -> Override | None:
@@ -166,13 +212,20 @@ def _parse(word: str, groups: Groups, *, multirun: bool) -> Override:
     from hydra.errors import HydraException
 
     version.setbase("1.3")
+    _check_nesting(word)
     try:
         parsed = OverridesParser.create().parse_overrides([word])[0]
     except HydraException as error:
         if "=" not in word:
-            raise UsageError(f"'{word}' is not key=value", hint=_meant(word, groups)) from None
-        reason = "" if "mismatched input" in str(error) else f": {str(error).splitlines()[0]}"
-        raise UsageError(f"'{word}' cannot be read{reason}", hint=_how_to_write(word)) from None
+            problem = f"'{_shown(word)}' is not key=value"
+            raise UsageError(problem, hint=_meant(word, groups)) from None
+        said = str(error).splitlines()[0][: 2 * _SHOWN]
+        reason = "" if "mismatched input" in said else f": {said}"
+        problem = f"'{_shown(word)}' cannot be read{reason}"
+        raise UsageError(problem, hint=_how_to_write(word)) from None
+    except (ArithmeticError, ValueError, RecursionError) as error:
+        problem = f"'{_shown(word)}' cannot be read: {error}"
+        raise UsageError(problem, hint=_how_to_write(word)) from None
     kind: Kind = "change"
     if parsed.is_delete():
         kind = "delete"
@@ -234,7 +287,12 @@ def _values(parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool)
             f"'{word}': tags mean nothing to a grid",
             hint="Leave tag() away; sweep.points gives points names.",
         )
-    values = _enumerated(parsed, word, groups)
+    try:
+        values = _enumerated(parsed, word, groups)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        # Ends of a range that are no numbers, or larger than any.
+        reason = str(error) if isinstance(error, OverflowError) else "it has no such values"
+        raise UsageError(f"'{_shown(word)}' cannot be enumerated: {reason}") from None
     if not values:
         problem = "matches nothing" if isinstance(parsed._value, Glob) else "is an empty range"
         raise UsageError(f"'{word}' {problem}, so there is nothing to sweep over")

@@ -26,6 +26,30 @@ _resolved_from: ById[Any] = ById()
 _NESTED = (dict, list)
 _DEEPEST = 20
 """How many references may lead to the next before we call it a circle."""
+_MAX_EXPANDED = 200_000
+"""Values that the references of a section may stand for, all in all; 64 characters count as one."""
+_sizes: ById[int] = ById()
+
+
+class _Budget:
+    """What references may still expand to: a few lines of them can double at every step."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_EXPANDED
+
+    def spend(self, value: Any, place: tuple[Any, ...]) -> None:
+        self._left -= _sizes.get(_size, value) if isinstance(value, _NESTED) else _size(value)
+        if self._left < 0:
+            problem = "its references stand for more values than are allowed"
+            raise ConfigError(problem, key=".".join(map(str, place)))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_size, value.values()))
+    if isinstance(value, list):
+        return 1 + sum(map(_size, value))
+    return 1 + len(value) // 64 if isinstance(value, str) else 1
 
 
 @dataclass(frozen=True)
@@ -207,7 +231,8 @@ def _resolved_again(data: dict[str, Any], name: str, references: Mapping[str, _R
 def _resolved_section(data: dict[str, Any], name: str, paths: list[tuple[Any, ...]]) -> Any:
     """A section with its references replaced; the same objects give the same object again."""
     section = data[name]
-    values = [_resolved(data, _at(section, path), (name, *path), 0) for path in paths]
+    budget = _Budget()
+    values = [_resolved(data, _at(section, path), (name, *path), 0, budget) for path in paths]
 
     def replaced(section: Any, *values: Any) -> Any:
         for path, value in zip(paths, values, strict=True):
@@ -259,16 +284,20 @@ def _replaced(node: Any, path: tuple[Any, ...], value: Any) -> Any:
     return changed
 
 
-def _resolved_within(data: Mapping[str, Any], node: Any, place: tuple[Any, ...], depth: int) -> Any:
+def _resolved_within(
+    data: Mapping[str, Any], node: Any, place: tuple[Any, ...], depth: int, budget: _Budget
+) -> Any:
     """What is referred to, with the references inside it replaced."""
     if isinstance(node, str):
-        return _resolved(data, node, place, depth) if "${" in node else node
+        return _resolved(data, node, place, depth, budget) if "${" in node else node
     for path in _places.get(_interpolated, node) if isinstance(node, _NESTED) else ():
-        node = _replaced(node, path, _resolved(data, _at(node, path), place, depth))
+        node = _replaced(node, path, _resolved(data, _at(node, path), place, depth, budget))
     return node
 
 
-def _resolved(data: Mapping[str, Any], text: str, place: tuple[Any, ...], depth: int) -> Any:
+def _resolved(
+    data: Mapping[str, Any], text: str, place: tuple[Any, ...], depth: int, budget: _Budget
+) -> Any:
     if depth > _DEEPEST:
         raise ConfigError("refers to itself", key=".".join(map(str, place)))
 
@@ -276,7 +305,7 @@ def _resolved(data: Mapping[str, Any], text: str, place: tuple[Any, ...], depth:
         node: Any = data
         for name in reference.split("."):
             if isinstance(node, str) and "${" in node:
-                node = _resolved(data, node, place, depth + 1)
+                node = _resolved(data, node, place, depth + 1, budget)
             if isinstance(node, list) and name.isdigit() and int(name) < len(node):
                 node = node[int(name)]
                 continue
@@ -287,7 +316,9 @@ def _resolved(data: Mapping[str, Any], text: str, place: tuple[Any, ...], depth:
                     hint=nearest(name, node if isinstance(node, dict) else ()),
                 )
             node = node[name]
-        return _resolved_within(data, node, place, depth + 1)
+        found = _resolved_within(data, node, place, depth + 1, budget)
+        budget.spend(found, place)
+        return found
 
     whole = _NODE.fullmatch(text)
     if whole:
