@@ -105,6 +105,8 @@ def for_people(job: Job, result: Result) -> str:
     what = f"{artifact.name} ({artifact.identity.toolchain}, {artifact.variant})"
     if result.broken:
         return f"{what}: {result.broken}"
+    if result.outdated:
+        return f"{what}: {result.outdated} changed while it was being built; build it again"
     if not result.ok:
         return f"{what} failed:\n{result.message}"
     return f"{what}: {'up to date' if result.cached else f'built in {result.seconds:.1f} s'}"

@@ -66,7 +66,7 @@ def _devices(
         known = _still_true(record)
         if known:
             return known
-    answer = _asked(compute_units)
+    answer = _asked(compute_units, cache)
     # A machine without a device may be one whose driver is busy: that is asked again.
     if answer["devices"]:
         answer["stamps"] = _stamps(answer.pop("libraries"))
@@ -95,6 +95,7 @@ def worker_environment(cache: Path) -> dict[str, str]:
         "PYTHONPATH": str(Path(kernloom.__file__).resolve().parents[1]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": str(cache),
+        "TMPDIR": str(cache),
         "POCL_CACHE_DIR": str(cache / "pocl"),
         "CUDA_CACHE_PATH": str(cache / "cuda"),
         "PYOPENCL_NO_CACHE": "1",
@@ -103,12 +104,13 @@ def worker_environment(cache: Path) -> dict[str, str]:
     }
 
 
-def _asked(compute_units: int) -> dict[str, Any]:
+def _asked(compute_units: int, folder: Path | None = None) -> dict[str, Any]:
     """What the drivers say of themselves, and the libraries they were loaded from."""
     import subprocess
     import tempfile
 
-    with tempfile.TemporaryDirectory(prefix="kernloom-opencl-") as cache:
+    place = folder if folder and os.access(folder, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="kernloom-opencl-", dir=place) as cache:
         try:
             done = subprocess.run(
                 [sys.executable, *WORKER, f"--list={compute_units}"],
