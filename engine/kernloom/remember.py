@@ -7,11 +7,13 @@ that whatever follows from an unchanged section is worked out once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 T = TypeVar("T")
 
-LIMIT = 20_000
+LIMIT = 2_000
+"""How many results are kept: those of the points that are being worked on, and no more."""
 
 
 class ById(Generic[T]):
@@ -48,3 +50,28 @@ class Alike(Generic[T]):
         }
         self._last = (dict(mapping), found)
         return found
+
+
+class Recalled:
+    """Attributes that may be dropped to save memory, and are worked out again when next read."""
+
+    recalled: ClassVar[tuple[str, ...]] = ()
+    """Their names; none may have a default in the class."""
+
+    def drop(self) -> None:
+        for name in self.recalled:
+            with suppress(AttributeError):
+                object.__delattr__(self, name)
+
+    def recall(self) -> None:
+        """Set the attributes again."""
+        raise AttributeError(f"{type(self).__name__} cannot be worked out again")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Called only for attributes that are not there.
+            if name not in type(self).recalled:
+                raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
+            self.recall()
+            return object.__getattribute__(self, name)

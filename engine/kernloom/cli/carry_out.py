@@ -23,7 +23,6 @@ from kernloom.cli.progress import Progress
 from kernloom.cli.sharing import Share, Sharing
 from kernloom.cli.sources import sources_of
 from kernloom.cli.trials import ENGINE_FULL, MEMORY_LEFT
-from kernloom.config.schema import Experiment
 from kernloom.config.settings import Fleet as FleetSettings
 from kernloom.config.sweeps import POINT
 from kernloom.errors import UnavailableError
@@ -163,9 +162,10 @@ class Workshop:
                 except UnavailableError as error:
                     results.failure = error
                     raise
-            known[plan.id] = trial
             self._progress.ended(trial)
             self._ended(trial)
+            # The store has them.
+            known[plan.id] = replace(trial, samples=()) if self._store else trial
 
         try:
             with self._fleet.at_work(plans):
@@ -284,6 +284,8 @@ class Workshop:
         if not trial.good or "median_ns" not in metrics:
             return trial
         roofs = self._assembly.roofs
+        if roofs.calibration is None:
+            return trial
         found = roofs.fraction(plan.experiment, plan.steps, metrics["median_ns"])
         if found is None:
             return trial
@@ -346,32 +348,33 @@ def reusable(store: Store, fleet: Fleet, plans: Sequence[Planned]) -> dict[str, 
     if not plans:
         return {}
     ids = fleet.trial_ids(plans)
-    wanted = [
-        plan
-        for plan in plans
-        if plan.experiment.rerun != "all" and plan.refusal is None and plan.id in ids
-    ]
+    # It belongs to the whole run.
+    rerun = plans[0].experiment.rerun
+    if rerun == "all":
+        return {}
+    wanted = [plan for plan in plans if plan.refusal is None and plan.id in ids]
     found = store.latest([ids[plan.id] for plan in wanted])
     return {
         plan.id: trial
         for plan in wanted
         if (trial := found.get(ids[plan.id]))
-        and lasting(trial, plan.experiment)
-        and (plan.experiment.rerun == "none" or trial.status == "ok")
+        and lasting(trial, plan)
+        and (rerun == "none" or trial.status == "ok")
     }
 
 
-def lasting(trial: Trial, experiment: Experiment) -> bool:
-    """Whether a stored trial would end the same way if the experiment were carried out now.
+def lasting(trial: Trial, plan: Planned) -> bool:
+    """Whether a stored trial would end the same way if it were carried out now.
 
     Limits do not make trials different: what kept to one is good under every other, and what ran
     into one may do better only if there is more of it.
     """
     if trial.status == "timeout":
-        return bool(trial.config.get("timeout", 0.0) >= experiment.timeout)
+        return bool(trial.config.get("timeout", 0.0) >= plan.experiment.timeout)
     if trial.status == "out_of_memory":
         # Where the machine had less than the limit that the config names, if it names one, it is
         # how much was free on that day.
+        experiment = plan.experiment
         limit = trial.config.get("memory_limit")
         if limit is None or experiment.memory_limit is None or trial.message == ENGINE_FULL:
             return False

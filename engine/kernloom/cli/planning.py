@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from kernloom.build.artifact import Artifact
 from kernloom.build.stage import StepArtifact
@@ -19,11 +20,12 @@ from kernloom.cli.baselines import (
 from kernloom.cli.facts import code_facts
 from kernloom.cli.identity import data_files, identity
 from kernloom.config.compose import Point, at_point
-from kernloom.config.schema import Experiment, Target
+from kernloom.config.schema import Experiment, Measure, Target
 from kernloom.config.validate import experiment as validated
 from kernloom.device.contract import Device
 from kernloom.device.devices import DEVICES
 from kernloom.errors import ConfigError, KernloomError, PipelineError, UnavailableError, UsageError
+from kernloom.files import canonical_json
 from kernloom.machine import available_memory
 from kernloom.measure.data import check_goldens
 from kernloom.measure.placement import placement_of
@@ -31,7 +33,7 @@ from kernloom.pipeline.graph import Graph, read_graph
 from kernloom.pipeline.stage import Context
 from kernloom.plan.inspect import check_memory, tensors_of
 from kernloom.plan.select import check_applied
-from kernloom.remember import ById
+from kernloom.remember import ById, Recalled
 
 MEASURING = frozenset({"measure"})
 """Stage types that a baseline does without: whoever it is compared with measures it."""
@@ -53,9 +55,39 @@ class Refusal:
     error: KernloomError
 
 
+@dataclass(frozen=True)
+class Brief:
+    """What is told of a planned point without planning it again."""
+
+    workload: str
+    case: str
+    target: str
+    measure: Measure
+    params: Mapping[str, Any]
+    provider: str
+    artifacts: tuple[tuple[str, Artifact], ...]
+    """With the names that a trial knows them by."""
+
+
 @dataclass
-class Planned:
-    """One point, planned: what it is, what it needs built, and what its stages have found out."""
+class Planned(Recalled):
+    """One point, planned: what it is, what it needs built, and what its stages have found out.
+
+    Of a large sweep, most points keep only what is brief and are planned again when their turn
+    comes.
+    """
+
+    recalled: ClassVar[tuple[str, ...]] = (
+        "experiment",
+        "graph",
+        "outputs",
+        "steps",
+        "programs",
+        "baselines",
+        "placement",
+        "facts",
+        "files",
+    )
 
     point: Point
     experiment: Experiment
@@ -63,7 +95,7 @@ class Planned:
     id: str = ""
     outputs: dict[str, Any] = field(default_factory=dict)
     """Stage -> its outputs so far."""
-    steps: tuple[StepArtifact, ...] = ()
+    steps: tuple[StepArtifact, ...] = field(default_factory=tuple)
     programs: dict[str, Artifact] = field(default_factory=dict)
     """Role -> program that the device needs."""
     baselines: dict[str, PlannedBaseline] = field(default_factory=dict)
@@ -77,6 +109,28 @@ class Planned:
     """Name -> version and hash of code that decides the result: ours, numpy, plug-ins."""
     emulator_version: str = ""
     refusal: Refusal | None = None
+    sweep: PlannedSweep | None = field(default=None, repr=False, compare=False)
+    """Plans it again."""
+    kept: Brief | None = field(default=None, repr=False, compare=False)
+    """Of a point that was dropped once."""
+
+    @property
+    def brief(self) -> Brief:
+        return self.kept or Brief(
+            self.experiment.workload.name,
+            self.experiment.case,
+            self.experiment.target.name,
+            self.experiment.measure,
+            self._params(),
+            self._provider(),
+            tuple(self._named_artifacts()),
+        )
+
+    def recall(self) -> None:
+        if self.sweep is None:
+            super().recall()
+        else:
+            self.sweep.plan_again(self)
 
     @property
     def artifacts(self) -> list[Artifact]:
@@ -85,8 +139,11 @@ class Planned:
         return list({artifact.key: artifact for artifact in needed}.values())
 
     @property
-    def named_artifacts(self) -> list[tuple[str, Artifact]]:
+    def named_artifacts(self) -> Sequence[tuple[str, Artifact]]:
         """All that must be built, with the names that a trial knows it by."""
+        return self.kept.artifacts if self.kept else self._named_artifacts()
+
+    def _named_artifacts(self) -> list[tuple[str, Artifact]]:
         own = self.artifacts
         keys = {artifact.key for artifact in own}
         rest = {
@@ -102,6 +159,7 @@ class Planned:
         """Put other artifacts in the place of those with these keys."""
         if not others:
             return
+        self.sweep = self.kept = None  # planned again, it would have the old ones
         self.steps = tuple(
             replace(step, artifact=others.get(step.artifact.key, step.artifact))
             for step in self.steps
@@ -113,8 +171,11 @@ class Planned:
         self.programs = {role: others.get(p.key, p) for role, p in self.programs.items()}
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Mapping[str, Any]:
         """Transform -> step -> tunable -> value, as the stages applied them."""
+        return self.kept.params if self.kept else self._params()
+
+    def _params(self) -> dict[str, Any]:
         applied = {item.step.name: item.step.decisions for item in self.steps}
         found: dict[str, Any] = {}
         chosen = self.graph.of_type("choices", self.outputs)
@@ -132,7 +193,71 @@ class Planned:
 
     @property
     def provider(self) -> str:
+        return self.kept.provider if self.kept else self._provider()
+
+    def _provider(self) -> str:
         return "+".join(dict.fromkeys(self.graph.of_type("provider", self.outputs)))
+
+
+KEPT = 2_000
+"""How many points of a sweep are kept with all that planning found out about them."""
+
+
+class PlannedSweep:
+    """Plans points, and drops what it found out about the oldest where there are many."""
+
+    def __init__(
+        self, assembly: Assembly, without: frozenset[str], memory: int, *, alone: bool
+    ) -> None:
+        self._assembly = assembly
+        self._without = without
+        self._memory = memory
+        self._alone = alone
+        self._whole: deque[Planned] = deque()
+        self._briefs: dict[str, Brief] = {}
+        """Most points of a sweep have the same one."""
+
+    def plan(self, point: Point) -> Planned:
+        plan = self._planned(point)
+        if point.again is not None:
+            plan.sweep = self
+            self._keep(plan)
+        return plan
+
+    def plan_again(self, plan: Planned) -> None:
+        """Set what was dropped of a plan."""
+        same = self._planned(plan.point)
+        if same.id != plan.id:
+            raise UnavailableError(
+                f"what the trial {plan.id} is made from has changed while the sweep was running",
+                hint="Run the same command again: what is finished is stored.",
+            )
+        for name in plan.recalled:
+            setattr(plan, name, getattr(same, name))
+        self._keep(plan)
+
+    def _planned(self, point: Point) -> Planned:
+        return _planned(self._assembly, point, self._without, self._memory, alone=self._alone)
+
+    def _keep(self, plan: Planned) -> None:
+        self._whole.append(plan)
+        if len(self._whole) <= KEPT:
+            return
+        oldest = self._whole.popleft()
+        if oldest.sweep is None:
+            return
+        if oldest.kept is None:
+            oldest.kept = self._shared(oldest.brief)
+        oldest.drop()
+        oldest.point.drop()
+
+    def _shared(self, brief: Brief) -> Brief:
+        artifacts = [artifact.key for _, artifact in brief.artifacts]
+        told = [brief.workload, brief.case, brief.target, brief.provider, brief.params, artifacts]
+        if len(self._briefs) > KEPT:
+            self._briefs.clear()
+        known = self._briefs.setdefault(canonical_json(told), brief)
+        return known if known.measure == brief.measure else brief
 
 
 def plan_points(
@@ -155,7 +280,8 @@ def plan_each(
 ) -> list[Planned]:
     """The points, planned; `alone` raises what would otherwise be a refused trial among others."""
     left_out, memory = frozenset(without), available_memory()
-    planned = [_planned(assembly, point, left_out, memory, alone=alone) for point in points]
+    sweep = PlannedSweep(assembly, left_out, memory, alone=alone)
+    planned = list(map(sweep.plan, points))
     refusals = [item.refusal for item in planned]
     first = refusals[0]
     if first and len({str(refusal and refusal.error) for refusal in refusals}) == 1:
@@ -209,6 +335,8 @@ def replanned(plan: Planned, built: Mapping[str, Artifact]) -> Planned:
 
 
 def _refuse(plan: Planned, refusal: Refusal) -> None:
+    # Its traceback would keep all that was planned.
+    refusal.error.__traceback__ = refusal.error.__context__ = None
     plan.refusal = refusal
     plan.steps, plan.programs, plan.baselines, plan.device_facts = (), {}, {}, {}
 

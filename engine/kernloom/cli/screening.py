@@ -190,8 +190,7 @@ def _known(store: Store, looks: Sequence[Planned]) -> dict[str, Trial]:
     return {
         id: trial
         for id, trial in found.items()
-        if lasting(trial, again[id].experiment)
-        and (trial.good or again[id].experiment.rerun == "none")
+        if lasting(trial, again[id]) and (trial.good or again[id].experiment.rerun == "none")
     }
 
 
@@ -199,7 +198,12 @@ def _quick(plan: Planned) -> Planned:
     """The plan with the quick policy in place of its own, and nothing to compare with."""
     experiment = plan.experiment
     return replace(
-        plan, experiment=replace(experiment, measure=_policy(experiment.measure)), baselines={}
+        plan,
+        experiment=replace(experiment, measure=_policy(experiment.measure)),
+        baselines={},
+        # Planned again, it would have its own policy.
+        sweep=None,
+        kept=None,
     )
 
 

@@ -10,10 +10,10 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kernloom.code_stamp import code_stamp
 from kernloom.config.constraints import config_value, raw_value
@@ -33,6 +33,7 @@ from kernloom.config.sweeps import (
 from kernloom.config.values import apply, merged, resolve
 from kernloom.errors import ConfigError, UsageError, nearest, without_password
 from kernloom.files import sha256_json
+from kernloom.remember import Recalled
 from kernloom.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
@@ -50,13 +51,25 @@ ResolveArch = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Recalled):
     """One point of a sweep: the swept keys with their values, and the resolved config."""
+
+    recalled: ClassVar[tuple[str, ...]] = ("data", "words")
 
     swept: dict[str, Any]
     data: dict[str, Any]
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...] = field(default_factory=tuple)
     """The overrides that compose it again, each with the one value it has here."""
+    again: Callable[[], Point] | None = field(default=None, compare=False, repr=False)
+    """Composes it once more."""
+
+    def recall(self) -> None:
+        if self.again is None:
+            super().recall()
+            return
+        same = self.again()
+        for name in self.recalled:
+            object.__setattr__(self, name, getattr(same, name))
 
 
 class Composer:
@@ -125,12 +138,16 @@ class Composer:
                 f"this sweep has {space.size:,} points; more than {MAX_POINTS:,} are not planned",
                 hint="Sweep over fewer values, or take some points: sweep.sample.count=1000.",
             )
-        for row in rows_of(space):
+
+        def point(row: Row) -> Point:
             pairs = chosen(row)
             try:
-                yield Point(row, self._data(pairs), tuple(o.word(v) for o, v in pairs))
+                words = tuple(o.word(v) for o, v in pairs)
+                return Point(row, self._data(pairs), words, partial(point, row))
             except ConfigError as error:
                 raise at_point(error, row) from None
+
+        yield from map(point, rows_of(space))
 
     def _sweep(self, overrides: Sequence[Override]) -> Sweep:
         """What the sweep's file and the overrides of it say beyond the command line's axes."""

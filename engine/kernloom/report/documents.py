@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kernloom.measure.trial import Trial
@@ -51,13 +51,18 @@ def run_document(
 ) -> dict[str, Any]:
     """What `run` prints; `build` says how many artifacts were built and cached, in what time, and
     `same` are those of the trials that stand at an earlier point, too."""
+    return {"trials": list(run_documents(trials, same)), "build": build_document(build)}
+
+
+def run_documents(trials: Iterable[Trial], same: Iterable[Trial] = ()) -> Iterator[dict[str, Any]]:
+    """The trials of a run, one by one."""
     is_same = among(same)
-    return {
-        "trials": [
-            trial_document(trial) | ({"same": True} if is_same(trial) else {}) for trial in trials
-        ],
-        "build": {name: build.get(name, 0) for name in BUILD_NAMES},
-    }
+    for trial in trials:
+        yield trial_document(trial) | ({"same": True} if is_same(trial) else {})
+
+
+def build_document(build: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: build.get(name, 0) for name in BUILD_NAMES}
 
 
 def screened_document(trial: Trial) -> dict[str, Any]:

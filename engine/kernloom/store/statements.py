@@ -42,7 +42,8 @@ SEEN = 1000
 def _newest() -> ColumnElement[bool]:
     other = trials.alias()
     newest = select(func.max(other.c.attempt)).where(other.c.id == trials.c.id)
-    return trials.c.attempt == newest.scalar_subquery()
+    # A row that the index does not know, or under another id, is looked at too: one is damaged.
+    return trials.c.attempt == func.coalesce(newest.scalar_subquery(), trials.c.attempt)
 
 
 def starting_with(connection: Connection, sections: Sections, prefix: str) -> list[Trial]:

@@ -96,9 +96,9 @@ def _artifact(artifact: Artifact, state: State) -> dict[str, Any]:
 def _trial(plan: Planned, stored: set[str], reason: Reason | None, *, same: bool) -> dict[str, Any]:
     return {
         "id": plan.id,
-        "workload": plan.experiment.workload.name,
-        "case": plan.experiment.case,
-        "target": plan.experiment.target.name,
+        "workload": plan.brief.workload,
+        "case": plan.brief.case,
+        "target": plan.brief.target,
         "point": plain(plan.point.swept),
         "params": plan.params,
         "provider": plan.provider,

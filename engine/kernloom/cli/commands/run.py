@@ -39,7 +39,13 @@ from kernloom.cli.stores import place_of
 from kernloom.config.schema import Experiment
 from kernloom.errors import ConfigError, UsageError
 from kernloom.measure.trial import Samples, Trial
-from kernloom.report.documents import run_document, screened_document, trial_document
+from kernloom.report.documents import (
+    build_document,
+    run_documents,
+    screened_document,
+    trial_document,
+)
+from kernloom.report.spool import write_list
 from kernloom.report.units import count
 from kernloom.store.store import Store, open_store
 
@@ -155,15 +161,16 @@ def report(
     import json
 
     build = vars(results.build)
-    document = run_document(results.trials, build, results.same)
-    if results.interrupted:
-        document["interrupted"] = True
     error = {"error": results.failure.document(exit_code=1)} if results.failure else {}
-    document |= error
-    if results.screening:
-        document["screened"] = [screened_document(trial) for trial in results.screening.trials]
     if invocation.output == "json":
-        print(json.dumps(document), file=invocation.stdout)
+        rest: dict[str, Any] = {"build": build_document(build)}
+        if results.interrupted:
+            rest["interrupted"] = True
+        rest |= error
+        if results.screening:
+            rest["screened"] = [screened_document(trial) for trial in results.screening.trials]
+        documents = run_documents(results.trials, results.same)
+        write_list("trials", map(json.dumps, documents), rest, invocation.stdout)
     elif invocation.output == "jsonl":
         # Each trial was printed when it ended.
         if error:

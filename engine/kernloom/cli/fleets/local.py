@@ -228,7 +228,7 @@ def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
     """Trials that share their rounds: of one policy, and no more than it says."""
     by_policy: dict[Measure, list[Planned]] = {}
     for plan in plans:
-        by_policy.setdefault(plan.experiment.measure, []).append(plan)
+        by_policy.setdefault(plan.brief.measure, []).append(plan)
     for policy, same in by_policy.items():
         yield from blocks(same, policy.together)
 
