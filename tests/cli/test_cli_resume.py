@@ -24,7 +24,7 @@ static int said;
 if (!said) {{
     char line[40];
     int length = snprintf(line, sizeof line, "%d %d\\n", POINT, (int)getpid());
-    int log = open("processes", O_WRONLY | O_CREAT | O_APPEND, 0644);
+    int log = open(LOG, O_WRONLY | O_CREAT | O_APPEND, 0644);
     said = write(log, line, length) == length && close(log) == 0;
 }}
 {DOUBLE}
@@ -57,7 +57,9 @@ def counted(project: Project) -> str:
     kernel = KERNEL.format(name="counted").replace(
         "function: counted", "function: counted, macros: {POINT: point}"
     )
-    project.add("counted", BODY, head=HEAD, kernel=kernel + TUNABLE.format(values))
+    # Kernels run in a folder of their own.
+    head = f'{HEAD}\n#define LOG "{project.folder / "processes"}"'
+    project.add("counted", BODY, head=head, kernel=kernel + TUNABLE.format(values))
     return f"select.fixed.tile.point={values}"
 
 

@@ -128,5 +128,7 @@ class Connection:
             # that nobody knows of could still write to the window.
             if returncode == 0:
                 self._windows.give_back(self.window)
+            else:
+                self.window.discard()
             self._scratch.remove()
         return returncode

@@ -73,10 +73,12 @@ class Status(IntEnum):
 
 
 class Exit(IntEnum):
-    """Exit codes by which a runner says why it ended by itself."""
+    """Exit codes by which a runner or its supervisor says why it ended by itself."""
 
     DISCONNECTED = 6
     """Nobody answers on the channel: the engine is gone, or a kernel closed the descriptor."""
+    LEFTOVERS = 109
+    """The runner ended with code 0, but its kernels had left processes, which were ended."""
 
 
 class ArgumentKind(IntEnum):

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from kernloom.device.messages import Exit
 from kernloom.errors import UnavailableError
 
 TAIL_BYTES = 8192
@@ -191,6 +192,8 @@ def _environment_of(pid: int) -> bytes:
 
 def ending(returncode: int) -> str:
     """How a process ended, for people: `SIGSEGV (Segmentation fault)` or `exit code 3`."""
+    if returncode == Exit.LEFTOVERS:
+        return "exit code 0, leaving processes behind,"
     if returncode >= 0:
         return f"exit code {returncode}"
     number = -returncode

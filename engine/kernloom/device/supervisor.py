@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-LEFTOVERS = 9
-"""Exit code: the worker ended well, but processes that it had started were still running."""
+from kernloom.device.messages import Exit
+
 _PDEATHSIG, _CHILD_SUBREAPER = 1, 36
 _AWAITED = {signal.SIGCHLD, signal.SIGTERM}
 _PAUSE_S = 0.005
@@ -103,4 +103,4 @@ def _end_like(status: int, leftovers: bool) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
         os.kill(os.getpid(), -code)
     sys.stderr.flush()
-    os._exit(LEFTOVERS if code == 0 and leftovers else abs(code))
+    os._exit(Exit.LEFTOVERS if code == 0 and leftovers else abs(code))

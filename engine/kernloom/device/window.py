@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import weakref
@@ -18,9 +19,16 @@ class Window:
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
         self.descriptor = above_stdio(os.memfd_create("kernloom-window", os.MFD_CLOEXEC))
-        weakref.finalize(self, os.close, self.descriptor)
+        self._close = weakref.finalize(self, os.close, self.descriptor)
         os.ftruncate(self.descriptor, nbytes)
         self.memory = mmap.mmap(self.descriptor, nbytes)
+
+    def discard(self) -> None:
+        """Let go of it now: a session that failed may be remembered for long, by its error."""
+        self._close()
+        # Whoever still looks at what is in it keeps the memory.
+        with contextlib.suppress(BufferError):
+            self.memory.close()
 
 
 class WindowPool:

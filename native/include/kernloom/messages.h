@@ -51,6 +51,7 @@ enum kl_status {
 
 enum kl_exit {
     KL_EXIT_DISCONNECTED = 6,
+    KL_EXIT_LEFTOVERS = 109,
 };
 
 enum kl_argument_kind {

@@ -25,9 +25,10 @@
 #include <unistd.h>
 
 enum {
-    /* The worker ended well, but other processes of its kernels were still running. */
-    SUPERVISOR_EXIT_LEFTOVERS = 9,
-    SUPERVISOR_EXIT_FAILED = 10,
+    /* The worker ended well, but other processes of its kernels were still running: also in
+     * device/messages.py. */
+    SUPERVISOR_EXIT_LEFTOVERS = 109,
+    SUPERVISOR_EXIT_FAILED = 110,
 };
 
 /* The wait status of the worker, and whether other processes had to be killed. */
