@@ -216,7 +216,47 @@ void overflow_heap(void *const *args) {
     free((void *)block);
 }
 
+/* index, buffer */
+void write_float_at(void *const *args) {
+    ((volatile float *)args[1])[SIZE(0)] = 1;
+}
+
 #ifdef __linux__
+/* out: a process that neither the kernel's group nor its session knows any more */
+void double_fork(void *const *args) {
+    int ends[2];
+    if (pipe(ends) != 0)
+        exit(8);
+    if (fork() == 0) {
+        setsid();
+        if (fork() == 0) {
+            int64_t mine = getpid();
+            if (write(ends[1], &mine, sizeof mine) != sizeof mine)
+                exit(9);
+            for (;;)
+                pause();
+        }
+        _exit(0);
+    }
+    if (read(ends[0], args[0], sizeof(int64_t)) != sizeof(int64_t))
+        exit(10);
+}
+
+/* bytes, out: the current folder, in which a file is left */
+void current_folder(void *const *args) {
+    FILE *file = fopen("left", "w");
+    if (!getcwd(args[1], (size_t)SIZE(0)) || !file || fclose(file) != 0)
+        exit(8);
+}
+
+/* whether to hang afterwards */
+void close_descriptors(void *const *args) {
+    for (int i = 0; i < 1024; i++)
+        close(i);
+    while (SIZE(0))
+        pause();
+}
+
 void fork_and_hang(void *const *args) {
     int child = fork();
     if (child == 0)
