@@ -224,7 +224,7 @@ class Workshop:
                 for plan in claimed
                 if (trial := found.get(plan.id))
                 and trial.attempt > before.get(plan.id, 0)
-                and as_good(trial, plan.experiment)
+                and as_good(trial, plan)
             }
 
         def take(plan: Planned, trial: Trial) -> None:
@@ -385,11 +385,11 @@ def lasting(trial: Trial, plan: Planned) -> bool:
     return trial.status in REUSABLE and not by_kill
 
 
-def as_good(trial: Trial, experiment: Experiment) -> bool:
+def as_good(trial: Trial, plan: Planned) -> bool:
     """Whether the trial that another engine has carried out just now says what ours would."""
     depends = ("timeout", "out_of_memory", "interrupted")
     by_kill = trial.status == "crashed" and FROM_OUTSIDE in trial.message
-    return lasting(trial, experiment) or not (trial.status in depends or by_kill)
+    return lasting(trial, plan) or not (trial.status in depends or by_kill)
 
 
 def exit_code(trials: Sequence[Trial], *, interrupted: bool = False, failed: bool = False) -> int:

@@ -85,8 +85,9 @@ class Planned(Recalled):
         "programs",
         "baselines",
         "placement",
-        "facts",
+        "device_facts",
         "files",
+        "code",
     )
 
     point: Point

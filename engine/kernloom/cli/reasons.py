@@ -97,7 +97,7 @@ def _not_reused(trial: Trial, plan: Planned) -> str:
     rerun = plan.experiment.rerun
     if rerun == "all":
         return "rerun=all"
-    if not lasting(trial, plan.experiment):
+    if not lasting(trial, plan):
         return f"it ended as {trial.status}, which another attempt may not"
     return f"rerun={rerun}, and it ended as {trial.status}"
 
