@@ -199,7 +199,8 @@ class Composer:
         if override.package:
             # Hydra itself knows these options; it stumbles over what is not text.
             for value in override.values:
-                if not _is_option(value):
+                one = isinstance(value, str)
+                if not (one if override.kind == "delete" else _is_option(value)):
                     raise ConfigError(f"{value!r} is no option of {override.key}")
             return
         options = self.options(override.key)

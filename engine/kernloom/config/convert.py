@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from kernloom.arithmetic import MAX_BITS
 from kernloom.errors import ConfigError, nearest
 from kernloom.remember import Alike, ById
 
@@ -18,7 +19,6 @@ _converted: ById[Any] = ById()
 _alike: defaultdict[tuple[type, str], Alike[Any]] = defaultdict(Alike)
 """What stood last at a key: the next point of a sweep changes little of it."""
 
-_WHOLE = 2**63
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -125,7 +125,9 @@ def _one_of(options: tuple[Any, ...], value: Any, key: str) -> Any:
         return None
     for option in options:
         if option in _NAMES and type(value) is option:
-            return _fitting(value, key)
+            # Where an expression may stand, numbers have as many bits as in expressions; those
+            # that are sizes are checked further on.
+            return _fitting(value, key, MAX_BITS)
     others = [option for option in options if option is not type(None)]
     if float in others and type(value) is int:
         return _as_float(value, key)
@@ -135,14 +137,11 @@ def _one_of(options: tuple[Any, ...], value: Any, key: str) -> Any:
     raise ConfigError(f"expected {allowed}, not {_shown(value)}", key=key)
 
 
-def _fitting(value: Any, key: str) -> Any:
+def _fitting(value: Any, key: str, bits: int = 63) -> Any:
     """Whole numbers are 64 bits wide wherever they go: in messages, in C, in the store."""
-    if type(value) is int and not -_WHOLE <= value < _WHOLE:
-        raise ConfigError(
-            f"{_shown(value)} is too large",
-            key=key,
-            hint=f"Allowed: whole numbers from {-_WHOLE} to {_WHOLE - 1}.",
-        )
+    if type(value) is int and value.bit_length() > bits:
+        hint = f"Allowed: whole numbers from {-(2**63)} to {2**63 - 1}."
+        raise ConfigError(f"{_shown(value)} is too large", key=key, hint=hint)
     return value
 
 

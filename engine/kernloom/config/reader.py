@@ -14,8 +14,8 @@ from kernloom.files import read_text
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_DEPTH = 50
 CONFIG = Bounds(size=1 << 20, values=50_000, depth=MAX_DEPTH)
-RECIPE = Bounds(size=16 << 20, values=1_000_000, depth=MAX_DEPTH)
-"""A recipe holds a whole config for each trial of a sweep."""
+RECIPE = Bounds(size=32 << 20, values=4_000_000, depth=MAX_DEPTH)
+"""A recipe holds a whole config for each trial of a sweep: this is for about 4,000 of them."""
 
 
 class _Dumper(yaml.SafeDumper):

@@ -34,6 +34,12 @@ def write_recipe(path: Path, trials: Sequence[Trial]) -> None:
     entries = [_sealed(_entry(trial)) for trial in trials]
     document = _sealed({"recipe": FORMAT, "kernloom": __version__, "trials": entries})
     text = "# Replay: kernloom recipe run FILE\n" + dump_yaml(document)
+    if len(text) > RECIPE.size:
+        raise ConfigError(
+            f"{len(trials):,} trials are more than a recipe can hold",
+            key="recipe",
+            hint=f"At most {RECIPE.size >> 20} MiB are read back. Every trial is in the store.",
+        )
     try:
         write_atomically(path, text)
     except OSError as error:
