@@ -170,7 +170,7 @@ ALTERING = [
         "header of a kernel", "kernel of step", "templates/bend.h", "(a) *", "1 * (a) *", PLAIN_FILE
     ),
     edit("kernel file", "kernel of step", "templates/bend.c", "i < n;", "i <= n - 1;", PLAIN_FILE),
-    edit("access", "kernel of step", KERNEL_FILE, "access: write", "access: update"),
+    edit("access", "arguments of step", KERNEL_FILE, "access: write", "access: update"),
     edit("values of a tunable", "kernel of step", KERNEL_FILE, "[1, 2]", "[2, 1]"),
     say("seed", "seed", "seed=1"),
     say(
