@@ -25,7 +25,7 @@ from kernloom.report.documents import plain
 T4_VERSION = "1.0.0"
 T4_REST = {"schema_version": T4_VERSION}
 """What a T4 document has beside its results."""
-BATCH = 5000
+BATCH = 1000
 """How many rows are written to a Parquet file at a time."""
 INVALIDITY = {
     "ok": "correct",

@@ -23,7 +23,7 @@ OUTER = 1200
 """The same for outermost sections with parts that are kept apart: most often, what a point changes
 is in one of those, and then nobody shares it."""
 HASH = 32
-KEPT = 5000
+KEPT = 1000
 """How many sections and documents a reader keeps."""
 _PLACE = re.compile(r'\{"\$": "([0-9a-f]{32})"\}')
 _encode = json.JSONEncoder().encode
@@ -138,6 +138,8 @@ class Reader:
         self._sections: dict[str, Any] = {}
         self._documents: dict[str, Any] = {}
         """Text -> document; of those that many trials have the same."""
+        self._mappings: dict[tuple[Any, ...], dict[str, Any]] = {}
+        """Entries -> mapping; inner mappings, which are here too, count by their ids."""
 
     def need(self, texts: Iterable[str], fetch: Callable[[list[str]], Mapping[str, str]]) -> None:
         """Have ready whatever sections these texts lead to; `fetch` gives texts by hash."""
@@ -168,10 +170,24 @@ class Reader:
 
     def _placed(self, value: dict[str, Any]) -> Any:
         if len(value) != 1:
-            return value
+            return self._same(value)
         ((name, inner),) = value.items()
         if name == "$" and isinstance(inner, str) and inner in self._texts:
             if inner not in self._sections:
                 self._sections[inner] = self.document(self._texts[inner])
             return self._sections[inner]
-        return {name[1:]: inner} if name.startswith("$$") else value
+        return self._same({name[1:]: inner} if name.startswith("$$") else value)
+
+    def _same(self, value: dict[str, Any]) -> dict[str, Any]:
+        """The first mapping that equals this one: trials differ in a few of theirs."""
+        if len(self._mappings) > KEPT:
+            self._mappings.clear()
+        return self._mappings.setdefault(tuple([(n, _mark(v)) for n, v in value.items()]), value)
+
+
+def _mark(value: Any) -> Any:
+    """Equal for values that are the same in JSON, where 1, 1.0 and true differ."""
+    kind = type(value)
+    if kind is dict:
+        return id(value)
+    return (kind, tuple(map(_mark, value))) if kind is list else (kind, value)

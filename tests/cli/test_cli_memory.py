@@ -1,0 +1,183 @@
+"""Memory grows little with the number of points of a sweep, and not at all for exports."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import Project
+from kernloom import remember
+from kernloom.cli import planning
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.planning import plan_points
+from kernloom.measure.trial import Trial
+from kernloom.places import find_places
+from kernloom.report.csv import write_csv
+from kernloom.report.documents import stored_document, to_json
+from kernloom.report.results import streamed
+from kernloom.report.spool import write_list
+from kernloom.store import open_store, shared
+from kernloom.store.store import Store
+
+FEW, MANY = 500, 1_500
+
+
+@pytest.fixture
+def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a sweep of some hundred points were one of many thousands."""
+    monkeypatch.setattr(planning, "KEPT", 50)
+    monkeypatch.setattr(remember, "LIMIT", 50)
+    monkeypatch.setattr(shared, "KEPT", 50)
+
+
+def sizes(number: int) -> tuple[str, ...]:
+    return ("workload=axpy", f"workload.sizes.N=range(1024,{1024 + number})")
+
+
+def traced(work: Callable[[], Any]) -> tuple[int, int]:
+    """Bytes that are held while the result of some work is, and the most there were meanwhile."""
+    tracemalloc.start()
+    try:
+        result = work()
+        held, peak = tracemalloc.get_traced_memory()
+        del result
+    finally:
+        tracemalloc.stop()
+    return held, peak
+
+
+@pytest.mark.usefixtures("small_caches")
+def test_a_point_of_a_large_sweep_keeps_little(shared_project: Project) -> None:
+    assembly = Assembly(find_places(shared_project.folder))
+    plan_points(assembly, sizes(60), multirun=True)
+    few, _ = traced(lambda: plan_points(assembly, sizes(200), multirun=True))
+    many, _ = traced(lambda: plan_points(assembly, sizes(600), multirun=True))
+    assert (many - few) / 400 < 2_000
+
+
+@pytest.mark.usefixtures("small_caches")
+def test_a_point_that_was_dropped_is_planned_again_just_so(shared_project: Project) -> None:
+    assembly = Assembly(find_places(shared_project.folder))
+    plans = plan_points(assembly, sizes(120), multirun=True)
+    whole = plan_points(Assembly(find_places(shared_project.folder)), sizes(1), multirun=True)[0]
+    first = plans[0]
+    assert first.kept is not None and "experiment" not in vars(first)
+    assert first.named_artifacts[0][1].key == whole.named_artifacts[0][1].key
+    assert (first.params, first.provider, first.brief) == (whole.params, "model", whole.brief)
+    assert "experiment" not in vars(first), "what is brief needs no planning"
+    assert first.experiment == whole.experiment
+    assert first.point.data == whole.point.data and first.point.words == whole.point.words
+    assert first.steps == whole.steps and first.outputs.keys() == whole.outputs.keys()
+
+
+@pytest.mark.usefixtures("small_caches")
+def test_a_point_that_came_to_be_another_trial_is_not_measured(shared_project: Project) -> None:
+    plans = plan_points(Assembly(find_places(shared_project.folder)), sizes(120), multirun=True)
+    plans[0].id = "another"
+    with pytest.raises(Exception, match="has changed while the sweep was running"):
+        _ = plans[0].experiment
+
+
+def test_a_sweep_of_dropped_points_is_carried_out_as_any_other(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("run", "-m", "workload=axpy", "workload.sizes.N=range(1024,1048)")
+    env = {"PYTHONPATH": str(_engine_that_keeps(project.folder, 3))}
+    first = project.json(*words, env=env)
+    again = project.json(*words, env=env)
+    usual = project.json(*words)
+    assert first.code == 0, first.stderr
+    assert [t["status"] for t in first.trials] == ["ok"] * 24
+    assert [t["point"] for t in first.trials] == [t["point"] for t in usual.trials]
+    assert [t["id"] for t in first.trials] == [t["id"] for t in usual.trials]
+    assert all(t["reused"] for t in [*again.trials, *usual.trials])
+
+
+def _engine_that_keeps(folder: Path, kept: int) -> str:
+    """An import path under which the engine keeps fewer points whole."""
+    from command_line import ENGINE
+
+    place = folder / "fewer"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text(
+        f"import kernloom.cli.planning\nkernloom.cli.planning.KEPT = {kept}\n"
+    )
+    return f"{place}:{ENGINE}"
+
+
+def stored(path: Path, number: int) -> Path:
+    """A store with trials that have configs of the usual length."""
+    pipeline = {f"stage{n}": {"use": "x" * 20, "in": {"a": {"ref": "b"}}} for n in range(10)}
+    trial = Trial("", "axpy", "default", "host", "ok", True, params={"unroll": {"add": {"v": 4}}})
+    with open_store(path) as store:
+        store._database().connect = _unsynced(store)  # type: ignore[method-assign]
+        for n in range(number):
+            config = {"workload": {"sizes": {"N": n}}, "pipeline": {"stages": pipeline}}
+            metrics = {f"metric{m}": m + n / 3 for m in range(20)}
+            store.add(replace(trial, id=f"{n:016}", point={"N": n}, config=config, metrics=metrics))
+    return path
+
+
+def _unsynced(store: Store) -> Callable[[], Any]:
+    """Connections that do not wait for the disk: this is about memory."""
+    connect = store._database().connect
+
+    def connected() -> Any:
+        connection = connect()
+        connection.run("PRAGMA synchronous=OFF")
+        return connection
+
+    return connected
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("stores")
+    return stored(folder / "few.db", FEW), stored(folder / "many.db", MANY)
+
+
+class Nowhere(io.TextIOBase):
+    """Takes any text and keeps none."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+EXPORTS: dict[str, Callable[[Store], int]] = {
+    "csv": lambda store: write_csv(streamed(store, []), Nowhere()),  # type: ignore[arg-type]
+    "json": lambda store: write_list(
+        "trials",
+        map(to_json, map(stored_document, streamed(store, []))),
+        {},
+        Nowhere(),  # type: ignore[arg-type]
+    ),
+}
+
+
+@pytest.mark.usefixtures("small_caches")
+@pytest.mark.parametrize("export", EXPORTS)
+def test_an_export_needs_the_same_memory_for_any_number_of_trials(
+    stores: tuple[Path, Path], export: str
+) -> None:
+    peaks = []
+    for path in stores:
+        with open_store(path) as store:
+            store.query(limit=1)
+            _, peak = traced(partial(EXPORTS[export], store))
+            peaks.append(peak)
+    assert (peaks[1] - peaks[0]) / (MANY - FEW) < 500
+
+
+def test_a_trial_from_the_store_shares_what_others_have_too(stores: tuple[Path, Path]) -> None:
+    with open_store(stores[1]) as store:
+        store.query(limit=1)
+        few, _ = traced(lambda: store.query(limit=FEW))
+        many, _ = traced(lambda: store.query())
+    assert (many - few) / (MANY - FEW) < 6_000
