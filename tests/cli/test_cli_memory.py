@@ -19,14 +19,15 @@ from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import plan_points
 from kernloom.measure.trial import Trial
 from kernloom.places import find_places
+from kernloom.report import results, spool
 from kernloom.report.csv import write_csv
 from kernloom.report.documents import stored_document, to_json
 from kernloom.report.results import streamed
 from kernloom.report.spool import write_list
-from kernloom.store import open_store, shared
+from kernloom.store import lookups, open_store, shared, statements
 from kernloom.store.store import Store
 
-FEW, MANY = 500, 1_500
+FEW, MANY = 300, 900
 
 
 @pytest.fixture
@@ -35,6 +36,9 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "KEPT", 50)
     monkeypatch.setattr(remember, "LIMIT", 50)
     monkeypatch.setattr(shared, "KEPT", 50)
+    monkeypatch.setattr(spool, "IN_MEMORY", 50_000)
+    for module in (lookups, results, statements):
+        monkeypatch.setattr(module, "CHUNK", 50)
 
 
 def sizes(number: int) -> tuple[str, ...]:
