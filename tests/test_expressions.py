@@ -301,3 +301,8 @@ def test_sizes_for_people_stay_within_a_twentieth(count: int) -> None:
     number, unit = format_size(count).split()
     shown = float(number) * 2**50 if unit == "PiB" else parse_size(f"{number}{unit}")
     assert math.isclose(shown, count, rel_tol=0.05)
+
+
+def test_python_does_not_remark_on_an_expression(recwarn: pytest.WarningsRecorder) -> None:
+    assert evaluate("1if 2else 3", {}) == 1
+    assert not recwarn.list

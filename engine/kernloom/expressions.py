@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -129,7 +130,10 @@ def parse(text: str) -> Expression:
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression of {len(text)} characters is too long")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            # Python's remarks on style, such as `1if x`, are not about our language.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = getattr(error, "msg", str(error))
         raise ExpressionError(f"'{text}' is not an expression: {reason}") from None
