@@ -40,8 +40,10 @@ HOW = {
 }
 
 
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("what", KILLED)
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [*((what, "killed") for what in KILLED), *(("linked", how) for how in HOW if how != "killed")],
+)
 def test_a_probe_that_fails_is_an_error(
     arch: Arch, tmp_path: Path, wrapped: Callable[..., Toolchain], what: str, how: str
 ) -> None:
