@@ -129,8 +129,9 @@ def test_an_older_store_goes_on_with_new_trials(old, make_trial):
 def test_a_damaged_older_store_is_saved_with_all_that_it_has(old, make_trial, brought_up):
     if brought_up:
         with open_store(old) as store:
-            store.add(make_trial("c3"))
+            store.add(make_trial("c3", facts=FACTS, sources=SOURCES))
             before = {trial.id: trial for trial in store.query()}
+            sources = store.sources()
     data = bytearray(old.read_bytes())
     data[:100] = bytes(100)
     old.write_bytes(data)
@@ -141,6 +142,8 @@ def test_a_damaged_older_store_is_saved_with_all_that_it_has(old, make_trial, br
         assert len(store.samples("a1")) == 1
         if brought_up:
             assert {trial.id: trial for trial in store.query()} == before
+            assert store.facts("matmul", "host", 9) == [("c3", FACTS)]
+            assert store.sources() == sources
 
 
 def test_a_store_on_a_server_is_brought_up_with_all_that_it_lacks(server, make_trial):

@@ -6,7 +6,7 @@ no facts. Whatever reaches a kernel by rendering or compiling is in the keys of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from kernloom.measure.data import GENERATORS, REFERENCE_FUNCTIONS, read_first
 from kernloom.measure.numpy_code import numpy_build
 from kernloom.measure.verify import tolerance_for
 from kernloom.pipeline.graph import Graph
+from kernloom.pipeline.stage import Stage
 from kernloom.plan.inspect import sizes_of
 from kernloom.plugin_code import code_digest, is_ours
 from kernloom.remember import ById
@@ -73,6 +74,7 @@ THIS_MACHINE = ("machine", "device", "arch")
 
 _shared: ById[dict[str, Mapping[str, Any]]] = ById()
 _codes: ById[dict[str, str]] = ById()
+_graphs: ById[_Running] = ById()
 
 
 @dataclass(frozen=True)
@@ -103,14 +105,15 @@ def groups_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def facts_of(plan: Planned) -> Facts:
     """All facts of a planned trial."""
     experiment, workload = plan.experiment, plan.experiment.workload
-    stages = _running(plan.graph, experiment.pipeline.stages)
+    running = _running(plan.graph)
+    stages = {name: experiment.pipeline.stages[name] for name in running.names}
     seen = (
         *(workload.name, workload.dtype, workload.tensors, workload.steps, workload.kernels),
         *(workload.scalars, workload.golden, workload.tolerance, workload.cost, experiment.case),
         *(experiment.target, experiment.arch, experiment.toolchain, experiment.runtime),
         *(experiment.measure, plan.programs, plan.device_facts, plan.code, plan.emulator_version),
+        *running.names,
         *stages.values(),
-        *stages,
     )
     if plan.refusal:
         # Never reused: each point keeps a row of its own.
@@ -126,7 +129,7 @@ def facts_of(plan: Planned) -> Facts:
     }
     if plan.baselines:
         own["baselines"] = {name: item.identity for name, item in plan.baselines.items()}
-    if _sees_everything(plan.graph):
+    if running.outside:
         own["config"] = {"digest": _config_digest(plan)}
     return Facts(_shared.get(lambda *_: _shared_facts(plan, stages), *seen), own)
 
@@ -252,16 +255,26 @@ def _call_facts(plan: Planned) -> dict[str, Any]:
     }
 
 
-def _running(graph: Graph, stages: Groups) -> dict[str, Mapping[str, Any]]:
-    """The stages that run; the others reach a trial by its artifacts and calls."""
-    return {name: stages[name] for name, node in graph.nodes.items() if node.stage.phase == "run"}
+@dataclass(frozen=True)
+class _Running:
+    """The stages of a pipeline that run; the others reach a trial by its artifacts and calls."""
+
+    names: tuple[str, ...]
+    types: tuple[type[Stage], ...]
+    outside: bool
+    """One is of another package: it may look at any part of the experiment."""
 
 
-def _sees_everything(graph: Graph) -> bool:
-    """Whether a stage of another package runs: it may look at any part of the experiment."""
-    return any(
-        node.stage.phase == "run" and not is_ours(type(node.stage)) for node in graph.nodes.values()
-    )
+def _running(graph: Graph) -> _Running:
+    return _graphs.get(_found_running, graph)
+
+
+def _found_running(graph: Graph) -> _Running:
+    found = {
+        name: type(node.stage) for name, node in graph.nodes.items() if node.stage.phase == "run"
+    }
+    outside = not all(map(is_ours, found.values()))
+    return _Running(tuple(found), tuple(found.values()), outside)
 
 
 def _config_digest(plan: Planned) -> str:
@@ -282,16 +295,17 @@ def _swept_settings(plan: Planned) -> dict[str, Any]:
 def code_facts(experiment: Experiment, graph: Graph, folder: Path) -> dict[str, str]:
     """Name -> version and hash of the code that decides what is right, runs kernels and times them;
     hashes that take time are kept in `folder`."""
-    running = [node.stage for node in graph.nodes.values() if node.stage.phase == "run"]
-    workload, target = experiment.workload, experiment.target
+    running, workload = _running(graph), experiment.workload
     return _codes.get(
-        lambda *_: _code_facts(experiment, [type(stage) for stage in running], folder),
-        *(workload.golden, workload.tensors, workload.steps, workload.kernels, target),
-        *map(type, running),
+        lambda *_: _code_facts(experiment, running.types, folder),
+        *(workload.golden, workload.tensors, workload.steps, workload.kernels),
+        *(experiment.target, *running.types),
     )
 
 
-def _code_facts(experiment: Experiment, stages: list[type[Any]], folder: Path) -> dict[str, str]:
+def _code_facts(
+    experiment: Experiment, stages: Sequence[type[Stage]], folder: Path
+) -> dict[str, str]:
     workload = experiment.workload
     inputs = read_first(workload.steps, workload.kernels)
     found = {"kernloom": f"{__version__} {engine_digest()[:16]}", "numpy": _numpy_build(folder)}

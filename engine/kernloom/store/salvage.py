@@ -177,8 +177,8 @@ def _sort_in(row: Row, found: _Found) -> None:
         case (str(name), str(text)) if row.table:
             if name not in found.documents and hash_of(text) == name:
                 found.documents[name] = text
-        case (str(trial), str(used), str(document)) if row.table and _is_source(used, document):
-            if row.latest:
+        case (str(trial), str(used), str(document)) if not row.table:
+            if row.latest and _is_source(used, document):
                 found.sources[trial] = (used, document)
         case (str(name), str(trial), str(created)) if row.table:
             # A look has three texts, too, but no time at their end.

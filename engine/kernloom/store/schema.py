@@ -133,6 +133,7 @@ REUSES = Table("reuses", (Column("trial", "name", key=True), Column("times", "in
 SOURCES = Table(
     "sources",
     (Column("trial", "name", key=True), Column("used", "name"), Column("document", "name")),
+    by_key=True,
 )
 """From which kernel sources a trial was last planned, as the hash of a document, and when. Trials
 from before version 4 have none."""
