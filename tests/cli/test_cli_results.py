@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -191,6 +194,44 @@ def test_a_damaged_store_is_said_and_repaired(project: Project) -> None:
     again = project.json("run", "-m", "workload=good", "seed=1,2,3")
     assert [trial["reused"] for trial in again.trials] == [True] * 3
     assert "nothing to repair: 3 trials" in project.run("results", "repair").stdout
+
+
+def test_a_trial_with_a_changed_digit_is_said_and_measured_again(project: Project) -> None:
+    project.add("good")
+    project.run("run", "-m", "workload=good", "seed=1,2,3")
+    with closing(sqlite3.connect(project.folder / ".kernloom" / "store.db")) as database, database:
+        found = database.execute("SELECT id, metrics FROM trials LIMIT 1").fetchone()
+        digit = re.search(r"\d", found[1])
+        assert digit
+        other = str((int(digit[0]) + 1) % 10)
+        metrics = found[1][: digit.start()] + other + found[1][digit.end() :]
+        database.execute("UPDATE trials SET metrics = ? WHERE id = ?", [metrics, found[0]])
+    shown = project.json("results")
+    assert found[0] not in [trial["id"] for trial in shown.trials]
+    assert f"1 trial does not match its digest and is left out ({found[0]})" in shown.stderr
+    again = project.json("run", "-m", "workload=good", "seed=1,2,3")
+    assert {t["id"] for t in again.trials if not t["reused"]} == {found[0]}
+    assert again.stderr.count("does not match its digest") == 1
+    last = project.json("run", "-m", "workload=good", "seed=1,2,3")
+    assert all(trial["reused"] for trial in last.trials)
+    assert "digest" not in last.stderr
+
+
+def test_trials_that_a_killed_run_had_in_a_lost_log_are_said(project: Project) -> None:
+    project.add("good")
+    words = ("run", "-m", "workload=good", "seed=range(0,400)")
+    running = project.start(*words, "output=jsonl")
+    assert running.stdout
+    for _ in range(5):
+        running.stdout.readline()
+    running.kill()
+    running.communicate()
+    log = project.folder / ".kernloom" / "store.db-wal"
+    assert log.stat().st_size > 0
+    log.write_bytes(b"")
+    done = project.json("results")
+    assert re.search(r"\d+ trials? (was|were) lost", done.stderr), done.stderr
+    assert "lost" not in project.json("results").stderr
 
 
 def test_what_a_torn_file_has_lost_is_said_to_be_unknown(project: Project) -> None:
