@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -17,6 +18,7 @@ from subjects import KINDS, Subject, devices
 from kernloom.device.contract import Call, LaunchSettings, Scalar, Session
 from kernloom.device.emulated import EmulatedDevice
 from kernloom.device.host import HostDevice
+from kernloom.device.scratch import ScratchPool
 from kernloom.errors import DeviceError
 
 SUPERVISOR = TOP / "native" / "supervisor" / "main.c"
@@ -131,7 +133,7 @@ def test_kernels_run_in_a_folder_that_is_gone_afterwards(
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    monkeypatch.setattr(subject.device, "scratch", tmp_path / "scratch")
+    monkeypatch.setattr(subject.device, "scratch", ScratchPool(tmp_path / "scratch"))
     with subject.device.open() as session:
         out = session.allocate(4096)
         folder = session.load(subject.library, 2, entry="current_folder")
@@ -141,6 +143,18 @@ def test_kernels_run_in_a_folder_that_is_gone_afterwards(
         assert found.parent == tmp_path / "scratch"
     assert list((tmp_path / "scratch").iterdir()) == []
     assert list(here.iterdir()) == []
+
+
+def test_a_folder_that_was_not_touched_is_used_again(host: Subject, tmp_path: Path) -> None:
+    device = HostDevice(host.runner, scratch=tmp_path)
+    for _ in range(3):
+        with device.open() as session:
+            session.allocate(8)
+            (folder,) = tmp_path.iterdir()
+    assert [folder] == list(tmp_path.iterdir())
+    del device, session
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("hangs", [0, 1])

@@ -39,7 +39,7 @@ class Connection:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`command` starts the runner; `inherited` are the files it gets beside its own three.
-        `scratch` is removed at the end."""
+        `scratch` goes back to its pool, or is removed, at the end."""
         self._windows = windows
         self._scratch = scratch
         self._received = bytearray()
@@ -63,7 +63,6 @@ class Connection:
             raise
         finally:
             os.close(channel)
-            scratch.close()
 
     def send(self, data: bytes, deadline: float) -> None:
         """TimeoutError when the other side does not listen."""
@@ -128,7 +127,8 @@ class Connection:
             # that nobody knows of could still write to the window.
             if returncode == 0:
                 self._windows.give_back(self.window)
+                self._scratch.give_back()
             else:
                 self.window.discard()
-            self._scratch.remove()
+                self._scratch.remove()
         return returncode

@@ -11,7 +11,7 @@ from kernloom.device.emulator import emulator_command, plugin_option, supervised
 from kernloom.device.host import data_limit
 from kernloom.device.process import above_stdio
 from kernloom.device.runner import RunnerSession
-from kernloom.device.scratch import Scratch
+from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
 COUNTER_BYTES = 4096
@@ -53,9 +53,8 @@ class EmulatedDevice(Device):
         self.memory_limit = memory_limit
         """Bytes that all buffers of a session, and what kernels allocate themselves, may take;
         0: the machine's memory."""
-        self.scratch = scratch
-        """Where the folders are that kernels run in; by default among the system's temporary
-        files."""
+        self.scratch = ScratchPool(scratch)
+        """Where kernels run."""
         self._windows = WindowPool()
 
     @classmethod
@@ -75,7 +74,7 @@ class EmulatedDevice(Device):
         counter = above_stdio(os.memfd_create("kernloom-counter", os.MFD_CLOEXEC))
         try:
             os.ftruncate(counter, COUNTER_BYTES)
-            scratch = Scratch(self.scratch)
+            scratch = self.scratch.take()
             limit = data_limit(self.memory_limit, OWN_BYTES)
             command = [
                 *supervised(self.supervisor, scratch.descriptor, limit),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kernloom.device.contract import Device, DeviceSetup, Session
 from kernloom.device.runner import RunnerSession
-from kernloom.device.scratch import Scratch
+from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 from kernloom.errors import DeviceError
 
@@ -68,9 +68,8 @@ class HostDevice(Device):
         """False: the same addresses in every session, where the system permits it."""
         self.libraries = tuple(path.absolute() for path in libraries)
         """Opened first, so that kernels find what they leave undefined in them."""
-        self.scratch = scratch
-        """Where the folders are that kernels run in; by default among the system's temporary
-        files."""
+        self.scratch = ScratchPool(scratch)
+        """Where kernels run."""
         self._windows = WindowPool()
 
     @classmethod
@@ -110,7 +109,7 @@ class HostDevice(Device):
     def open(self, *, timeout: float = 60.0) -> Session:
         environment = _sanitizer_options(self.memory_limit) if self.sanitized else None
         command = self._command
-        scratch = Scratch(self.scratch)
+        scratch = self.scratch.take()
         return RunnerSession(
             self,
             [*command, f"--scratch={scratch.descriptor}"],

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ class Scratch:
     runner's arguments, the size of which moves its stack.
     """
 
-    def __init__(self, parent: Path | None = None) -> None:
-        """A folder below `parent`, or below the system's own for temporary files."""
+    def __init__(self, parent: Path | None = None, free: list[Scratch] | None = None) -> None:
+        """A folder below `parent`, or below the system's own for temporary files; `free` is where
+        it goes when it can be used again."""
         self._engine = os.getpid()
+        self._free = free
         try:
             if parent is not None:
                 parent.mkdir(parents=True, exist_ok=True)
@@ -35,22 +38,61 @@ class Scratch:
                 f"{parent or tempfile.gettempdir()}: {error.strerror}"
             ) from None
 
-    def close(self) -> None:
-        """Let go of the descriptor, which the process that was started has."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+    @property
+    def untouched(self) -> bool:
+        """Whether it is still as it was made."""
+        try:
+            status = os.fstat(self.descriptor)
+            as_made = status.st_mode == stat.S_IFDIR | stat.S_IRWXU and status.st_nlink > 0
+            return as_made and not os.listdir(self.descriptor)  # noqa: PTH208 (no path)
+        except OSError:
+            return False
+
+    def give_back(self) -> None:
+        """Have it used again if it can be, else removed."""
+        if self._free is not None and self.untouched:
+            self._free.append(self)
+        else:
+            self.remove()
 
     def remove(self) -> None:
         """Remove the folder with all that kernels have left in it."""
-        self.close()
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
         # A fork of the engine that ends leaves the engine's sessions alone.
         if self._engine != os.getpid():
             return
         try:
-            os.rmdir(self.path)  # noqa: PTH106 (once for each session: most are empty)
+            os.rmdir(self.path)  # noqa: PTH106 (most are empty)
+        except FileNotFoundError:
+            return
         except OSError:
             shutil.rmtree(self.path, onerror=_permit_and_retry)
+
+
+class ScratchPool:
+    """Folders that no kernel has touched: using them again costs a tenth of making others."""
+
+    def __init__(self, parent: Path | None = None) -> None:
+        self.parent = parent
+        """Where they are; by default among the system's temporary files."""
+        self._free: list[Scratch] = []
+        weakref.finalize(self, _remove_all, self._free)
+
+    def take(self) -> Scratch:
+        while self._free:
+            scratch = self._free.pop()
+            # Meanwhile somebody may have cleaned up.
+            if scratch.untouched:
+                return scratch
+            scratch.remove()
+        return Scratch(self.parent, self._free)
+
+
+def _remove_all(folders: list[Scratch]) -> None:
+    for scratch in folders:
+        scratch.remove()
 
 
 def _permit_and_retry(function: Callable[..., Any], path: str, error: Any) -> None:

@@ -28,7 +28,7 @@ def supervise() -> None:
     supervisor = os.getpid()
     worker = os.fork()
     if worker == 0:
-        os.setsid()
+        os.setpgid(0, 0)
         prctl(_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != supervisor:
             os._exit(1)
@@ -59,7 +59,7 @@ def _ended(worker: int) -> bool:
 
 def _end_all(worker: int) -> tuple[int, bool]:
     """Kill the worker and its descendants; its wait status, and whether there were any."""
-    _kill(worker)
+    _kill(worker, worker)
     status: int | None = None
     leftovers = False
     while True:
@@ -73,14 +73,15 @@ def _end_all(worker: int) -> tuple[int, bool]:
             if status is not None:
                 leftovers = True
                 for child in _children():
-                    _kill(child)
+                    _kill(child, worker)
             signal.sigtimedwait(_AWAITED, _PAUSE_S)
 
 
-def _kill(child: int) -> None:
+def _kill(child: int, worker: int) -> None:
     with contextlib.suppress(OSError):
-        if os.getsid(child) != os.getsid(0):
-            os.killpg(os.getpgid(child), signal.SIGKILL)
+        group = os.getpgid(child)
+        if group in (child, worker) or os.getsid(child) != os.getsid(0):
+            os.killpg(group, signal.SIGKILL)
     with contextlib.suppress(OSError):
         os.kill(child, signal.SIGKILL)
 

@@ -26,7 +26,7 @@ from kernloom.device.opencl.probe import (
     worker_environment,
 )
 from kernloom.device.runner import RunnerSession
-from kernloom.device.scratch import Scratch
+from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 from kernloom.files import canonical_json
 
@@ -48,9 +48,8 @@ class OpenClDevice(Device):
         self.options = options
         self.arch = arch
         self.index = options.index
-        self.scratch = scratch
-        """Where the folders are that workers run in; by default among the system's temporary
-        files."""
+        self.scratch = ScratchPool(scratch)
+        """Where kernels run."""
         self._windows = WindowPool()
         # Drivers keep compiled kernels in the user's home, which is not ours to fill.
         self._own = None if cache else tempfile.TemporaryDirectory(prefix="kernloom-opencl-")
@@ -91,7 +90,7 @@ class OpenClDevice(Device):
     def open(self, *, timeout: float = 60.0) -> Session:
         self._cache.mkdir(parents=True, exist_ok=True)
         environment = worker_environment(self._cache.absolute())
-        scratch = Scratch(self.scratch)
+        scratch = self.scratch.take()
         options = json.dumps(vars(self.options))
         words = (*WORKER, f"--options={options}", f"--scratch={scratch.descriptor}")
         command = [sys.executable, *words]
