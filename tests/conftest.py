@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -15,6 +16,8 @@ from parts import needs_module
 from slow import is_slow
 
 LEFT_OUT = pytest.StashKey[int]()
+PATIENCE_S = 900
+"""No test takes nearly as long; one that waits for ever must fail and not hold up the others."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +31,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_slow(item.path, item.name):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    before = signal.signal(signal.SIGALRM, _out_of_patience)
+    signal.alarm(PATIENCE_S)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _out_of_patience(number: int, frame: object) -> NoReturn:
+    raise TimeoutError(f"the test took more than {PATIENCE_S} s")
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

@@ -21,9 +21,10 @@ from kernloom.measure.trial import Trial
 
 WRONG = "y[0] = x[n - 1];"
 WAITS = """\
-int gate = open("gate", O_RDONLY);
+int gate = open("{folder}/gate", O_RDONLY);
 close(gate);
 """
+"""Kernels run in a folder of their own."""
 Make = Callable[..., Trial]
 
 
@@ -205,7 +206,8 @@ def test_nothing_but_the_table_is_written_where_there_is_no_terminal(project: Pr
 
 def test_json_lines_come_while_the_sweep_goes_on(project: Project) -> None:
     project.add("good")
-    project.add("waits", WAITS + DOUBLE, head="#include <fcntl.h>\n#include <unistd.h>")
+    waits = WAITS.format(folder=project.folder)
+    project.add("waits", waits + DOUBLE, head="#include <fcntl.h>\n#include <unistd.h>")
     os.mkfifo(project.folder / "gate")
     process = project.start("run", "-m", "workload=good,waits", "output=jsonl", "timeout=100")
     try:
