@@ -9,16 +9,32 @@ not change the digests of the rows that are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kernloom.files import sha256_text
-from kernloom.store.schema import SAMPLES, TRIALS, Column
+from kernloom.store.schema import SAMPLES, TRIALS, Table
 
 DIGEST = "digest"
 _LENGTH = 32
-_OF_A_TRIAL = tuple(column for column in TRIALS.columns if column.name != DIGEST)
-_OF_SAMPLES = tuple(c for c in SAMPLES.columns if c.name not in ("trial", "attempt"))
+_NUMBERS: Mapping[str, Callable[[Any], float]] = {
+    "integer": int,
+    "float": float,
+    "boolean": lambda value: int(bool(value)),
+}
+
+
+class _Columns:
+    """Those columns of a table that a digest covers."""
+
+    def __init__(self, table: Table, *left_out: str) -> None:
+        covered = [column for column in table.columns if column.name not in left_out]
+        self.texts = [(c.name, c.default) for c in covered if c.kind not in _NUMBERS]
+        self.numbers = [(c.name, _NUMBERS[c.kind]) for c in covered if c.kind in _NUMBERS]
+
+
+_OF_A_TRIAL = _Columns(TRIALS, DIGEST)
+_OF_SAMPLES = _Columns(SAMPLES, "trial", "attempt")
 
 
 def trial_digest(row: Mapping[Any, Any], samples: Iterable[Mapping[Any, Any]]) -> str:
@@ -56,20 +72,16 @@ def _row_part(row: Mapping[Any, Any], samples: str) -> str:
     return sha256_text(f"{samples}\n{_text(row, _OF_A_TRIAL)}")[:_LENGTH]
 
 
-def _text(row: Mapping[Any, Any], columns: Sequence[Column]) -> str:
-    """Names and values, each with its length: no two rows have the same text."""
-    parts = []
-    for column in columns:
-        value = row[column.name]
-        if value is None or value == column.default:
-            continue
+def _text(row: Mapping[Any, Any], columns: _Columns) -> str:
+    """Names and values, after their lengths: no two rows have the same text."""
+    parts: list[str] = []
+    for name, default in columns.texts:
+        value = row[name]
+        if value != default and value is not None:
+            parts += (name, value)
+    for name, read in columns.numbers:
         # Databases differ in how they return these.
-        if column.kind == "boolean":
-            value = int(bool(value))
-        elif column.kind == "float":
-            value = float(value)
-        elif column.kind != "integer" and not isinstance(value, str):
-            raise TypeError(f"{column.name} is no text")
-        text = str(value)
-        parts.append(f"{column.name} {len(text)} {text}")
-    return "\n".join(parts)
+        parts += (name, str(read(row[name])))
+    lengths = ",".join(map(str, map(len, parts)))
+    # Fails for a number where a text belongs.
+    return f"{lengths}\n{''.join(parts)}"

@@ -133,6 +133,7 @@ class Sqlite:
         if not wal_of(self.path).exists():
             # The last connection put all of the log into the store.
             self._count.remove()
+        self._count.close()
 
     def _opened(self) -> sqlite3.Connection:
         path = self.path
@@ -214,7 +215,9 @@ class Sqlite:
         return max(0, known - there)
 
     def trial_added(self, connection: PlainConnection) -> None:
-        self._count.raise_to(self._created_at(connection), _last_trial(connection))
+        # Asked for by itself: looking into the table would begin another transaction.
+        (row,) = connection.rows("SELECT last_insert_rowid() AS number")
+        self._count.raise_to(self._created_at(connection), row["number"])
 
     def _created_at(self, connection: PlainConnection) -> str:
         if not self._created:
