@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
 
@@ -59,24 +60,25 @@ class Page:
     def table(
         self,
         headings: Sequence[Heading],
-        rows: Sequence[Sequence[str]],
-        styles: Sequence[Mapping[str, str]] = (),
+        rows: Iterable[Sequence[str]],
+        styles: Iterable[Mapping[str, str]] = (),
     ) -> None:
-        """Rows of cells below their headings; each row has styles, by heading or for WHOLE_ROW."""
-        if not rows:
-            return
+        """Rows of cells below their headings; each row has styles, by heading or for WHOLE_ROW,
+        which only a terminal asks for."""
         # Before their widths are taken, since a visible control character is wider.
         cells = [[visible(" ".join(cell.rstrip("\n").split("\n"))) for cell in row] for row in rows]
+        if not cells:
+            return
         headings = [replace(heading, text=visible(heading.text)) for heading in headings]
         widths = [
             max(len(heading.text), *(len(row[number]) for row in cells))
             for number, heading in enumerate(headings)
         ]
         if self._console is None:
-            for row in [[heading.text for heading in headings], *cells]:
+            for row in itertools.chain([[heading.text for heading in headings]], cells):
                 print(_plain(row, headings, widths), file=self._file)
         else:
-            _rich_table(self._console, headings, cells, widths, styles or [{}] * len(cells))
+            _rich_table(self._console, headings, cells, widths, list(styles) or [{}] * len(cells))
 
 
 def _plain(row: Sequence[str], headings: Sequence[Heading], widths: Sequence[int]) -> str:

@@ -128,11 +128,12 @@ def _table(
     columns: Sequence[Column],
     row_style: Callable[[Trial], str] = lambda trial: "",
 ) -> None:
-    rows = [[column.cell(trial) for column in columns] for trial in trials]
-    styles = [
+    # One by one: a sweep may have many thousands.
+    rows = ([column.cell(trial) for column in columns] for trial in trials)
+    styles = (
         {column.header: column.style(trial) for column in columns} | {WHOLE_ROW: row_style(trial)}
         for trial in trials
-    ]
+    )
     page.table([column.heading for column in columns], rows, styles)
 
 
