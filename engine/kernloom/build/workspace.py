@@ -16,7 +16,7 @@ from kernloom.errors import BuildError
 
 @contextlib.contextmanager
 def workspace(build: Path) -> Iterator[Path]:
-    """A folder of one's own for the time of a build, or for kernels to run in."""
+    """A folder of one's own for the time of a build."""
     tmp = build / "tmp"
     tmp.mkdir(parents=True, exist_ok=True)
     with locked(tmp):
@@ -30,6 +30,18 @@ def workspace(build: Path) -> Iterator[Path]:
     finally:
         _remove(folder)
         os.close(handle)
+
+
+@contextlib.contextmanager
+def scratch_folder(build: Path) -> Iterator[Path | None]:
+    """The same for kernels to run in; None where nothing can be written, as on a node of a cluster
+    that only reads what was built."""
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(workspace(build))
+        except OSError:
+            folder = None
+        yield folder
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from kernloom.build.workspace import workspace
+from kernloom.build.workspace import scratch_folder
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.contenders import Contender, built
 from kernloom.cli.progress import Progress
@@ -44,7 +44,7 @@ def compare(
     entries = {entry.name: entry for entry in found.entries}
     again = groups[0][0] + CONTROL if control and groups else ""
     with ExitStack() as stack:
-        scratch = stack.enter_context(workspace(assembly.places.build))
+        scratch = stack.enter_context(scratch_folder(assembly.places.build))
         trials = Trials(assembly, outcomes, scratch)
         samplers: dict[str, Sampler] = {}
         for number, contender in enumerate(contenders):

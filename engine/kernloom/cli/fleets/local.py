@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 
 from kernloom.build.builder import Outcome
 from kernloom.build.cores import MeasuredCore, beside
-from kernloom.build.workspace import workspace
+from kernloom.build.workspace import scratch_folder
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.fleets import Build, Keep
 from kernloom.cli.planning import Planned
@@ -69,7 +69,7 @@ class Local:
         """Carry trials out in turns, as many together as the policy says."""
         if not plans:
             return
-        with workspace(self._assembly.places.build) as scratch:
+        with scratch_folder(self._assembly.places.build) as scratch:
             trials = Trials(self._assembly, outcomes, scratch)
             measuring = self._measuring(trials, len(plans), keep, share or Everything())
             with self._exclusively():
@@ -91,7 +91,7 @@ class Local:
         self, plans: Sequence[Planned], build: Build, keep: Keep, share: Share
     ) -> None:
         """Measure what is built while the rest is being built on other cores."""
-        with workspace(self._assembly.places.build) as scratch:
+        with scratch_folder(self._assembly.places.build) as scratch:
             trials = Trials(self._assembly, {}, scratch)
             measuring = self._measuring(trials, len(plans), keep, share)
             left = self._measure_as_built(plans, build, trials, measuring)
