@@ -141,11 +141,14 @@ class Workshop:
         self._fleet = fleet or Local(assembly, progress, FleetSettings("local"))
         self._ended = ended
         self._made: Builder | None = None
+        self._there: dict[str, bool] = {}
+        """Artifact -> whether it is built, as looked up for stored trials of this run."""
 
     def carry_out(self, plans: Sequence[Planned]) -> Results:
         """All trials. Ctrl-C ends it early, and so does a store that cannot be reached any more;
         what is finished is kept and returned."""
         results = Results()
+        self._there.clear()
         known: dict[str, Trial] = {}
         own = once_each(plans)
         names = _names(plans)
@@ -264,7 +267,7 @@ class Workshop:
     def _reused(self, trial: Trial, plan: Planned) -> Trial:
         """A stored trial as one of this run; whether its artifacts are still there is looked up."""
         artifacts = tuple(
-            {"name": name, "key": item.key, "cached": self._builder(plan).state(item).cached}
+            {"name": name, "key": item.key, "cached": self._is_there(plan, item)}
             for name, item in plan.named_artifacts
         )
         trial = replace(
@@ -301,7 +304,7 @@ class Workshop:
         """Count the artifacts that stored trials have and nobody had to build."""
         spared = {item.key: (plan, item) for plan in reused for _, item in plan.named_artifacts}
         there = sum(
-            self._builder(plan).state(item).cached
+            self._is_there(plan, item)
             for key, (plan, item) in spared.items()
             if key not in outcomes
         )
@@ -318,6 +321,12 @@ class Workshop:
             built=results.build.built + len(cached) - there,
             cached=results.build.cached + there,
         )
+
+    def _is_there(self, plan: Planned, artifact: Artifact) -> bool:
+        """Whether an artifact need not be built; looked up once, for many trials may have it."""
+        if artifact.key not in self._there:
+            self._there[artifact.key] = self._builder(plan).state(artifact).cached
+        return self._there[artifact.key]
 
     def _builder(self, plan: Planned) -> Builder:
         if self._made is None:
