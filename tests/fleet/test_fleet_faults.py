@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import select
+import signal
+from pathlib import Path
+
 import pytest
 from slurm_project import OTHER_LOGIN, SlurmProject, files_with, killed_at, login
 
@@ -14,22 +20,15 @@ KILLED_AT_CLOSE = killed_at(SLURM, "Slurm._close")
 KILLED_AFTER_SUBMIT = f"import {SLURM}\nreal_submit = {SLURM}.submit\n" + killed_at(
     SLURM, "submit", "real_submit(*arguments, **named)"
 )
-SIGNALLED_FIRST = """
-pid_t task = getppid();
-int ready[2];
-char byte;
-if (pipe(ready)) return;
-if (!fork()) {
-    setsid();
-    for (int file = 0; file < 64; file++) if (file != ready[1]) close(file);
-    if (write(ready[1], "x", 1) == 1) usleep(300000);
-    kill(task, SIGTERM);
-    _exit(0);
-}
-if (read(ready[0], &byte, 1) == 1) raise(SIGTERM);
-for (long i = 0; i < n; i++) y[i] = 2 * x[i];
+WAITS_FOR_SIGNAL = """
+FILE *file = fopen("{reached}.part", "w");
+fprintf(file, "%d %d", (int)getpid(), (int)getppid());
+fclose(file);
+rename("{reached}.part", "{reached}");
+for (;;) pause();
+(void)n; (void)x; (void)y;
 """
-"""A kernel that a signal ends some time before its task gets the same one."""
+"""A kernel that says which process it and its supervisor are, and waits for its end."""
 
 
 @pytest.mark.parametrize("rerun", ["none", "failed", "all"])
@@ -146,10 +145,20 @@ def test_points_that_slurm_refused_to_take_again_are_submitted_by_the_next_comma
 
 
 def test_a_kernel_that_is_hit_before_its_task_has_not_crashed(sweeps: SlurmProject) -> None:
-    head = "#include <signal.h>\n#include <unistd.h>"
-    sweeps.project.add("hit", SIGNALLED_FIRST, head=head)
-    done = sweeps.project.json(*sweeps.words("workload=hit"), "fleet.retries=0")
-    assert [trial["status"] for trial in done.trials] == ["interrupted"], done.stdout
+    head = "#include <stdio.h>\n#include <unistd.h>"
+    sweeps.project.add("hit", WAITS_FOR_SIGNAL.format(reached=sweeps.reached), head=head)
+    engine = sweeps.start("workload=hit", "fleet.retries=0")
+    sweeps.until_reached(engine)
+    runner, supervisor = map(int, sweeps.reached.read_text().split())
+    task = int(Path(f"/proc/{supervisor}/stat").read_text().rpartition(")")[2].split()[1])
+    ended = os.pidfd_open(runner)
+    os.kill(runner, signal.SIGTERM)
+    assert select.select([ended], [], [], PATIENCE_S)[0]
+    os.close(ended)
+    os.kill(task, signal.SIGTERM)
+    stdout, stderr = engine.communicate(timeout=PATIENCE_S)
+    trials = json.loads(stdout)["trials"]
+    assert [trial["status"] for trial in trials] == ["interrupted"], stdout + stderr
 
 
 def test_the_password_of_a_store_is_in_no_file_of_a_submission(sweeps: SlurmProject) -> None:
