@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from kernloom.config.groups import Groups
 from kernloom.config.validate import experiment
 from kernloom.errors import ConfigError
 from kernloom.places import share_folder
+from kernloom.sealed import read_sealed, write_sealed
 
 Compose = Callable[..., dict[str, Any]]
 Project = Callable[[Mapping[str, str]], Composer]
@@ -158,7 +158,7 @@ def test_a_projects_root_config_shadows_ours(project: Project) -> None:
 def test_what_was_composed_is_kept_on_disk(project: Project, tmp_path: Path) -> None:
     first = _only(project({}))
     (kept,) = (tmp_path / "cache").iterdir()
-    kept.write_text(json.dumps({**json.loads(kept.read_text()), "seed": 42}))
+    write_sealed(kept, {**read_sealed(kept), "seed": 42})
     assert _only(project({})) == {**first, "seed": 42}
 
 

@@ -28,5 +28,7 @@ def test_a_number_beyond_all_floats_is_named(cls: type, data: dict[str, object],
     assert caught.value.key == f"here.{key}"
 
 
-def test_a_whole_number_without_a_limit_may_have_any_size() -> None:
-    assert convert(Caches, {"l1": HUGE, "l2": 1}, "caches").l1 == HUGE
+def test_where_an_expression_may_stand_a_whole_number_has_as_many_bits_as_one() -> None:
+    assert convert(Caches, {"l1": 2**255, "l2": 1}, "caches").l1 == 2**255
+    with pytest.raises(ConfigError, match="too large"):
+        convert(Caches, {"l1": HUGE, "l2": 1}, "caches")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from kernloom.device.opencl import probe
 from kernloom.errors import UnavailableError
+from kernloom.sealed import read_sealed, write_sealed
 from parts import needs_opencl
 
 VENDORS = Path("/etc/OpenCL/vendors")
@@ -43,11 +43,11 @@ def look(tmp_path: Path) -> Callable[[], list[str]]:
 def pretend(folder: Path, **changed: Any) -> None:
     """Have the record say what no driver would, which shows who is asked."""
     path = folder / "opencl.json"
-    records = json.loads(path.read_text(encoding="utf-8"))
+    records = read_sealed(path)
     for record in records.values():
         record["devices"][0]["device"] = "remembered"
         record.update(changed)
-    path.write_text(json.dumps(records), encoding="utf-8")
+    write_sealed(path, records)
 
 
 def test_drivers_are_asked_once(
@@ -95,7 +95,7 @@ def test_the_libraries_of_the_drivers_are_known(
     vendors: Path, look: Callable[[], list[str]], tmp_path: Path
 ) -> None:
     look()
-    (record,) = json.loads((tmp_path / "opencl.json").read_text(encoding="utf-8")).values()
+    (record,) = read_sealed(tmp_path / "opencl.json").values()
     named = [path.read_text(encoding="utf-8").strip() for path in vendors.glob("*.icd")]
     stamped = {Path(path).name for path in record["stamps"]}
     assert {Path(library).name.partition(".so")[0] for library in named} <= {
