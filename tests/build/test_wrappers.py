@@ -100,6 +100,22 @@ while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
     assert declared(toolchain).key != before.key
 
 
+def test_the_same_wrapper_elsewhere_gives_the_same_key(
+    gcc: Toolchain, arch: Arch, tmp_path: Path
+) -> None:
+    """Also if it names itself in the commands that it starts."""
+    keys = set()
+    for name in ("one", "another place"):
+        path = tmp_path / name / "compiler"
+        path.parent.mkdir()
+        path.write_text('#!/bin/sh\nexec gcc "$@" -I"$(dirname "$0")/include"\n')
+        path.chmod(0o755)
+        toolchain = replace(gcc, tools={"cc": str(path)})
+        found = detect(toolchain, tmp_path / "cache")
+        keys.add(kernel_artifact(make_source(), toolchain, arch, "release", found).key)
+    assert len(keys) == 1
+
+
 def test_the_compiler_that_a_wrapper_starts_is_in_its_identity(
     declared: Callable[..., Artifact], tmp_path: Path, wrapped: Callable[..., Toolchain]
 ) -> None:

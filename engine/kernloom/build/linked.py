@@ -139,7 +139,9 @@ def _built(driver: str, words: Sequence[str], detected: Detected, folder: Path) 
     output = folder / _OUTPUT
     if not output.is_file():
         raise ProbeError(f"{driver} made no {_OUTPUT}, but said nothing")
-    done = behaviour(answer.stderr, sha256_file(output), folder) if detected.opaque else ""
+    done = ""
+    if detected.opaque:
+        done = behaviour(answer.stderr, sha256_file(output), folder, Path(driver))
     return _Built(read, _loaded(output, detected, folder), answer.stderr, done)
 
 

@@ -87,7 +87,12 @@ def _paths_in(script: Path) -> list[Path]:
     return [Path(word) for word in named if not word.startswith(_NOT_INPUTS)]
 
 
-def behaviour(said: str, made: str, folder: Path) -> str:
-    """Hash of what a compiler does: the commands it starts, and the file it makes of a sample."""
-    commands = "\n".join(_COMMAND.findall(said)).replace(str(folder), ".")
+def behaviour(said: str, made: str, folder: Path, driver: Path) -> str:
+    """Hash of what a compiler does: the commands it starts, and the file it makes of a sample.
+
+    The wrapper's own folder is left out: the same wrapper elsewhere is the same compiler.
+    """
+    commands = "\n".join(_COMMAND.findall(said))
+    for place in (folder, driver.parent):
+        commands = commands.replace(f"{place}/", "./")
     return sha256_text(f"{_TEMPORARY.sub('', commands)}\n{made}")
