@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-SLOW_FOLDERS = ("emulated", "firmware", "kernels", "opencl")
+SLOW_FOLDERS = ("attack", "emulated", "firmware", "kernels", "opencl")
 """Where every test starts emulators or drivers, or compiles kernels by the hundred."""
 SLOW_FILES = {
     "test_cli_calibrate.py",

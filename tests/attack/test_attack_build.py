@@ -411,7 +411,7 @@ def test_attack_compilers_killed_while_probed(attack: Attack, tmp_path: Path) ->
         for victim, turns in VICTIMS[compiler]
         for turn in range(turns)
     ]
-    for number, (compiler, victim, turn) in enumerate(attack.cases(cases, small=6)):
+    for number, (compiler, victim, turn) in enumerate(attack.cases(cases, small=3)):
         bench = killing_bench(tmp_path / str(number), compiler)
         killed_at(bench, victim, turn)
         what = f"{compiler}, turn {turn} of {victim}"

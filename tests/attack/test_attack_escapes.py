@@ -24,7 +24,7 @@ def test_attack_escapes_in_configs(attack: Attack, tmp_path: Path) -> None:
     project.add("good")
     files = [project.folder / f"configs/{kind}/good.yaml" for kind in ("workload", "kernel")]
     cases = [(file, changed) for file in files for changed in _changed(read_yaml(file))]
-    for file, changed in attack.cases(cases, small=6):
+    for file, changed in attack.cases(cases, small=3):
         before = file.read_text(encoding="utf-8")
         file.write_text(json.dumps(changed), encoding="utf-8")
         _check(attack, project, json.dumps(changed), "plan", "workload=good")
@@ -41,7 +41,7 @@ def test_attack_escapes_in_recipes(attack: Attack, tmp_path: Path) -> None:
     recipe = project.folder / "good.yaml"
     every = list(_changed(read_yaml(recipe, RECIPE)))
     cases = attack.random.sample(every, min(len(every), RUNS))
-    for changed in attack.cases(cases, small=6):
+    for changed in attack.cases(cases, small=3):
         recipe.write_text(dump_yaml(changed), encoding="utf-8")
         _check(attack, project, "recipe", "recipe", "run", "good.yaml")
     attack.check()

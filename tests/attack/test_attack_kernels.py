@@ -202,7 +202,7 @@ def project(tmp_path: Path, shared_project: Project) -> Project:
 
 
 def test_attack_misbehaving_kernels(attack: Attack, project: Project) -> None:
-    names = list(attack.cases(KINDS, small=10))
+    names = list(attack.cases(KINDS, small=6))
     for start in range(0, len(names), AT_ONCE):
         _run(attack, project, names[start : start + AT_ONCE])
     attack.check()

@@ -361,7 +361,7 @@ def stale(project: Project) -> Stale:
 
 
 def test_attack_staleness_of_trials(stale: Stale, attack: Attack) -> None:
-    for case in attack.cases(ALTERING, small=5):
+    for case in attack.cases(ALTERING, small=3):
         stored, differs = stale.plan(case)
         if stored:
             attack.failed(f"{case.what}: goes unnoticed")
@@ -371,7 +371,7 @@ def test_attack_staleness_of_trials(stale: Stale, attack: Attack) -> None:
 
 
 def test_attack_harmless_changes_to_trials(stale: Stale, attack: Attack) -> None:
-    for case in attack.cases(HARMLESS, small=4):
+    for case in attack.cases(HARMLESS, small=2):
         stored, differs = stale.plan(case)
         if not stored:
             attack.failed(f"{case.what}: makes another trial by {differs}")

@@ -85,7 +85,7 @@ KIB_PER_MIB = 1024
 def test_attack_template_bombs(attack: Attack, tmp_path: Path) -> None:
     """Each ends in one error that names the file, and in bounded time and memory."""
     file = tmp_path / "bomb.j2"
-    for name, text in attack.cases(BOMBS.items(), small=8):
+    for name, text in attack.cases(BOMBS.items(), small=4):
         file.write_text(text, encoding="utf-8")
         templates = Templates([tmp_path], lambda wanted: _found(tmp_path / wanted))
         before = _children_cpu_s()
