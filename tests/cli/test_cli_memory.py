@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,17 +14,17 @@ from typing import Any
 import pytest
 
 from command_line import Project
-from kernloom import remember
+from kernloom import remember, spool
 from kernloom.cli import planning
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import plan_points
 from kernloom.measure.trial import Trial
 from kernloom.places import find_places
-from kernloom.report import results, spool
+from kernloom.report import csv, results
 from kernloom.report.csv import write_csv
 from kernloom.report.documents import stored_document, to_json
 from kernloom.report.results import streamed
-from kernloom.report.spool import write_list
+from kernloom.report.streaming import write_list
 from kernloom.store import lookups, open_store, shared, statements
 from kernloom.store.store import Store
 
@@ -36,7 +37,9 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "KEPT", 50)
     monkeypatch.setattr(remember, "LIMIT", 50)
     monkeypatch.setattr(shared, "KEPT", 50)
-    monkeypatch.setattr(spool, "IN_MEMORY", 50_000)
+    monkeypatch.setattr(spool, "IN_MEMORY", 64)
+    monkeypatch.setattr(spool, "BLOCK", 32)
+    monkeypatch.setattr(csv, "BLOCK", 32)
     for module in (lookups, results, statements):
         monkeypatch.setattr(module, "CHUNK", 50)
 
@@ -104,14 +107,32 @@ def test_a_sweep_of_dropped_points_is_carried_out_as_any_other(
     assert all(t["reused"] for t in [*again.trials, *usual.trials])
 
 
+@pytest.mark.parametrize("output", ["table", "json", "jsonl", "csv"])
+def test_a_run_tells_the_same_of_trials_that_waited_on_disk(project: Project, output: str) -> None:
+    """Good ones, some that are the same at several points, and some that are refused."""
+    sizes = [*range(1024, 1048), 0, 1024, 1030, -1]
+    words = ("run", "-m", "workload=axpy", f"workload.sizes.N={','.join(map(str, sizes))}")
+    env = {"PYTHONPATH": str(_engine_that_keeps(project.folder, 3))}
+    first = project.run(*words, f"output={output}", env=env)
+    assert first.code == 1, first.stderr
+    again = project.run(*words, f"output={output}", env=env)
+    usual = project.run(*words, f"output={output}")
+    # Points that are refused are so each time anew.
+    again_untimed, usual_untimed = (re.sub(r"T[\d:.]+", "", one.stdout) for one in (again, usual))
+    assert again_untimed == usual_untimed
+    lines = {"table": 28, "json": 1, "jsonl": 28, "csv": 29}
+    assert len(first.stdout.splitlines()) >= lines[output]
+
+
 def _engine_that_keeps(folder: Path, kept: int) -> str:
-    """An import path under which the engine keeps fewer points whole."""
+    """An import path under which the engine keeps fewer points and trials in memory."""
     from command_line import ENGINE
 
     place = folder / "fewer"
     place.mkdir()
     (place / "sitecustomize.py").write_text(
-        f"import kernloom.cli.planning\nkernloom.cli.planning.KEPT = {kept}\n"
+        f"from kernloom.cli import planning\nplanning.KEPT = {kept}\n"
+        f"from kernloom import spool\nspool.BLOCK, spool.IN_MEMORY = {kept}, {kept}\n"
     )
     return f"{place}:{ENGINE}"
 

@@ -6,7 +6,7 @@ Where they are carried out is the fleet's matter.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,10 @@ from kernloom.config.sweeps import POINT
 from kernloom.errors import UnavailableError
 from kernloom.expressions import parse_size
 from kernloom.measure.trial import Trial
+from kernloom.measure.turns import blocks
 from kernloom.report.units import count
+from kernloom.spool import Reordered, Spool
+from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store
 
 if TYPE_CHECKING:
@@ -56,7 +59,7 @@ class BuildSummary:
 class Results:
     """The trials of a run in the order of their points, and what was built for them."""
 
-    trials: list[Trial] = field(default_factory=list)
+    trials: Sequence[Trial] = ()
     build: BuildSummary = field(default_factory=BuildSummary)
     interrupted: bool = False
     failure: UnavailableError | None = None
@@ -65,8 +68,6 @@ class Results:
     """What else to say when all is over."""
     screening: Screening | None = None
     """What decided which points these are the trials of."""
-    same: list[Trial] = field(default_factory=list)
-    """Those of the trials that stand at an earlier point, too."""
 
 
 class Building:
@@ -149,11 +150,12 @@ class Workshop:
         what is finished is kept and returned."""
         results = Results()
         self._there.clear()
-        known: dict[str, Trial] = {}
+        ended: Spool[Trial] = Spool()
+        places: dict[str, int] = {}
+        """Plan id -> the place of its trial among those that have ended."""
         own = once_each(plans)
         names = _names(plans)
         reused: list[Planned] = []
-        again: list[Trial] = []
         waiting: list[Planned] = []
         building = Building(self._builder, self._progress)
 
@@ -167,24 +169,25 @@ class Workshop:
                     raise
             self._progress.ended(trial)
             self._ended(trial)
-            # The store has them.
-            known[plan.id] = replace(trial, samples=()) if self._store else trial
+            # The store has the rest.
+            ended.append(replace(trial, samples=(), facts={}) if self._store else trial)
+            places[plan.id] = len(ended) - 1
 
         try:
             with self._fleet.at_work(plans):
-                known |= reusable(self._store, self._fleet, own) if self._store else {}
-                reused += [plan for plan in own if plan.id in known]
-                for plan in reused:
-                    again.append(self._reused(known[plan.id], plan))
-                    self._ended(again[-1])
                 if self._store:
-                    pairs = zip(reused, again, strict=True)
-                    sources = {trial.id: sources_of(plan) for plan, trial in pairs}
+                    sources: dict[str, Mapping[str, Mapping[str, str]]] = {}
+                    for plan, trial in reusable(self._store, self._fleet, own):
+                        reused.append(plan)
+                        sources[trial.id] = sources_of(plan)
+                        ended.append(self._reused(trial, plan))
+                        places[plan.id] = len(ended) - 1
+                        self._ended(ended[-1])
                     self._store.count_reuses(sources, sources)
                 if reused:
                     used = (item for plan in reused for _, item in plan.named_artifacts)
                     self._builder(reused[0]).note_uses(used)
-                waiting += [plan for plan in own if plan.id not in known]
+                waiting += [plan for plan in own if plan.id not in places]
                 with self._shared(waiting, keep) as share:
                     self._fleet.carry_out(waiting, building, keep, share)
                 if not waiting:
@@ -193,7 +196,7 @@ class Workshop:
         except KeyboardInterrupt:
             results.interrupted = True
         except UnavailableError as error:
-            if error is not results.failure or not known:
+            if error is not results.failure or not ended:
                 raise
         finally:
             self._progress.clear()
@@ -201,10 +204,9 @@ class Workshop:
         results.build = building.summary
         self._count_spared(reused, building.outcomes, results)
         if not building.outcomes:
-            self._count_elsewhere([known[p.id] for p in waiting if p.id in known], results)
-        carried_out = {plan.id for plan in waiting}
-        stored = {plan.id: trial for plan, trial in zip(reused, again, strict=False)}
-        self._put_in_order(plans, known, stored, carried_out, results)
+            carried_out = [places[plan.id] for plan in waiting if plan.id in places]
+            self._count_elsewhere(Reordered(ended, carried_out), results)
+        results.trials = self._in_order(plans, ended, places)
         return results
 
     @contextmanager
@@ -216,7 +218,11 @@ class Workshop:
             yield None
             return
         start = store.state()
-        before = {id: trial.attempt for id, trial in store.latest(p.id for p in plans).items()}
+        before = {
+            id: trial.attempt
+            for some in blocks(plans, CHUNK)
+            for id, trial in store.latest(plan.id for plan in some).items()
+        }
 
         def stored(claimed: Sequence[Planned]) -> dict[str, Trial]:
             if not claimed or store.state() == start:
@@ -240,29 +246,24 @@ class Workshop:
         with closing(store.claims()) as claims:
             yield Sharing(claims, stored, take, tell)
 
-    def _put_in_order(
-        self,
-        plans: Sequence[Planned],
-        known: Mapping[str, Trial],
-        reused: Mapping[str, Trial],
-        fresh: set[str],
-        results: Results,
-    ) -> None:
+    def _in_order(
+        self, plans: Sequence[Planned], ended: Spool[Trial], places: Mapping[str, int]
+    ) -> Sequence[Trial]:
         """The trials in the order of their points, those that are the same at several too."""
-        found: dict[str, Trial] = {}
+        ordered: list[int] = []
+        seen: set[str] = set()
         for plan in plans:
-            if plan.id in found:
-                trial = replace(found[plan.id], point=plan.point.swept)
-                results.same.append(trial)
-                self._ended(trial)
-            elif plan.id in known:
-                trial = known[plan.id]
-                if plan.id not in fresh:
-                    trial = reused.get(plan.id) or self._reused(trial, plan)
-                found[plan.id] = trial
-            else:
+            if plan.id not in places:
                 continue
-            results.trials.append(trial)
+            place = places[plan.id]
+            if plan.id in seen:
+                twin = replace(ended[place], point=plan.point.swept, same=True)
+                self._ended(twin)
+                place = len(ended)
+                ended.append(twin)
+            seen.add(plan.id)
+            ordered.append(place)
+        return Reordered(ended, ordered)
 
     def _reused(self, trial: Trial, plan: Planned) -> Trial:
         """A stored trial as one of this run; whether its artifacts are still there is looked up."""
@@ -352,24 +353,24 @@ def _names(plans: Sequence[Planned]) -> dict[str, Mapping[str, Any]]:
     return named
 
 
-def reusable(store: Store, fleet: Fleet, plans: Sequence[Planned]) -> dict[str, Trial]:
-    """Plan id -> the stored trial that spares carrying it out again."""
+def reusable(
+    store: Store, fleet: Fleet, plans: Sequence[Planned]
+) -> Iterator[tuple[Planned, Trial]]:
+    """The plans that need not be carried out, each with the stored trial that spares it."""
     if not plans:
-        return {}
+        return
     ids = fleet.trial_ids(plans)
     # It belongs to the whole run.
     rerun = plans[0].experiment.rerun
     if rerun == "all":
-        return {}
+        return
     wanted = [plan for plan in plans if plan.refusal is None and plan.id in ids]
-    found = store.latest([ids[plan.id] for plan in wanted])
-    return {
-        plan.id: trial
-        for plan in wanted
-        if (trial := found.get(ids[plan.id]))
-        and lasting(trial, plan)
-        and (rerun == "none" or trial.status == "ok")
-    }
+    for some in blocks(wanted, CHUNK):
+        found = store.latest([ids[plan.id] for plan in some])
+        for plan in some:
+            trial = found.get(ids[plan.id])
+            if trial and lasting(trial, plan) and (rerun == "none" or trial.status == "ok"):
+                yield plan, trial
 
 
 def lasting(trial: Trial, plan: Planned) -> bool:
@@ -401,13 +402,13 @@ def as_good(trial: Trial, plan: Planned) -> bool:
     return lasting(trial, plan) or not (trial.status in depends or by_kill)
 
 
-def exit_code(trials: Sequence[Trial], *, interrupted: bool = False, failed: bool = False) -> int:
+def exit_code(trials: Iterable[Trial], *, interrupted: bool = False, failed: bool = False) -> int:
     """0 only if everything verified; 3 if all that failed was not available here."""
     if interrupted:
         return 130
     if failed:
         return 1
-    bad = [trial for trial in trials if not trial.good]
+    bad = {trial.status for trial in trials if not trial.good}
     if not bad:
         return 0
-    return 3 if all(trial.status == "unavailable" for trial in bad) else 1
+    return 3 if bad == {"unavailable"} else 1

@@ -81,7 +81,7 @@ def print_screening(screening: Screening, file: TextIO) -> None:
     """What failed under the quick look, and one line about all of it."""
     from kernloom.report.tables import print_failures
 
-    print_failures([trial for trial in screening.trials if not trial.good], file)
+    print_failures(screening.trials, file)
     print(screening.text, file=file)
 
 

@@ -58,6 +58,8 @@ class Trial:
     seconds: float = 0.0
     reused: bool = False
     """Taken from the store instead of being carried out again."""
+    same: bool = field(default=False, compare=False)
+    """Stands at an earlier point of the same run, too."""
     reuses: int = 0
     """How often that has happened to it; known to whoever asks the store for it."""
     facts: Mapping[str, Any] = field(default_factory=dict, compare=False)

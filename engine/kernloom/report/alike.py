@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
+FIRST = 5
+"""How many of those that say the same are kept."""
 
 _PATH = re.compile(r"(?<![\w./])/[^\s:;,'\"()]+")
 # Digits inside a name belong to it: float32 is not float64.
@@ -15,13 +18,32 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(\.\d+)?([eE][-+]?\d+)?(?![A-Za-z_
 _DRAWN = re.compile(r"~+|\s+")
 
 
+@dataclass
+class Alike(Generic[T]):
+    """Items whose messages say the same: how many there are, and the first of them."""
+
+    message: str
+    """That of the first."""
+    first: list[T] = field(default_factory=list)
+    count: int = 0
+    differ: bool = False
+    """In numbers or paths."""
+
+    def add(self, item: T, message: str) -> None:
+        if len(self.first) < FIRST:
+            self.first.append(item)
+        self.count += 1
+        self.differ |= message != self.message
+
+
 def alike(
     items: Iterable[T], key: Callable[[T], Hashable], message: Callable[[T], str]
-) -> list[list[T]]:
+) -> list[Alike[T]]:
     """Items of one key and of messages that say the same, together, in the order they came."""
-    groups: dict[Hashable, list[T]] = {}
+    groups: dict[Hashable, Alike[T]] = {}
     for item in items:
-        groups.setdefault((key(item), shape(message(item))), []).append(item)
+        said = message(item)
+        groups.setdefault((key(item), shape(said)), Alike(said)).add(item, said)
     return list(groups.values())
 
 

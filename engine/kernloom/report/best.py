@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+from operator import attrgetter
 
 from kernloom.files import canonical_json
 from kernloom.measure.trial import Trial
@@ -43,43 +45,70 @@ class Objective:
 FAILED = Objective("", math.inf, "")
 
 
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """What a trial is ranked by, and what it takes to tell whether it differs from another."""
+
+    id: str
+    metric: str
+    value: float
+    floor: float | None
+    """The least difference that its policy takes for one."""
+    samples: int | None
+    processes: int | None
+    low: float | None
+    high: float | None
+    """The ends of its interval."""
+
+
 def objective(trial: Trial) -> Objective:
-    if not trial.good or _rank(trial) <= 0:
+    if not trial.good or _value(trial) <= 0:
         return FAILED
-    return Objective(_metric(trial), _rank(trial), _group(trial))
+    return Objective(_metric(trial), _value(trial), _group(trial))
 
 
-def standings(trials: Sequence[Trial]) -> dict[str, Standing]:
+def standings(trials: Iterable[Trial]) -> dict[str, Standing]:
     """By the trial's id, those that have something to be compared with."""
     found: dict[str, Standing] = {}
-    for members in _groups(trials):
-        if len(members) == 1:
-            continue
-        best = min(members.values(), key=_rank)
-        for id, member in members.items():
-            ratio = _rank(member) / _rank(best)
-            found[id] = Standing(ratio, ratio == 1, _apart(best, member))
+    for best, *others in ranked(trials):
+        for other in others:
+            ratio = other.value / best.value
+            found[other.id] = Standing(ratio, ratio == 1, _apart(best, other))
+        if others:
+            found[best.id] = Standing(1.0, best=True, certain=_apart(best, best))
     return found
 
 
-def ranked(trials: Sequence[Trial]) -> list[list[Trial]]:
+def ranked(trials: Iterable[Trial]) -> list[list[Ranked]]:
     """The good ones, best first, those that did the same work together."""
-    return [sorted(members.values(), key=_rank) for members in _groups(trials)]
-
-
-def _groups(trials: Sequence[Trial]) -> list[dict[str, Trial]]:
-    groups: dict[str, dict[str, Trial]] = {}
+    groups: dict[bytes, dict[str, Ranked]] = {}
     for trial in trials:
-        if trial.good and _rank(trial) > 0:
-            groups.setdefault(_group(trial), {})[trial.id] = trial
-    return list(groups.values())
+        if trial.good and _value(trial) > 0:
+            work = sha256(_group(trial).encode()).digest()
+            groups.setdefault(work, {})[trial.id] = _ranked(trial)
+    return [sorted(members.values(), key=attrgetter("value")) for members in groups.values()]
+
+
+def _ranked(trial: Trial) -> Ranked:
+    floor = lookup(trial.config, ("measure", "floor"))
+    metrics = trial.metrics
+    return Ranked(
+        trial.id,
+        _metric(trial),
+        _value(trial),
+        None if floor is MISSING else floor,
+        metrics.get("samples"),
+        metrics.get("processes"),
+        metrics.get("ci_low_ns"),
+        metrics.get("ci_high_ns"),
+    )
 
 
 def _metric(trial: Trial) -> str:
     return next((name for name in RANKED_BY if trial.metrics.get(name) is not None), "")
 
 
-def _rank(trial: Trial) -> float:
+def _value(trial: Trial) -> float:
     return float(trial.metrics.get(_metric(trial), 0))
 
 
@@ -90,16 +119,14 @@ def _group(trial: Trial) -> str:
     return canonical_json([trial.workload, trial.case, trial.target, _metric(trial), work])
 
 
-def _apart(fast: Trial, slow: Trial) -> bool:
-    if _metric(slow) != RANKED_BY[-1]:
+def _apart(fast: Ranked, slow: Ranked) -> bool:
+    if slow.metric != RANKED_BY[-1]:
         return True
-    floor = lookup(slow.config, ("measure", "floor"))
-    if floor is not MISSING and _rank(slow) < _rank(fast) * (1 + floor):
+    if slow.floor is not None and slow.value < fast.value * (1 + slow.floor):
         return False
-    if 1 in (fast.metrics.get("samples"), slow.metrics.get("samples")):
+    if 1 in (fast.samples, slow.samples):
         return False  # A single sample has no interval.
-    if 1 in (fast.metrics.get("processes"), slow.metrics.get("processes")):
+    if 1 in (fast.processes, slow.processes):
         # The interval of one process knows nothing of how the next one would differ.
-        return _rank(slow) > _rank(fast) * (1 + BETWEEN_PROCESSES)
-    high, low = fast.metrics.get("ci_high_ns"), slow.metrics.get("ci_low_ns")
-    return high is not None and low is not None and bool(high < low)
+        return slow.value > fast.value * (1 + BETWEEN_PROCESSES)
+    return fast.high is not None and slow.low is not None and fast.high < slow.low

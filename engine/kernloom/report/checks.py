@@ -29,7 +29,7 @@ def print_checks(trials: Sequence[Trial], build: Mapping[str, Any], file: TextIO
         row = rows.setdefault(tuple(names.values()), names | dict.fromkeys(heads, ""))
         row[trial.target if by_target else trial.case] = "verified" if trial.good else trial.status
     print_rows(list(rows.values()), file)
-    print_failures([trial for trial in trials if not trial.good], file)
+    print_failures(trials, file)
     print(closing_line(trials, build), file=file)
 
 

@@ -19,8 +19,6 @@ from kernloom.store.rows import name_in
 SHORT_ID = 12
 FIXED = "select.fixed."
 """Swept keys that begin so choose parameters."""
-IsSame = Callable[[Trial], bool]
-"""Whether a trial stands at an earlier point of the same run, too."""
 SamplesOf = Callable[[Trial], Sequence[Samples]]
 """Where a trial's samples are, those of a stored one for instance."""
 
@@ -29,10 +27,6 @@ _STYLES = {"ok": "green", "unconverged": "yellow", "unavailable": "yellow", "ref
 
 def status_style(trial: Trial) -> str:
     return _STYLES.get(trial.status, "red")
-
-
-def all_differ(trial: Trial) -> bool:
-    return False
 
 
 def _unstyled(trial: Trial) -> str:
@@ -73,14 +67,13 @@ def run_columns(
     trials: Sequence[Trial],
     standing: Mapping[str, Standing],
     samples_of: SamplesOf | None = None,
-    is_same: IsSame = all_differ,
 ) -> list[Column]:
     """What a run or sweep shows; columns without a single value are left out.
 
     Samples are drawn if it is said where they are.
     """
     compared = [*([_samples(samples_of)] if samples_of else []), _ratio(standing)]
-    outcome = _outcome(trials, compared, is_same)
+    outcome = _outcome(trials, compared)
     return _with_something(trials, [*SUBJECT, *_swept(trials, SUBJECT), *outcome])
 
 
@@ -166,9 +159,7 @@ def _with_something(trials: Sequence[Trial], columns: list[Column]) -> list[Colu
     return [column for column in columns if column.always or any(column.cell(t) for t in trials)]
 
 
-def _outcome(
-    trials: Sequence[Trial], compared: Sequence[Column] = (), is_same: IsSame = all_differ
-) -> list[Column]:
+def _outcome(trials: Sequence[Trial], compared: Sequence[Column] = ()) -> list[Column]:
     """How each trial ended; `compared` follow what was measured."""
     fixed = [key for key in _keys(trials) if key.startswith(FIXED)]
     return [
@@ -179,7 +170,7 @@ def _outcome(
             folds=True,
             spare=3,
         ),
-        Column("status", lambda trial: status_text(trial, is_same), style=status_style),
+        Column("status", status_text, style=status_style),
         Column("time", lambda trial: measured_time(trial.metrics), number=True, always=False),
         _metric("virtual", "virtual_ns", time_text),
         _metric("instructions", "instructions", lambda value: f"{value:,.0f}"),
@@ -299,8 +290,8 @@ def _without(params: Mapping[str, Any], keys: Sequence[str], prefix: str = "") -
     return kept
 
 
-def status_text(trial: Trial, is_same: IsSame = all_differ) -> str:
-    if is_same(trial):
+def status_text(trial: Trial) -> str:
+    if trial.same:
         return f"{trial.status} (same)"
     return f"{trial.status} (stored)" if trial.reused else trial.status
 

@@ -11,7 +11,7 @@ from kernloom.measure.trial import Trial
 from kernloom.report.columns import leaves
 from kernloom.report.documents import plain
 from kernloom.report.questions import Answer
-from kernloom.report.spool import Spool
+from kernloom.spool import BLOCK, Spool
 from kernloom.store.keys import value_text
 from kernloom.store.rows import name_in
 
@@ -35,12 +35,12 @@ def write_answer(answer: Answer, file: TextIO) -> None:
         writer.writerow(["" if value is None else value_text(value) for value in row])
 
 
-def rows_of(trials: Iterable[Trial], *others: str) -> tuple[list[str], Spool]:
+def rows_of(trials: Iterable[Trial], *others: str) -> tuple[list[str], Spool[dict[str, Any]]]:
     """The names of all columns, and the trials as rows that have some of them.
 
     `others` are documents that each have a column of their own, as JSON.
     """
-    rows = Spool()
+    rows: Spool[dict[str, Any]] = Spool(in_memory=BLOCK)
     found: dict[str, dict[str, None]] = {document: {} for document in _DOCUMENTS}
     for trial in trials:
         row = _row(trial)
@@ -48,7 +48,7 @@ def rows_of(trials: Iterable[Trial], *others: str) -> tuple[list[str], Spool]:
             document, dot, _ = name.partition(".")
             if dot:
                 found[document][name] = None
-        rows.add(row | {name: json.dumps(plain(getattr(trial, name))) for name in others})
+        rows.append(row | {name: json.dumps(plain(getattr(trial, name))) for name in others})
     names = [*_row(Trial("", "", "", "", "", False)), *(n for each in found.values() for n in each)]
     return [*names, *others], rows
 

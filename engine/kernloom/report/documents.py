@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernloom.measure.trial import Trial
@@ -40,25 +40,14 @@ def trial_document(trial: Trial) -> dict[str, Any]:
     }
 
 
-def among(some: Iterable[Trial]) -> Callable[[Trial], bool]:
-    """Whether a trial is one of these, and not only equal to one."""
-    wanted = {id(trial) for trial in some}
-    return lambda trial: id(trial) in wanted
+def run_document(trials: Iterable[Trial], build: Mapping[str, Any]) -> dict[str, Any]:
+    """What `run` prints; `build` says how many artifacts were built and cached, in what time."""
+    return {"trials": list(map(run_trial_document, trials)), "build": build_document(build)}
 
 
-def run_document(
-    trials: Iterable[Trial], build: Mapping[str, Any], same: Iterable[Trial] = ()
-) -> dict[str, Any]:
-    """What `run` prints; `build` says how many artifacts were built and cached, in what time, and
-    `same` are those of the trials that stand at an earlier point, too."""
-    return {"trials": list(run_documents(trials, same)), "build": build_document(build)}
-
-
-def run_documents(trials: Iterable[Trial], same: Iterable[Trial] = ()) -> Iterator[dict[str, Any]]:
-    """The trials of a run, one by one."""
-    is_same = among(same)
-    for trial in trials:
-        yield trial_document(trial) | ({"same": True} if is_same(trial) else {})
+def run_trial_document(trial: Trial) -> dict[str, Any]:
+    """A trial of a run: it says so if it stands at an earlier point, too."""
+    return trial_document(trial) | ({"same": True} if trial.same else {})
 
 
 def build_document(build: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
 
+from kernloom.spool import Spool
 from kernloom.visible_text import styled, visible, visible_line
 
 if TYPE_CHECKING:
@@ -66,14 +67,15 @@ class Page:
         """Rows of cells below their headings; each row has styles, by heading or for WHOLE_ROW,
         which only a terminal asks for."""
         # Before their widths are taken, since a visible control character is wider.
-        cells = [[visible(" ".join(cell.rstrip("\n").split("\n"))) for cell in row] for row in rows]
+        headings = [replace(heading, text=visible(heading.text)) for heading in headings]
+        widths = [len(heading.text) for heading in headings]
+        cells: Spool[list[str]] = Spool()
+        for row in rows:
+            shown = [visible(" ".join(cell.rstrip("\n").split("\n"))) for cell in row]
+            widths = list(map(max, widths, map(len, shown)))
+            cells.append(shown)
         if not cells:
             return
-        headings = [replace(heading, text=visible(heading.text)) for heading in headings]
-        widths = [
-            max(len(heading.text), *(len(row[number]) for row in cells))
-            for number, heading in enumerate(headings)
-        ]
         if self._console is None:
             for row in itertools.chain([[heading.text for heading in headings]], cells):
                 print(_plain(row, headings, widths), file=self._file)

@@ -146,8 +146,8 @@ def print_builds(document: Mapping[str, Any], file: TextIO) -> None:
     print_rows(rows, file)
     failed = [artifact for artifact in document["artifacts"] if artifact["state"] == "failed"]
     for same in alike(failed, lambda one: str(one["name"]), lambda one: str(one["message"])):
-        first = same[0]
-        more = f" ({len(same)} artifacts, of which this is the first)" if len(same) > 1 else ""
+        first = same.first[0]
+        more = f" ({same.count} artifacts, of which this is the first)" if same.count > 1 else ""
         print(f"\n{first['name']}{more}: {first['message'].strip()}", file=file)
         print(f"source: {first['source']}", file=file)
     build = document["build"]

@@ -8,19 +8,16 @@ from operator import attrgetter
 from typing import Any, TextIO
 
 from kernloom.measure.trial import Trial
-from kernloom.report.alike import alike
+from kernloom.report.alike import Alike, alike
 from kernloom.report.best import standings
 from kernloom.report.columns import (
     Column,
-    IsSame,
     SamplesOf,
-    all_differ,
     results_columns,
     run_columns,
     status_style,
     subjects_text,
 )
-from kernloom.report.documents import among
 from kernloom.report.page import WHOLE_ROW, Heading, Page
 from kernloom.report.questions import Answer, cell_text
 from kernloom.report.units import count, time_text
@@ -28,8 +25,8 @@ from kernloom.report.units import count, time_text
 MESSAGE_LINES = 12
 NUMBERED = ("wrong", "out_of_bounds", "crashed")
 """Statuses whose messages say where."""
-SUBJECTS = 5
-"""How many trials are named that have the same to tell."""
+FEW = 5
+"""Up to so many failures are told one by one."""
 
 
 def print_run(
@@ -37,22 +34,19 @@ def print_run(
     build: Mapping[str, Any],
     file: TextIO,
     samples_of: SamplesOf = attrgetter("samples"),
-    same: Sequence[Trial] = (),
 ) -> None:
     """The table of a run or sweep, what failed and why, what to distrust, and one closing line.
 
-    `samples_of` is asked only where samples are drawn, which takes a terminal; `same` are those of
-    the trials that stand at an earlier point, too.
+    `samples_of` is asked only where samples are drawn, which takes a terminal.
     """
-    is_same = among(same)
     page = Page(file)
     standing = standings(trials)
     best = {id for id, found in standing.items() if found.best}
-    columns = run_columns(trials, standing, samples_of if page.draws else None, is_same)
+    columns = run_columns(trials, standing, samples_of if page.draws else None)
     _table(page, trials, columns, lambda trial: "bold" if trial.id in best else "")
-    _failures(page, [trial for trial in trials if not trial.good])
+    _failures(page, trials)
     _warnings(page, trials)
-    page.line(closing_line(trials, build, is_same))
+    page.line(closing_line(trials, build))
 
 
 def print_results(trials: Sequence[Trial], file: TextIO) -> None:
@@ -82,8 +76,9 @@ def _numeric(values: Iterable[Any]) -> bool:
     return bool(kinds) and kinds <= {int, float}
 
 
-def print_failures(failed: Sequence[Trial], file: TextIO) -> None:
-    _failures(Page(file), failed)
+def print_failures(trials: Sequence[Trial], file: TextIO) -> None:
+    """What failed of these trials, and why."""
+    _failures(Page(file), trials)
 
 
 def print_rows(rows: Sequence[Mapping[str, str]], file: TextIO) -> None:
@@ -93,13 +88,11 @@ def print_rows(rows: Sequence[Mapping[str, str]], file: TextIO) -> None:
     Page(file).table(headings, [[row[name] for name in names] for row in rows])
 
 
-def closing_line(
-    trials: Sequence[Trial], build: Mapping[str, Any], is_same: IsSame = all_differ
-) -> str:
+def closing_line(trials: Sequence[Trial], build: Mapping[str, Any]) -> str:
     """`6 verified, 0 failed; built 2, cached 4 in 1.3 s`."""
     good = [trial for trial in trials if trial.good]
-    same = sum(map(is_same, trials))
-    reused = sum(trial.reused and not is_same(trial) for trial in trials)
+    same = sum(trial.same for trial in trials)
+    reused = sum(trial.reused and not trial.same for trial in trials)
     unconverged = sum(trial.status == "unconverged" for trial in good)
     words = [f"{len(good)} verified", f"{len(trials) - len(good)} failed{_kinds(trials)}"]
     if unconverged:
@@ -137,46 +130,48 @@ def _table(
     page.table([column.heading for column in columns], rows, styles)
 
 
-def _failures(page: Page, failed: Sequence[Trial]) -> None:
+def _failures(page: Page, trials: Sequence[Trial]) -> None:
     """What failed, with those that failed in the same way told once."""
-    for trials in alike(failed, _failed_alike(failed), _said):
-        first = trials[0]
+    failed = (trial for trial in trials if not trial.good)
+    for same in alike(failed, _failed_alike(trials), _said):
+        first = same.first[0]
         where = f" in stage {first.stage}" if first.stage else ""
-        page.line(f"{where}: {_names(trials)}", mark=first.status, style=status_style(first))
-        _tell(page, [_said(trial) for trial in trials])
+        names = _names(same.first, same.count)
+        page.line(f"{where}: {names}", mark=first.status, style=status_style(first))
+        _tell(page, same)
 
 
 def _warnings(page: Page, trials: Sequence[Trial]) -> None:
     """Why not to trust numbers, each reason once."""
-    given = [(trial, text) for trial in trials for text in trial.warnings]
-    for warnings in alike(given, lambda warning: None, lambda warning: warning[1]):
-        warned = [trial for trial, _ in warnings]
-        everyone = len(trials) > 1 and len(warned) == len(trials)
-        names = f"all {len(trials)} trials" if everyone else _names(warned)
+    given = ((trial, text) for trial in trials for text in trial.warnings)
+    for same in alike(given, lambda warning: None, lambda warning: warning[1]):
+        everyone = len(trials) > 1 and same.count == len(trials)
+        warned = [trial for trial, _ in same.first]
+        names = f"all {len(trials)} trials" if everyone else _names(warned, same.count)
         page.line(f": {names}", mark="warning", style="yellow")
-        _tell(page, [text for _, text in warnings])
+        _tell(page, same)
 
 
-def _names(trials: Sequence[Trial]) -> str:
-    more = f"; and {len(trials) - SUBJECTS} more" if len(trials) > SUBJECTS else ""
-    return subjects_text(trials[:SUBJECTS]) + more
+def _names(first: Sequence[Trial], count: int) -> str:
+    more = f"; and {count - len(first)} more" if count > len(first) else ""
+    return subjects_text(first) + more
 
 
-def _tell(page: Page, messages: Sequence[str]) -> None:
+def _tell(page: Page, same: Alike[Any]) -> None:
     """The first of messages that say the same."""
-    for line in _first_lines(messages[0]):
+    for line in _first_lines(same.message):
         page.line(line, indent=4)
-    if any(message != messages[0] for message in messages):
+    if same.differ:
         page.line("(this is the first; the others differ only in numbers or paths)", indent=4)
 
 
-def _failed_alike(failed: Sequence[Trial]) -> Callable[[Trial], Hashable]:
+def _failed_alike(trials: Sequence[Trial]) -> Callable[[Trial], Hashable]:
     """A few failures are told one by one, for their numbers matter; of many, those alike once."""
-    counts = Counter((trial.status, trial.stage) for trial in failed)
+    counts = Counter((trial.status, trial.stage) for trial in trials if not trial.good)
 
     def key(trial: Trial) -> Hashable:
         kind = (trial.status, trial.stage)
-        few = trial.status in NUMBERED and counts[kind] <= SUBJECTS
+        few = trial.status in NUMBERED and counts[kind] <= FEW
         return (*kind, _said(trial)) if few else kind
 
     return key

@@ -30,8 +30,8 @@ def run(invocation: Invocation) -> int:
     plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
     refused = [plan.refusal for plan in plans if plan.refusal]
     for same in alike(refused, lambda one: one.status, lambda one: str(one.error)):
-        more = f" ({len(same)} points, of which this is the first)" if len(same) > 1 else ""
-        print(f"{same[0].status}{more}: {same[0].error}", file=invocation.stderr)
+        more = f" ({same.count} points, of which this is the first)" if same.count > 1 else ""
+        print(f"{same.first[0].status}{more}: {same.message}", file=invocation.stderr)
     artifacts = [artifact for plan in plans for _, artifact in plan.named_artifacts]
     code = _build(assembly.builder(plans[0].experiment), artifacts, invocation)
     unavailable = bool(refused) and all(item.status == "unavailable" for item in refused)

@@ -39,15 +39,15 @@ def run(invocation: Invocation) -> int:
         check_local(plan.experiment.fleet, "check")
     progress = Progress(invocation.stderr)
     results = Workshop(assembly, None, progress).carry_out(plans)
-    results.trials += refused
+    trials = [*results.trials, *refused]
     build = vars(results.build)
     if report:
-        write_atomically(report, junit(results.trials))
+        write_atomically(report, junit(trials))
     if invocation.for_people:
-        print_checks(results.trials, build, invocation.stdout)
+        print_checks(trials, build, invocation.stdout)
     else:
-        print(json.dumps(run_document(results.trials, build)), file=invocation.stdout)
-    return exit_code(results.trials, interrupted=results.interrupted)
+        print(json.dumps(run_document(trials, build)), file=invocation.stdout)
+    return exit_code(trials, interrupted=results.interrupted)
 
 
 def _plan_workloads(

@@ -48,7 +48,7 @@ def run(invocation: Invocation) -> int:
         fleet = fleet_of(
             assembly, plans[0].experiment.fleet, store, Progress(invocation.stderr, quiet=True)
         )
-        stored = set(reusable(store, fleet, plans))
+        stored = {plan.id for plan, _ in reusable(store, fleet, plans)}
         missing = [artifacts[key] for key, state in states.items() if not state.cached]
         own = once_each(plans)
         waiting = [p for p in own if p.id not in stored and not p.refusal]

@@ -35,7 +35,8 @@ from kernloom.report import questions
 from kernloom.report.documents import stored_document, to_json
 from kernloom.report.results import parse_filters, results, streamed, why_nothing
 from kernloom.report.source_versions import NEWEST, SourceVersions
-from kernloom.report.spool import held_back, write_list
+from kernloom.report.streaming import held_back, write_list
+from kernloom.spool import Spool
 from kernloom.store.keys import SOURCE, Filter, Key, parse_key
 from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store, open_store
@@ -261,7 +262,7 @@ def _write_trials(
     trials: Iterable[Trial], store: Store, invocation: Invocation, out: TextIO
 ) -> int:
     if invocation.output == "t4":
-        return _write_t4(list(trials), store, invocation, out)
+        return _write_t4(Spool(trials), store, invocation, out)
     if invocation.output == "csv":
         from kernloom.report.csv import write_csv
 
@@ -273,12 +274,12 @@ def _write_trials(
         return sum(out.write(line + "\n") > 0 for line in lines)
     from kernloom.report.tables import print_results
 
-    found = list(trials)
+    found = Spool(trials)
     print_results(found, out)
     return len(found)
 
 
-def _write_t4(trials: list[Trial], store: Store, invocation: Invocation, out: TextIO) -> int:
+def _write_t4(trials: Sequence[Trial], store: Store, invocation: Invocation, out: TextIO) -> int:
     from kernloom.report.exports import T4_REST, t4_result
 
     objective = questions.chosen_metric(trials, invocation.flags.get("metric", ""))

@@ -25,6 +25,7 @@ Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,10 @@ from kernloom.errors import ConfigError, UsageError
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.documents import (
     build_document,
-    run_documents,
+    run_trial_document,
     screened_document,
-    trial_document,
 )
-from kernloom.report.spool import write_list
+from kernloom.report.streaming import write_list
 from kernloom.report.units import count
 from kernloom.store.store import Store, open_store
 
@@ -78,7 +78,7 @@ def run(invocation: Invocation) -> int:
         write_objective(file, results.trials)
     looked_at = results.screening.trials if results.screening else ()
     return exit_code(
-        [*results.trials, *looked_at],
+        chain(results.trials, looked_at),
         interrupted=results.interrupted,
         failed=results.failure is not None,
     )
@@ -129,18 +129,14 @@ def carry_out_and_report(
 
 
 def _line_printer(
-    invocation: Invocation, document: Callable[[Trial], dict[str, Any]] = trial_document
+    invocation: Invocation, document: Callable[[Trial], dict[str, Any]] = run_trial_document
 ) -> Callable[[Trial], None]:
     """Prints a trial as a line of JSON, at once, where lines are wanted."""
     import json
 
-    printed: set[str] = set()
-
     def print_line(trial: Trial) -> None:
         if invocation.output == "jsonl":
-            line = document(trial) | ({"same": True} if trial.id in printed else {})
-            printed.add(trial.id)
-            print(json.dumps(line), file=invocation.stdout, flush=True)
+            print(json.dumps(document(trial)), file=invocation.stdout, flush=True)
 
     return print_line
 
@@ -169,7 +165,7 @@ def report(
         rest |= error
         if results.screening:
             rest["screened"] = [screened_document(trial) for trial in results.screening.trials]
-        documents = run_documents(results.trials, results.same)
+        documents = map(run_trial_document, results.trials)
         write_list("trials", map(json.dumps, documents), rest, invocation.stdout)
     elif invocation.output == "jsonl":
         # Each trial was printed when it ended.
@@ -182,7 +178,7 @@ def report(
     else:
         from kernloom.report.tables import print_run
 
-        print_run(results.trials, build, invocation.stdout, samples_of, results.same)
+        print_run(results.trials, build, invocation.stdout, samples_of)
     if results.screening and invocation.output != "json":
         people = invocation.stdout if invocation.for_people else invocation.stderr
         print_screening(results.screening, people)

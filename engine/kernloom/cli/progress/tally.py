@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,8 +12,19 @@ if TYPE_CHECKING:
 
 LEADERS = 5
 """How many of the best points are told."""
+UNRANKED = 500
+"""How many trials wait until somebody looks."""
 SURE_S = 1.0
 """How long a phase must have lasted before its rate means anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Leader:
+    """A trial that is among the best of those that do the same work."""
+
+    value: float
+    metric: str
+    point: str
 
 
 class Tally:
@@ -24,7 +37,8 @@ class Tally:
         self._start = self._now = 0.0
         self._first = self._part = 0.0
         self._ended: list[Trial] = []
-        self._leaders: list[list[Trial]] = []
+        self._leaders: dict[bytes, list[_Leader]] = {}
+        """By the work they do."""
 
     def reached(
         self, phase: str, done: int, total: int, note: str, part: float, now: float
@@ -40,6 +54,8 @@ class Tally:
     def add(self, trial: Trial) -> None:
         if trial.good:
             self._ended.append(trial)
+            if len(self._ended) >= UNRANKED:
+                self._rank()
         else:
             self.failed[trial.status] += 1
 
@@ -68,32 +84,36 @@ class Tally:
     def best(self) -> list[tuple[str, str]]:
         """Time and point of the leaders, best first; where points do different work, the best of
         each kind of work that has more than one."""
-        from kernloom.report.best import RANKED_BY
-        from kernloom.report.columns import subjects_text
         from kernloom.report.units import time_text
 
         self._rank()
         several = len(self._leaders) > 1
         # One that nothing can be compared with is not the best of anything.
-        compared = [group for group in self._leaders if len(group) > 1 or not several]
-        shown = [trial for group in compared for trial in group[: 1 if several else LEADERS]]
+        compared = (group for group in self._leaders.values() if len(group) > 1 or not several)
+        shown = [leader for group in compared for leader in group[: 1 if several else LEADERS]]
         found = []
-        for trial in shown[:LEADERS]:
-            metric = next(name for name in RANKED_BY if trial.metrics.get(name) is not None)
-            value = trial.metrics[metric]
-            exact = f"{value:,.0f} instructions" if metric == "instructions" else time_text(value)
-            point = subjects_text([trial])
+        for leader in shown[:LEADERS]:
+            value, exact = leader.value, leader.metric == "instructions"
+            text = f"{value:,.0f} instructions" if exact else time_text(value)
             # That which all have in common says nothing.
-            found.append((exact, point if several else point.partition(", ")[2] or point))
+            point = leader.point if several else leader.point.partition(", ")[2] or leader.point
+            found.append((text, point))
         return found
 
     def _rank(self) -> None:
-        from kernloom.report.best import ranked
+        from kernloom.report.best import FAILED, objective
+        from kernloom.report.columns import subjects_text
 
-        if self._ended:
-            known = [trial for group in self._leaders for trial in group]
-            self._leaders = [group[:LEADERS] for group in ranked([*known, *self._ended])]
-            self._ended = []
+        for trial in self._ended:
+            found = objective(trial)
+            if found is FAILED:
+                continue
+            group = self._leaders.setdefault(sha256(found.work.encode()).digest(), [])
+            if len(group) < LEADERS or found.value < group[-1].value:
+                group.append(_Leader(found.value, found.metric, subjects_text([trial])))
+                group.sort(key=lambda leader: leader.value)
+                del group[LEADERS:]
+        self._ended = []
 
     def failures(self) -> str:
         """`2 wrong, 1 timeout`."""

@@ -1,4 +1,4 @@
-"""Spools: rows and texts that wait on disk, so that a report of any length needs little memory."""
+"""Long texts for other programs: written piece by piece, and shown only when they are whole."""
 
 from __future__ import annotations
 
@@ -10,26 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 IN_MEMORY = 2**20
-"""A spool of up to so many bytes needs no file."""
-
-
-class Spool:
-    """Plain rows, added once and read as often as needed."""
-
-    def __init__(self) -> None:
-        self._file = _temporary()
-        self._count = 0
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(row) + "\n")
-        self._count += 1
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        self._file.seek(0)
-        return map(json.loads, self._file)
+"""A text of up to so many bytes needs no file."""
 
 
 @contextmanager
