@@ -31,7 +31,7 @@ def test_a_spool_is_the_sequence_of_what_was_appended(length: int, in_memory: in
 
 
 def test_any_order_of_reading_while_it_grows_finds_the_same() -> None:
-    order = random.Random(7)  # noqa: S311
+    order = random.Random(7)
     spooled: Spool[int] = Spool(in_memory=0)
     for n in range(200):
         spooled.append(n)
