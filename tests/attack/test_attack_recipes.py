@@ -232,6 +232,79 @@ def test_attack_fields_of_recipes(
     attack.check()
 
 
+CODE = "kernloom_evil"
+PAYLOADS = (f"x*\\\n/ {CODE}(); /*", f"x); {CODE}(", f'x"\n#define {CODE}\n', f"x;{CODE}")
+"""Texts that would be code if they got into a C source."""
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a document, keys included."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from (key, *texts(inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+def renamed(value: Any, text: str, other: str) -> Any:
+    """A document with another text in every place that has this one."""
+    if isinstance(value, dict):
+        return {
+            other if key == text else key: renamed(inner, text, other)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [renamed(inner, text, other) for inner in value]
+    return other if value == text and isinstance(value, str) else value
+
+
+def given_params(document: Any, payload: str) -> Iterator[Any]:
+    """The document with parameters of its own in the place of those that `select` hands on."""
+    config = document["trials"][0]["config"]
+    for stage, options in config["pipeline"]["stages"].items():
+        if "params" not in options.get("in", {}):
+            continue
+        for step, bound in config["workload"]["steps"].items():
+            group = config["workload"]["kernels"][bound["kernel"]]["tunables"].get(options["use"])
+            for tunable in [payload, *(group or {})]:
+                hostile = copy.deepcopy(document)
+                stages = hostile["trials"][0]["config"]["pipeline"]["stages"]
+                stages[stage]["in"]["params"] = {step: {tunable: payload}}
+                yield hostile
+
+
+def test_attack_code_in_recipes(attack: Attack, bench: RecipeBench, documents: list[Any]) -> None:
+    """No text of a recipe gets into a source as anything but a name."""
+    hostile = [
+        (payload, text, renamed(document, text, payload))
+        for document in documents
+        for payload in PAYLOADS
+        for text in sorted(set(texts(document["trials"][0]["config"])))
+    ]
+    hostile += [
+        (payload, "params", changed)
+        for document in documents
+        for payload in PAYLOADS
+        for changed in given_params(document, payload)
+    ]
+    for payload, text, document in attack.cases(hostile, small=60):
+        file = bench.save("code.yaml", document)
+        try:
+            _, (plan,) = bench.replan(file)
+        except KernloomError:
+            continue
+        except Exception as error:
+            attack.failed(f"{text!r} -> {payload!r}: {type(error).__name__}: {error}")
+            continue
+        sources = [source for _, one in plan.named_artifacts for source in one.files.values()]
+        if any(CODE in source for source in sources):
+            attack.failed(f"{text!r} -> {payload!r}: it is in a source")
+    attack.check()
+
+
 def test_attack_bytes_of_recipes(attack: Attack, bench: RecipeBench, documents: list[Any]) -> None:
     """A changed byte is refused, noted, or changes nothing of the trial."""
     words = ("workload=axpy", "target=host", "case=small")

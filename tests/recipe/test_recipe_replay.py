@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from command_line import Project
-from kernloom.errors import ConfigError, UnavailableError
+from kernloom.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.places import share_folder
 from parts import without
 from recipes import RecipeBench, artifact_keys
@@ -174,6 +174,68 @@ def test_options_of_a_device_that_is_not_known_are_this_machines(bench: RecipeBe
     document["trials"][0]["config"]["target"]["options"] = {"script": "/tmp/x"}
     (entry,) = bench.read(bench.save("options.yaml", document))
     assert "options" not in entry.point.data["target"]
+
+
+def test_options_of_a_device_are_known_values(bench: RecipeBench) -> None:
+    document = bench.document(bench.write("cl.yaml", [bench.plan("workload=axpy", "case=small")]))
+    point = next(iter(bench.assembly.composer.points(["target=opencl"], multirun=False)))
+    config = document["trials"][0]["config"]
+    config |= {key: copy.deepcopy(point.data[key]) for key in ("target", "arch", "toolchain")}
+    config["target"]["options"] = {"platform": 0, "script": "x"}
+    with pytest.raises(ConfigError, match="unknown option 'script'"):
+        bench.read(bench.save("options.yaml", document))
+
+
+NO_KEYS = ("/proc/self/cwd/art", "../kernels/x", 5, None, "A" * 32, "a" * 31, "a" * 33, ["a" * 32])
+
+
+@pytest.mark.parametrize("key", NO_KEYS)
+def test_an_expected_artifact_is_named_by_a_key_and_not_by_a_path(
+    bench: RecipeBench, key: Any
+) -> None:
+    document = bench.document(bench.write("a.yaml", [bench.plan("workload=axpy", "case=small")]))
+    document["trials"][0]["expected"]["artifacts"] = {"axpy": key}
+    with pytest.raises(ConfigError, match="is not the key of an artifact"):
+        bench.read(bench.save("key.yaml", document))
+
+
+def test_parameters_that_a_recipe_gives_to_a_transform_are_of_the_space(bench: RecipeBench) -> None:
+    document = bench.document(bench.write("p.yaml", [bench.plan("workload=axpy", "case=small")]))
+    stage = document["trials"][0]["config"]["pipeline"]["stages"]["unrolling"]
+    refused = {
+        "vectors": "unroll.vectors=x; y is not in the space",
+        "x; y": "has no tunable 'x; y' for 'unroll'",
+    }
+    for tunable, said in refused.items():
+        stage["in"]["params"] = {"add": {tunable: "x; y"}}
+        with pytest.raises(KernloomError, match=said):
+            bench.replan(bench.save("params.yaml", document))
+    stage["in"]["params"] = {"add": {"vectors": 4.0}}
+    _, (plan,) = bench.replan(bench.save("params.yaml", document))
+    assert "unroll: vectors=4\n" in plan.steps[0].artifact.files[plan.steps[0].artifact.main]
+
+
+FLAGS = {
+    "-ffp-exception-behavior=strict": True,
+    "-fffp-exception-behavior=strict": False,
+    "-DBLOCK=32": True,
+    "-DBLOCK": True,
+    "-Dmemcpy=system": False,
+    "-Dexpf=0x1p3": True,
+}
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_flags_of_a_recipe(bench: RecipeBench, flag: str) -> None:
+    document = bench.document(bench.write("f.yaml", [bench.plan("workload=axpy", "case=small")]))
+    document["trials"][0]["config"]["toolchain"]["extra_flags"] = [flag]
+    path = bench.save("flags.yaml", document)
+    if FLAGS[flag]:
+        (entry,) = bench.read(path)
+        assert entry.point.data["toolchain"]["extra_flags"] == [flag]
+    else:
+        with pytest.raises(ConfigError, match="cannot use the flag"):
+            bench.read(path)
 
 
 def edited(document: Any, change: Callable[[Any], None]) -> Any:

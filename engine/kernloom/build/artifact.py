@@ -7,6 +7,7 @@ names one, so it is the same in any folder.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -40,6 +41,13 @@ FOLDERS = {
     "plugin": "runtimes",
     "supervisor": "runtimes",
 }
+
+KEY_LENGTH = 32
+
+
+def is_key(value: object) -> bool:
+    """Whether it can be the key of an artifact, and so the name of a folder below build/."""
+    return isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{KEY_LENGTH}}}", value) is not None
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ class Artifact:
                 "compiler": self.identity.digest,
                 "environment": dict(ENVIRONMENT),
             }
-        )[:32]
+        )[:KEY_LENGTH]
 
     def folder(self, build: Path) -> Path:
         return build / FOLDERS[self.kind] / self.key

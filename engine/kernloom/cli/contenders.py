@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kernloom.build.artifact import Artifact
+from kernloom.build.artifact import Artifact, is_key
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.explain import Explanation
 from kernloom.build.manifest import read_manifest
@@ -194,10 +194,14 @@ class Contenders:
     def _file(self, artifact: Artifact, key: str) -> Path | None:
         """The built file of a key, if it is there and as it was built."""
         places = self._assembly.places
+        if not is_key(key):
+            return None  # It would be a path of somebody's choice.
         for folder in (places.build / "kernels" / key, kept_folder(self._store, places) / key):
-            manifest = read_manifest(folder)
+            manifest = read_manifest(folder) or {}
             path = folder / artifact.output
-            if manifest and path.is_file() and sha256_file(path) == manifest.get("output_sha256"):
+            if manifest.get("key") != key or not path.is_file():
+                continue
+            if sha256_file(path) == manifest.get("output_sha256"):
                 return path
         return None
 

@@ -6,6 +6,7 @@ of everything it depends on, so that a cached run need not even import the templ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -361,7 +362,8 @@ def _header(record: StepRecord) -> str:
         lines.append(f" * {transform}: {chosen or '(nothing)'}")
     if record.epilogue:
         lines.append(f" * epilogue: {record.epilogue.kernel}")
-    body = "\n".join(line.replace("*/", "* /") for line in lines)
+    # A line that ends the comment, or is joined to the next, would be code.
+    body = "\n".join(re.sub(r"[^\w .:=+()*-]", "?", line).replace("*/", "* /") for line in lines)
     return f"/*\n{body}\n */\n"
 
 

@@ -15,6 +15,7 @@ from kernloom.errors import PipelineError, nearest
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.inspect import handed_over
 from kernloom.plan.schedule import BoundArgument, Epilogue, Schedule, StepRecord
+from kernloom.plan.space import allowed_value
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,29 @@ class Transform(Stage):
                     hint=nearest(step, names),
                 )
         decided = tuple(
-            record.decided(self.transform, params[record.name])
+            record.decided(self.transform, self._checked(record, params[record.name]))
             if record.name in params and record.name in (self.options.steps or names)
             else record
             for record in schedule
         )
         return {"schedule": self.apply(decided, context)}
+
+    def _checked(self, record: StepRecord, values: Mapping[str, Any]) -> Mapping[str, Scalar]:
+        """The values, if all are in the space of the step's kernel: templates write them into the
+        source, where other text would be code."""
+        tunables = record.kernel.tunables.get(self.transform, {})
+        for name, value in values.items():
+            tunable = tunables.get(name)
+            if tunable is None:
+                raise PipelineError(
+                    f"step '{record.name}' has no tunable '{name}' for '{self.transform}'",
+                    key=f"pipeline.stages.{self.name}.in.params",
+                    hint=nearest(name, tunables),
+                )
+            if not any(value is option for option in tunable.values):
+                key = f"pipeline.stages.{self.name}.in.params.{record.name}"
+                values = {**values, name: allowed_value(record.kernel, name, value, key=key)}
+        return values
 
     def apply(self, schedule: Schedule, context: Context) -> Schedule:
         """What the decisions mean for the schedule itself; most only inform the template."""

@@ -136,10 +136,11 @@ STAGE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
 """Stage type -> option -> rule. A stage of any other type, a plug-in's, is replayed only if it is
 the same as in this machine's pipeline of that name: its options may mean anything."""
 
-DEVICE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
-    "opencl": _rules("platform device index compute_units host_memory"),
+DEVICE_OPTIONS: Mapping[str, frozenset[str]] = {
+    "opencl": frozenset({"platform", "device", "index", "compute_units", "host_memory"}),
 }
-"""Device -> option of `target.options` -> rule. The options of other devices are this machine's."""
+"""Device -> the options of `target.options` that are values. The options of other devices are this
+machine's."""
 
 LOCAL_KEYS = tuple(name for name, rule in FIELDS[Experiment].items() if rule is Rule.LOCAL)
 """Root keys that belong to whoever replays a recipe."""

@@ -9,9 +9,10 @@ from typing import Any
 from kernloom.errors import ConfigError
 
 _WORD = r"[\w.,+-]+"
+# A macro with a name as its value could make any call one of another function.
 # A value of -f may be a file's name, so only these may have one.
 _VALUED = (
-    r"fp-contract|fp-model|ffp-exception-behavior|excess-precision|denormal-fp-math"
+    r"fp-contract|fp-model|fp-exception-behavior|excess-precision|denormal-fp-math"
     r"|vect-cost-model|simd-cost-model|veclib|inline-limit|inline-stringops|tree-parallelize-loops"
     r"|align-(?:functions|jumps|labels|loops)|max-unroll-times|unroll-count|stack-reuse|tls-model"
     r"|visibility|sanitize|no-sanitize|sanitize-recover|no-sanitize-recover|sanitize-trap"
@@ -25,7 +26,7 @@ _REACHING = (
     r"|prefix-map|diagnostics|branch-probabilities)"
 )
 _HARMLESS = re.compile(
-    r"-(?:O\w*|g\d?|w|pipe|std=[\w+]+|U\w+|D\w+(?:=[\w.]*)?"
+    r"-(?:O\w*|g\d?|w|pipe|std=[\w+]+|U\w+|D\w+(?:=(?:\d[\w.]*)?)?"
     r"|-param=[a-z0-9-]+=\d+"
     r"|W[\w-]+(?:=[\w-]+)?"
     rf"|m(?!llvm|mlir)[\w.-]+(?:={_WORD})?"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernloom import __version__
+from kernloom.build.artifact import is_key
 from kernloom.config.compose import Composer, Point
 from kernloom.config.reader import RECIPE, dump_yaml, read_yaml
 from kernloom.errors import ConfigError, nearest
@@ -198,6 +199,13 @@ def _read(
     if not isinstance(swept, dict) or not isinstance(artifacts, dict):
         raise ConfigError("point and expected.artifacts must be keys and values", key=where)
     _check_keys(expected, EXPECTED_KEYS, f"{where}.expected")
+    for name, artifact in artifacts.items():
+        if not is_key(artifact):
+            raise ConfigError(
+                f"{artifact!r} is not the key of an artifact",
+                key=f"{where}.expected.artifacts.{name}",
+                hint="Allowed: 32 hexadecimal digits.",
+            )
     replay = Replay(here, where)
     config = shared.config(_answered(replay.config(entry["config"])))
     kept = {key: local[key] for key in LOCAL_KEYS if key in local}

@@ -115,8 +115,8 @@ class Replay:
             where = f"{key}.{name}"
             if rule in (Rule.OURS, Rule.ADVICE):
                 self._replace(result, name, here, where, noted=rule is Rule.OURS)
-            elif rule is Rule.OPTIONS and here.get("device") not in DEVICE_OPTIONS:
-                self._replace(result, name, here, where, noted=True)
+            elif rule is Rule.OPTIONS:
+                self._options(result, name, here, where)
             elif rule is Rule.STAGES and name in result:
                 pipeline = str(result.get("name"))
                 result[name] = {
@@ -130,6 +130,19 @@ class Replay:
             else:
                 _check(rule, result.get(name), here.get(name), where, self._here)
         return result
+
+    def _options(
+        self, result: dict[str, Any], name: str, ours: Mapping[str, Any], key: str
+    ) -> None:
+        """Options of a device: the recipe's, where it is known that they are values."""
+        known = DEVICE_OPTIONS.get(str(ours.get("device")))
+        if known is None:
+            self._replace(result, name, ours, key, noted=True)
+            return
+        for option in _mapping(result.get(name) or {}, key):
+            if option not in known:
+                hint = nearest(option, known)
+                raise ConfigError(f"unknown option '{option}'", key=key, hint=hint)
 
     def _value(self, wanted: Any, value: Any, ours: Any, key: str) -> Any:
         """A value with the dataclasses inside it read by their own rules."""
