@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from command_line import DOUBLE, KERNEL, PATIENCE_S, Project
+from kernloom.cli import carry_out
+from kernloom.cli.assembly import Assembly
+from kernloom.cli.planning import plan_points
+from kernloom.cli.progress import Progress
+from kernloom.places import find_places
+from kernloom.store.store import open_store
 
 ENGINES = 3
 SWEEP = ("run", "-m", "workload=shared", "output=json")
@@ -44,6 +53,26 @@ def test_engines_at_once_store_each_trial_once(project: Project, words: tuple[st
     assert [engine["all"] for engine in reported] == [12] * ENGINES
     assert sum(engine["reused"] for engine in reported) == 12 * (ENGINES - 1)
     assert len(project.json("results", "--history").trials) == 12
+
+
+def test_a_trial_that_another_engine_stores_after_the_look_into_the_store_is_taken(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.add("shared")
+    assembly = Assembly(find_places(project.folder))
+    plans = plan_points(assembly, ["workload=shared"], multirun=False)
+    look = carry_out.stored_trials
+
+    def look_and_be_overtaken(*arguments: Any) -> Iterator[Any]:
+        yield from look(*arguments)
+        assert project.run("run", "workload=shared").code == 0
+
+    monkeypatch.setattr(carry_out, "stored_trials", look_and_be_overtaken)
+    with open_store(project.folder / ".kernloom" / "store.db") as store:
+        progress = Progress(io.StringIO(), quiet=True)
+        (trial,) = carry_out.Workshop(assembly, store, progress).carry_out(plans).trials
+    assert trial.reused
+    assert len(project.json("results", "--history").trials) == 1
 
 
 @pytest.mark.slow

@@ -157,6 +157,8 @@ class Workshop:
         names = _names(plans)
         reused: list[Planned] = []
         waiting: list[Planned] = []
+        state: object = None
+        attempts: dict[str, int] = {}
         building = Building(self._builder, self._progress)
 
         def keep(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
@@ -176,8 +178,13 @@ class Workshop:
         try:
             with self._fleet.at_work(plans):
                 if self._store:
+                    # Before looking: what others store from now on is newer.
+                    state = self._store.state()
                     sources: dict[str, Mapping[str, Mapping[str, str]]] = {}
-                    for plan, trial in reusable(self._store, self._fleet, own):
+                    for plan, trial in stored_trials(self._store, self._fleet, own):
+                        attempts[plan.id] = trial.attempt
+                        if not reusable(trial, plan):
+                            continue
                         reused.append(plan)
                         sources[trial.id] = sources_of(plan)
                         ended.append(self._reused(trial, plan))
@@ -188,7 +195,7 @@ class Workshop:
                     used = (item for plan in reused for _, item in plan.named_artifacts)
                     self._builder(reused[0]).note_uses(used)
                 waiting += [plan for plan in own if plan.id not in places]
-                with self._shared(waiting, keep) as share:
+                with self._shared(waiting, keep, state, attempts) as share:
                     self._fleet.carry_out(waiting, building, keep, share)
                 if not waiting:
                     # Whoever builds or measures does so by itself.
@@ -210,19 +217,23 @@ class Workshop:
         return results
 
     @contextmanager
-    def _shared(self, plans: Sequence[Planned], keep: Keep) -> Iterator[Share | None]:
+    def _shared(
+        self,
+        plans: Sequence[Planned],
+        keep: Keep,
+        start: object,
+        before: Mapping[str, int],
+    ) -> Iterator[Share | None]:
         """What leaves trials to other engines that carry them out right now; nothing where there
-        is no store to find them in afterwards, or where every engine is to measure by itself."""
+        is no store to find them in afterwards, or where every engine is to measure by itself.
+
+        `start` and `before` are the state of the store, and the attempts it had of each plan, when
+        this run began.
+        """
         store = self._store
         if store is None or not plans or plans[0].experiment.rerun == "all":
             yield None
             return
-        start = store.state()
-        before = {
-            id: trial.attempt
-            for some in blocks(plans, CHUNK)
-            for id, trial in store.latest(plan.id for plan in some).items()
-        }
 
         def stored(claimed: Sequence[Planned]) -> dict[str, Trial]:
             if not claimed or store.state() == start:
@@ -353,24 +364,25 @@ def _names(plans: Sequence[Planned]) -> dict[str, Mapping[str, Any]]:
     return named
 
 
-def reusable(
+def stored_trials(
     store: Store, fleet: Fleet, plans: Sequence[Planned]
 ) -> Iterator[tuple[Planned, Trial]]:
-    """The plans that need not be carried out, each with the stored trial that spares it."""
-    if not plans:
+    """The plans that the store has a trial of, each with the newest one."""
+    # It belongs to the whole run.
+    if not plans or plans[0].experiment.rerun == "all":
         return
     ids = fleet.trial_ids(plans)
-    # It belongs to the whole run.
-    rerun = plans[0].experiment.rerun
-    if rerun == "all":
-        return
     wanted = [plan for plan in plans if plan.refusal is None and plan.id in ids]
     for some in blocks(wanted, CHUNK):
         found = store.latest([ids[plan.id] for plan in some])
         for plan in some:
-            trial = found.get(ids[plan.id])
-            if trial and lasting(trial, plan) and (rerun == "none" or trial.status == "ok"):
+            if trial := found.get(ids[plan.id]):
                 yield plan, trial
+
+
+def reusable(trial: Trial, plan: Planned) -> bool:
+    """Whether a stored trial spares carrying the plan out again."""
+    return lasting(trial, plan) and (plan.experiment.rerun == "none" or trial.status == "ok")
 
 
 def lasting(trial: Trial, plan: Planned) -> bool:

@@ -19,7 +19,7 @@ from kernloom.cli.baselines import PlannedBaseline
 from kernloom.cli.facts import facts_of
 from kernloom.cli.planning import Planned, replanned
 from kernloom.cli.sources import sources_of
-from kernloom.config.schema import Target
+from kernloom.config.schema import Arch, Target
 from kernloom.device.contract import Device, DeviceSetup, require
 from kernloom.device.devices import DEVICES
 from kernloom.device.sessions import SessionPlaces
@@ -69,7 +69,8 @@ class Trials:
         self._memory_left = available_memory()
         # The last core: the first ones are where the system's own work tends to be.
         self._core = max(os.sched_getaffinity(0))
-        self._devices: dict[tuple[Any, ...], Device] = {}
+        self._devices: dict[tuple[Any, ...], tuple[Device, Target, Arch]] = {}
+        """With what their ids in the key belong to, which must not be another's meanwhile."""
         self._session_places: dict[tuple[str, int], SessionPlaces] = {}
 
     def built(self, outcomes: Mapping[str, Outcome]) -> None:
@@ -226,8 +227,9 @@ class Trials:
         if key not in self._devices:
             # Threads that a library starts by itself would all be kept on the one core.
             pin = None if libraries and threads > 1 else self._pin(plan)
-            self._devices[key] = self._made(plan, pin, libraries)
-        return self._devices[key]
+            device = self._made(plan, pin, libraries)
+            self._devices[key] = (device, experiment.target, experiment.arch)
+        return self._devices[key][0]
 
     def _made(self, plan: Planned, pin: int | None, libraries: tuple[Path, ...]) -> Device:
         target = plan.experiment.target

@@ -16,7 +16,7 @@ from kernloom.build.artifact import Artifact
 from kernloom.build.builder import State
 from kernloom.build.stage import StepArtifact
 from kernloom.cli.assembly import Assembly
-from kernloom.cli.carry_out import once_each, reusable
+from kernloom.cli.carry_out import once_each, reusable, stored_trials
 from kernloom.cli.commands.run import store_of
 from kernloom.cli.estimating import estimate
 from kernloom.cli.fleets import fleet_of
@@ -48,7 +48,9 @@ def run(invocation: Invocation) -> int:
         fleet = fleet_of(
             assembly, plans[0].experiment.fleet, store, Progress(invocation.stderr, quiet=True)
         )
-        stored = {plan.id for plan, _ in reusable(store, fleet, plans)}
+        stored = {
+            plan.id for plan, trial in stored_trials(store, fleet, plans) if reusable(trial, plan)
+        }
         missing = [artifacts[key] for key, state in states.items() if not state.cached]
         own = once_each(plans)
         waiting = [p for p in own if p.id not in stored and not p.refusal]
