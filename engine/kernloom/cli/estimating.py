@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -25,7 +26,7 @@ GUESSED_BUILDS = {"kernel": 0.15, "runner": 1.5, "plugin": 0.5, "supervisor": 0.
 GUESSED_START_S = 0.02
 """To start a runner, fill tensors and verify."""
 FEW = 500
-"""From so many points the time of all of them is estimated."""
+"""How many points at most are looked at to estimate the time of all of them."""
 LIKE_IT = 20
 """How many of the newest stored trials say how long one takes."""
 
@@ -91,12 +92,14 @@ def _built_before(artifact: Artifact, index: Index, builder: Builder) -> float |
 
 
 def _running(waiting: Sequence[Planned], store: Store) -> Part:
-    if len(waiting) > FEW:
-        # The points of a large sweep would all be planned again.
-        some = waiting[:: len(waiting) // FEW]
-        part, times = _running(some, store), len(waiting) / len(some)
-        known_share = round(part.known * times)
-        return Part(part.seconds * times, known_share, len(waiting) - known_share)
+    # The points of a large sweep would all be planned again: some of them stand for the others.
+    some = waiting[:: math.ceil(len(waiting) / FEW) or 1]
+    part, times = _running_each(some, store), len(waiting) / max(1, len(some))
+    known = round(part.known * times)
+    return Part(part.seconds * times, known, len(waiting) - known)
+
+
+def _running_each(waiting: Sequence[Planned], store: Store) -> Part:
     known: dict[tuple[str, ...], list[_Ran]] = {}
     for plan in waiting:
         key = _kind_of_work(plan)
