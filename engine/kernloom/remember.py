@@ -16,6 +16,16 @@ LIMIT = 2_000
 """How many results are kept: those of the points that are being worked on, and no more."""
 
 
+TEXTS = 500
+"""The same of results that hold whole texts."""
+
+
+def make_room(known: dict[Any, Any] | set[Any], limit: int | None = None) -> None:
+    """Forget results where there are many; by default of those that hold whole texts."""
+    if len(known) >= (TEXTS if limit is None else limit):
+        known.clear()
+
+
 class ById(Generic[T]):
     """Results by the identity of the objects they were made from; the objects must not change."""
 

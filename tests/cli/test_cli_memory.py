@@ -36,6 +36,7 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a sweep of some hundred points were one of many thousands."""
     monkeypatch.setattr(planning, "KEPT", 50)
     monkeypatch.setattr(remember, "LIMIT", 50)
+    monkeypatch.setattr(remember, "TEXTS", 50)
     monkeypatch.setattr(shared, "KEPT", 50)
     monkeypatch.setattr(spool, "IN_MEMORY", 64)
     monkeypatch.setattr(spool, "BLOCK", 32)
@@ -67,6 +68,25 @@ def test_a_point_of_a_large_sweep_keeps_little(shared_project: Project) -> None:
     few, _ = traced(lambda: plan_points(assembly, sizes(200), multirun=True))
     many, _ = traced(lambda: plan_points(assembly, sizes(600), multirun=True))
     assert (many - few) / 400 < 2_000
+
+
+def tunables(number: int) -> tuple[str, ...]:
+    """Words of a sweep in which every point has a source of its own."""
+    return (
+        *("workload=matmul", "select.fixed.tile.mr=6,8,12,4", "select.fixed.tile.nv=2,1"),
+        *("select.fixed.pack.b=false,true", "select.fixed.unroll.k=1,4"),
+        *("select.fixed.vectorize.lanes=8,4,2,1", "select.fixed.tile.kc=512,256,128"),
+        f"select.fixed.tile.nc={','.join(['512', '256', '1024'][:number])}",
+    )
+
+
+@pytest.mark.usefixtures("small_caches")
+def test_a_point_with_a_source_of_its_own_keeps_little_more(shared_project: Project) -> None:
+    assembly = Assembly(find_places(shared_project.folder))
+    plan_points(assembly, tunables(1), multirun=True)
+    few, _ = traced(lambda: plan_points(assembly, tunables(1), multirun=True))
+    many, _ = traced(lambda: plan_points(assembly, tunables(3), multirun=True))
+    assert (many - few) / 768 < 15_000
 
 
 @pytest.mark.usefixtures("small_caches")
@@ -122,6 +142,21 @@ def test_a_run_tells_the_same_of_trials_that_waited_on_disk(project: Project, ou
     assert again_untimed == usual_untimed
     lines = {"table": 28, "json": 1, "jsonl": 28, "csv": 29}
     assert len(first.stdout.splitlines()) >= lines[output]
+
+
+@pytest.mark.slow
+def test_points_that_were_dropped_are_screened_as_any_other(project: Project) -> None:
+    words = (
+        *("run", "-m", "workload=matmul", "case=small", "screen.keep=2"),
+        *("select.fixed.tile.mr=6,8,4", "select.fixed.tile.nv=2,1"),
+    )
+    env = {"PYTHONPATH": str(_engine_that_keeps(project.folder, 2))}
+    first = project.json(*words, env=env)
+    again = project.json(*words, env=env)
+    usual = project.json(*words)
+    assert first.code == 0 and len(first.trials) == 2, first.stderr
+    assert [t["id"] for t in again.trials] == [t["id"] for t in usual.trials]
+    assert all(t["reused"] for t in [*again.trials, *usual.trials])
 
 
 def _engine_that_keeps(folder: Path, kept: int) -> str:

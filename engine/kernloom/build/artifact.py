@@ -142,7 +142,9 @@ class Artifact:
 
 def to_plain(artifact: Artifact) -> dict[str, Any]:
     """All but the stamps, which most artifacts of a plan share."""
-    return asdict(replace(artifact, stamps={}, declare_again=None))
+    files, origins = dict(artifact.files), dict(artifact.origins)
+    bare = replace(artifact, files=files, origins=origins, stamps={}, declare_again=None)
+    return asdict(bare)
 
 
 def from_plain(data: Mapping[str, Any]) -> Artifact:

@@ -20,7 +20,7 @@ from kernloom.errors import ConfigError, UnavailableError, nearest
 from kernloom.expressions import parse_size
 from kernloom.pipeline.stage import Context
 from kernloom.plan.render import StepSource
-from kernloom.plan.source import ENTRY, Source
+from kernloom.plan.source import ENTRY, Source, Texts
 
 IMAGE = "kernel.elf"
 FOLDER = "native/firmware"
@@ -141,7 +141,7 @@ def firmware_artifact(
         kind="kernel",
         output=IMAGE,
         main=source.main,
-        files=staged,
+        files=Texts(staged),
         argv=argv,
         tools={role: str(path) for role, path in detected.tools.items()},
         identity=detected.identity,

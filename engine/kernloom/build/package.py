@@ -19,7 +19,7 @@ from kernloom.pipeline.stage import Context
 from kernloom.plan.clsource import FINISH
 from kernloom.plan.render import StepSource, source_for
 from kernloom.plan.schedule import StepRecord
-from kernloom.plan.source import ENTRY, Launched, Source
+from kernloom.plan.source import ENTRY, Launched, Source, Texts
 
 LAUNCH = "launch.json"
 
@@ -58,7 +58,7 @@ def package(
         kind="kernel",
         output=source.main,
         main=source.main,
-        files={**source.files, LAUNCH: json.dumps(launch, indent=2) + "\n"},
+        files=Texts({**source.files, LAUNCH: json.dumps(launch, indent=2) + "\n"}),
         argv=(),
         tools={},
         identity=Identity(toolchain.name, "", "", ""),

@@ -16,6 +16,7 @@ from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.render import StepSource
 from kernloom.plan.schedule import StepRecord
 from kernloom.plan.source import Source
+from kernloom.remember import make_room
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,10 @@ class Declared:
 
     def __call__(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
         # Equal sections of a sweep are one object, so identity is enough.
-        key = (source.name, tuple(source.files.items()), id(toolchain), id(arch), variant)
+        key = (source.name, source.files, id(toolchain), id(arch), variant)
         known = self._artifacts.get(key)
         if known is None:
+            make_room(self._artifacts)
             made = self._make(source, toolchain, arch, variant)
             known = self._artifacts[key] = (made, toolchain, arch)
         return known[0]

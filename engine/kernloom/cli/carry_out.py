@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernloom.build.artifact import Artifact
@@ -41,6 +42,10 @@ REUSABLE = ("ok", "wrong", "crashed", "out_of_bounds", "unconverged")
 """Statuses that say something about the trial itself; the others depend on the day."""
 FROM_OUTSIDE = "SIGKILL"
 """A crash that somebody else caused, most often for lack of memory."""
+
+
+AT_ONCE = 5_000
+"""How many artifacts at most one run of SCons builds: it holds all of their sources."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +85,17 @@ class Building:
         self.summary = BuildSummary()
 
     def __call__(self, plans: Sequence[Planned]) -> Mapping[str, Outcome]:
-        if needed := self._needed(plans):
-            start = time.monotonic()
-            made = self._builder(plans[0]).build(
-                needed, lambda done, total: self._progress.update("building", done, total)
-            )
+        needed = self._needed(plans)
+        for start in range(0, len(needed), AT_ONCE):
+            tell = partial(self._tell, start, len(needed))
+            began = time.monotonic()
+            made = self._builder(plans[0]).build(needed[start : start + AT_ONCE], tell)
             self._progress.clear()
-            self._count(made, time.monotonic() - start)
+            self._count(made, time.monotonic() - began)
         return dict(self.outcomes)
+
+    def _tell(self, before: int, needed: int, done: int, _: int) -> None:
+        self._progress.update("building", before + done, needed)
 
     def as_built(
         self, plans: Sequence[Planned], measured: MeasuredCore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -214,6 +214,7 @@ class PlannedSweep:
         self._without = without
         self._memory = memory
         self._alone = alone
+        self._change: Callable[[Planned], Planned] = lambda plan: plan
         self._whole: deque[Planned] = deque()
         self._briefs: dict[str, Brief] = {}
         """Most points of a sweep have the same one."""
@@ -237,8 +238,24 @@ class PlannedSweep:
             setattr(plan, name, getattr(same, name))
         self._keep(plan)
 
+    def varied(self, change: Callable[[Planned], Planned]) -> PlannedSweep:
+        """The same sweep with each of its plans changed."""
+        other = PlannedSweep(self._assembly, self._without, self._memory, alone=self._alone)
+        other._change = change
+        return other
+
+    def take(self, plan: Planned) -> Planned:
+        """A plan of the sweep that this one varies, changed."""
+        changed = self._change(plan)
+        if plan.sweep is not None:
+            changed.sweep = self
+            self._keep(changed)
+        return changed
+
     def _planned(self, point: Point) -> Planned:
-        return _planned(self._assembly, point, self._without, self._memory, alone=self._alone)
+        return self._change(
+            _planned(self._assembly, point, self._without, self._memory, alone=self._alone)
+        )
 
     def _keep(self, plan: Planned) -> None:
         self._whole.append(plan)

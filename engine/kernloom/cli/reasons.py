@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,24 +114,31 @@ class _Stored:
         self._ids = [id for id, _ in trials]
         self._facts = [self._compared(groups_of(document)) for _, document in trials]
         self._groups = sorted({group for facts in self._facts for group in facts})
-        rows = [self._row(facts) for facts in self._facts]
+        rows = [self._row(facts, self._added) for facts in self._facts]
         self._table: npt.NDArray[np.int64] = np.array(rows, dtype=np.int64)
 
     def _compared(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         return {group: found for group, found in facts.items() if group not in self._left_out}
 
-    def _row(self, facts: Mapping[str, Any]) -> list[int]:
+    def _row(self, facts: Mapping[str, Any], number: Callable[[str], int]) -> list[int]:
         texts = (
             f"{group}:{self._texts.get(canonical_json, facts.get(group))}" for group in self._groups
         )
-        return [self._numbers.setdefault(text, len(self._numbers)) for text in texts]
+        return [number(text) for text in texts]
+
+    def _added(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def _known(self, text: str) -> int:
+        """-1 is equal to no number of a stored group."""
+        return self._numbers.get(text, -1)
 
     def reason(self, facts: Mapping[str, Any]) -> Reason:
         """Against the stored trial with the fewest other groups, the newest of several."""
         if not self._ids:
             return Reason(NOTHING_LIKE_IT)
         facts = self._compared(facts)
-        row = np.array(self._row(facts), dtype=np.int64)
+        row = np.array(self._row(facts, self._known), dtype=np.int64)
         at = int((self._table != row).sum(axis=1).argmin())
         differences = tuple(_differences(self._facts[at], facts))
         text = "; ".join(map(str, differences)) or NOTHING_LIKE_IT

@@ -99,7 +99,8 @@ def screen(
     start = time.monotonic()
     experiment = plans[0].experiment
     check_local(experiment.fleet, "screen.keep")
-    looks = {plan.id: _quick(plan) for plan in once_each(plans)}
+    quick = plans[0].sweep.varied(_quick) if plans[0].sweep else None
+    looks = {plan.id: quick.take(plan) if quick else _quick(plan) for plan in once_each(plans)}
     with closing(store.claims()) as claims:
         if experiment.rerun != "all":
             _claim(claims, list(looks.values()), progress)
@@ -201,7 +202,7 @@ def _quick(plan: Planned) -> Planned:
         plan,
         experiment=replace(experiment, measure=_policy(experiment.measure)),
         baselines={},
-        # Planned again, it would have its own policy.
+        # Planned again by the sweep that it came from, it would have its own policy.
         sweep=None,
         kept=None,
     )

@@ -33,7 +33,7 @@ from kernloom.plan.csource import (
 )
 from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord
 from kernloom.plan.source import ENTRY, Launched, Source
-from kernloom.remember import ById
+from kernloom.remember import ById, make_room
 from kernloom.sealed import read_sealed, write_sealed
 
 TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse")
@@ -129,6 +129,7 @@ class Renderer:
         )
         known = self._sources.get(seen)
         if known is None:
+            make_room(self._sources)
             made = self._source(name, source, key, record, arch)
             known = self._sources[seen] = (made, source, arch)
         return known[0]
@@ -228,6 +229,7 @@ class Renderer:
             message, hint = self._failed[memo]
             raise TemplateError(message, hint=hint)
         if memo not in self._rendered:
+            make_room(self._rendered)
             try:
                 self._rendered[memo] = self._from_disk(memo) or self._render(
                     template, variables, memo, key

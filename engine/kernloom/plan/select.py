@@ -22,6 +22,7 @@ from kernloom.plan.space import (
     variables_of,
 )
 from kernloom.registry import Registry
+from kernloom.remember import LIMIT, make_room
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class Select(Stage):
         asked = question(record.kernel, decided, known)
         if asked not in _allowed_points:
             check_point(record.kernel, decided, known, key="select")
+            make_room(_allowed_points, LIMIT)
             _allowed_points.add(asked)
         return decided, by
 
@@ -205,6 +207,7 @@ def model(request: Request) -> Mapping[str, Scalar]:
         point = space.cheapest(kernel.model, known, key=f"{record.key}.model")
         if point is None:
             raise nothing_left(kernel, request.decided, known, key="select")
+        make_room(_model_answers, LIMIT)
         _model_answers[memo] = point
     return _model_answers[memo]
 

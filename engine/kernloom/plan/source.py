@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 ENTRY = "kl_entry"
 """The one symbol a kernel library exports: `void kl_entry(void *const *args)`."""
+
+
+class Texts(Mapping[str, str]):
+    """The files of a source by name, compressed: a sweep over tunables has one for each point."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._compressed = {
+            name: zlib.compress(text.encode("utf-8", "surrogatepass"), level=1)
+            for name, text in texts.items()
+        }
+
+    def __getitem__(self, name: str) -> str:
+        return zlib.decompress(self._compressed[name]).decode("utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._compressed)
+
+    def __len__(self) -> int:
+        return len(self._compressed)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Texts):
+            return self._compressed == other._compressed
+        return dict(self) == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._compressed.items()))
 
 
 @dataclass(frozen=True)
@@ -36,3 +64,6 @@ class Source:
     main: str = "kernel.c"
     launched: Launched | None = None
     """None where `kl_entry` calls the function."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "files", Texts(self.files))

@@ -19,7 +19,7 @@ from kernloom.errors import ConfigError
 from kernloom.expressions import evaluate, names_in, parse, parse_size
 from kernloom.files import canonical_json
 from kernloom.plan.schedule import ELEMENT, StepRecord
-from kernloom.remember import ById
+from kernloom.remember import LIMIT, ById, make_room
 
 MAX_CELLS = 4_000_000
 SAMPLES = 200_000
@@ -180,6 +180,7 @@ def check_point(
         if asked not in _held:
             if not _holds(constraint, known, point, key):
                 raise _broken(kernel, constraint, variables, key)
+            make_room(_held, LIMIT)
             _held.add(asked)
 
 
