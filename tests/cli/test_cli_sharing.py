@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -12,9 +11,11 @@ import pytest
 from command_line import DOUBLE, KERNEL, PATIENCE_S, Project
 from kernloom.cli import carry_out
 from kernloom.cli.assembly import Assembly
+from kernloom.cli.fleets.local import Local
 from kernloom.cli.planning import plan_points
-from kernloom.cli.progress import Progress
+from kernloom.config.settings import Fleet
 from kernloom.places import find_places
+from kernloom.run.progress import NoProgress
 from kernloom.store.store import open_store
 
 ENGINES = 3
@@ -69,8 +70,8 @@ def test_a_trial_that_another_engine_stores_after_the_look_into_the_store_is_tak
 
     monkeypatch.setattr(carry_out, "stored_trials", look_and_be_overtaken)
     with open_store(project.folder / ".kernloom" / "store.db") as store:
-        progress = Progress(io.StringIO(), quiet=True)
-        (trial,) = carry_out.Workshop(assembly, store, progress).carry_out(plans).trials
+        here = Local(assembly, NoProgress(), Fleet("local"))
+        (trial,) = carry_out.Workshop(assembly, store, NoProgress(), here).carry_out(plans).trials
     assert trial.reused
     assert len(project.json("results", "--history").trials) == 1
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kernloom.errors import UsageError
+from kernloom.lookup import MISSING, lookup
 from kernloom.store import open_store, statements
-from kernloom.store.keys import MISSING, Filter, lookup, parse_key
+from kernloom.store.keys import Filter, parse_key
 
 
 @pytest.fixture

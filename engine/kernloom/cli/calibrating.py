@@ -1,4 +1,4 @@
-"""`doctor --calibrate`: builds the probes for every arch this CPU runs, measures, keeps, shows."""
+"""`doctor --calibrate`: builds the probes for every arch this CPU runs, measures, keeps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from kernloom import __version__
 from kernloom.build.arches import (
@@ -23,14 +23,12 @@ from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact, runner_artifact
 from kernloom.build.runtimes import HOST_TOOLCHAINS
 from kernloom.build.toolchains import Detected, accepts, detect
-from kernloom.cli.progress import Progress
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Arch, Measure, Toolchain
 from kernloom.device.contract import LaunchSettings
 from kernloom.device.host import HostDevice
 from kernloom.errors import BuildError, UnavailableError
-from kernloom.expressions import format_size
 from kernloom.files import MAX_SOURCE_BYTES, read_text
 from kernloom.machine import available_memory, machine_class
 from kernloom.measure.calibration import (
@@ -43,9 +41,6 @@ from kernloom.measure.calibration import (
     windows_for,
 )
 from kernloom.measure.roof import (
-    COLD,
-    MEMORY,
-    PATTERNS,
     Calibration,
     calibration_file,
     save_calibration,
@@ -54,15 +49,13 @@ from kernloom.measure.roof import (
 from kernloom.places import Places
 from kernloom.plan.schedule import CTYPE, ELEMENT
 from kernloom.plan.source import Source
-from kernloom.report.tables import print_rows
-from kernloom.report.units import three_digits
+from kernloom.run.progress import Progress
 
 TEMPLATE = "calibration/limits.c.j2"
 POLICY = "standard"
 """Whose samples a kernel's roof has to be like."""
 SAMPLES = 7
 VARIANT = "release"
-HOW = "kernloom doctor --calibrate"
 
 
 def calibrate(places: Places, progress: Progress) -> Calibration:
@@ -215,47 +208,3 @@ def describe(calibration: Calibration | None, places: Places) -> dict[str, Any] 
     if calibration is None:
         return None
     return {**asdict(calibration), "file": str(calibration_file(places.calibrations))}
-
-
-def print_calibration(calibration: Calibration | None, file: TextIO) -> None:
-    """Tables of peaks and bandwidths: of one core and, where there are more, of all."""
-    if calibration is None:
-        print(f"This machine's roof has not been measured: {HOW}", file=file)
-        return
-    cores = max((entry.threads for entry in calibration.peaks), default=1)
-    many = f" of 1 core / {cores} cores" if cores > 1 else ""
-    print(f"\npeak in GFLOP/s{many}, measured {calibration.created}", file=file)
-    rates: dict[tuple[str, str], dict[int, float]] = {}
-    for peak in calibration.peaks:
-        rates.setdefault((peak.arch, peak.dtype), {})[peak.threads] = peak.gflops
-    print_rows(
-        [
-            {"arch": arch, **{dtype: _shown(rates.get((arch, dtype), {})) for dtype in DTYPES}}
-            for arch in calibration.arches
-        ],
-        file,
-    )
-    print(f"\nbandwidth in GB/s{many}", file=file)
-    rates = {}
-    # Memory was measured with this CPU's own arch.
-    own = next((entry.arch for entry in calibration.bandwidths if entry.level == MEMORY), "")
-    for entry in calibration.bandwidths:
-        if entry.arch == own:
-            by_threads = rates.setdefault((entry.level, entry.pattern), {})
-            by_threads[entry.threads] = entry.gbytes_per_s
-    print_rows(
-        [
-            {
-                "level": level,
-                "window": format_size(calibration.windows[level]),
-                **{pattern: _shown(rates.get((level, pattern), {})) for pattern in PATTERNS},
-            }
-            for level in (*calibration.levels, COLD, MEMORY)
-            if level in calibration.windows
-        ],
-        file,
-    )
-
-
-def _shown(rates: Mapping[int, float]) -> str:
-    return " / ".join(three_digits(rates[threads]) for threads in sorted(rates))

@@ -18,19 +18,17 @@ from kernloom.build.cores import MeasuredCore
 from kernloom.build.workspace import sweep
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.fleets import Fleet, Keep
-from kernloom.cli.fleets.local import Local
 from kernloom.cli.planning import Planned
-from kernloom.cli.progress import Progress
 from kernloom.cli.sharing import Share, Sharing
 from kernloom.cli.sources import sources_of
 from kernloom.cli.trials import ENGINE_FULL, MEMORY_LEFT
-from kernloom.config.settings import Fleet as FleetSettings
 from kernloom.config.sweeps import POINT
 from kernloom.errors import UnavailableError
 from kernloom.expressions import parse_size
 from kernloom.measure.trial import Trial
 from kernloom.measure.turns import blocks
 from kernloom.report.units import count
+from kernloom.run.progress import Progress
 from kernloom.spool import Reordered, Spool
 from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store
@@ -133,21 +131,21 @@ class Building:
 
 
 class Workshop:
-    """Has planned trials carried out by a fleet, by default this machine, and keeps them."""
+    """Has planned trials carried out by a fleet, and keeps them."""
 
     def __init__(
         self,
         assembly: Assembly,
         store: Store | None,
         progress: Progress,
-        fleet: Fleet | None = None,
+        fleet: Fleet,
         ended: Callable[[Trial], None] = lambda trial: None,
     ) -> None:
         """`ended` is told of each trial of a run as soon as it is one, stored ones first."""
         self._assembly = assembly
         self._store = store
         self._progress = progress
-        self._fleet = fleet or Local(assembly, progress, FleetSettings("local"))
+        self._fleet = fleet
         self._ended = ended
         self._made: Builder | None = None
         self._there: dict[str, bool] = {}

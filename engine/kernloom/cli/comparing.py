@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
+from kernloom.build.builder import Builder, Outcome
+from kernloom.build.explain import Explanation
 from kernloom.build.workspace import scratch_folder
 from kernloom.cli.assembly import Assembly
-from kernloom.cli.contenders import Contender, built
-from kernloom.cli.progress import Progress
+from kernloom.cli.planning import Planned
 from kernloom.cli.trials import Trials, status_of
 from kernloom.config.schema import Experiment
 from kernloom.errors import ConfigError, KernloomError
@@ -19,8 +22,25 @@ from kernloom.measure.comparison import Compared, Entry, Race, counted, judged, 
 from kernloom.measure.sampler import Sampler
 from kernloom.measure.statistics import process_medians, timing
 from kernloom.plan.inspect import sizes_of, tensors_of
+from kernloom.run.progress import Progress
 
 CONTROL = " (control)"
+
+
+@dataclass
+class Contender:
+    """One of those compared."""
+
+    name: str
+    """As it was given; of several with the same words, with a number."""
+    plan: Planned | None = None
+    stored: Mapping[str, Path] = field(default_factory=dict)
+    """Key of a stand-in -> the file of a stored trial that is run in its place."""
+    problem: KernloomError | None = None
+    fixed: bool = False
+    """From a recipe or the store: common overrides do not change it."""
+    notes: list[str] = field(default_factory=list)
+    """What to know about it."""
 
 
 def compare(
@@ -35,7 +55,7 @@ def compare(
 
     In each group all are compared with the first that is fit, in rounds of their own.
     """
-    outcomes = built(
+    outcomes = _built(
         contenders,
         assembly.builder(),
         lambda done, total: progress.update("building", done, total),
@@ -230,3 +250,21 @@ def unchanged(before: Contender, now: Contender) -> bool:
         for plan in plans
     ]
     return keys[0] == keys[1] and data[0] == data[1]
+
+
+def _built(
+    contenders: Sequence[Contender], builder: Builder, progress: Callable[[int, int], None]
+) -> dict[str, Outcome]:
+    """Build what the contenders need, but for what they bring along."""
+    wanted = {
+        artifact.key: artifact
+        for contender in contenders
+        if contender.plan
+        for artifact in contender.plan.artifacts
+    }
+    brought = {key: path for contender in contenders for key, path in contender.stored.items()}
+    outcomes = builder.build((a for key, a in wanted.items() if key not in brought), progress)
+    why = Explanation("kept", "run as it was stored")
+    for key, path in brought.items():
+        outcomes[key] = Outcome(wanted[key], path, True, 0.0, True, "", path, why)
+    return outcomes

@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kernloom.build.artifact import Artifact, is_key
-from kernloom.build.builder import Builder, Outcome
-from kernloom.build.explain import Explanation
 from kernloom.build.manifest import read_manifest
 from kernloom.cli.assembly import Assembly
+from kernloom.cli.comparing import Contender
 from kernloom.cli.planning import MEASURING, Planned, plan_each
 from kernloom.config.compose import Point
-from kernloom.errors import ConfigError, KernloomError, UnavailableError, UsageError
+from kernloom.errors import ConfigError, UnavailableError, UsageError
 from kernloom.files import sha256_file
 from kernloom.measure.trial import Trial
 from kernloom.places import Places
@@ -27,22 +26,6 @@ from kernloom.store.store import Store
 
 _ID = re.compile(r"[0-9a-f]{6,16}")
 DEFAULT_POLICY = "measure=rigorous"
-
-
-@dataclass
-class Contender:
-    """One of those compared."""
-
-    name: str
-    """As it was given; of several with the same words, with a number."""
-    plan: Planned | None = None
-    stored: Mapping[str, Path] = field(default_factory=dict)
-    """Key of a stand-in -> the file of a stored trial that is run in its place."""
-    problem: KernloomError | None = None
-    fixed: bool = False
-    """From a recipe or the store: common overrides do not change it."""
-    notes: list[str] = field(default_factory=list)
-    """What to know about it."""
 
 
 class Contenders:
@@ -223,22 +206,6 @@ def kept_folder(store: Store, places: Places) -> Path:
 def store_words(common: str) -> list[str]:
     """Those of the common words that choose a store."""
     return [word for word in _words(common) if _root(word) == "store"]
-
-
-def built(contenders: Sequence[Contender], builder: Builder, progress: Any) -> dict[str, Outcome]:
-    """Build what the contenders need, but for what they bring along."""
-    wanted = {
-        artifact.key: artifact
-        for contender in contenders
-        if contender.plan
-        for artifact in contender.plan.artifacts
-    }
-    brought = {key: path for contender in contenders for key, path in contender.stored.items()}
-    outcomes = builder.build((a for key, a in wanted.items() if key not in brought), progress)
-    why = Explanation("kept", "run as it was stored")
-    for key, path in brought.items():
-        outcomes[key] = Outcome(wanted[key], path, True, 0.0, True, "", path, why)
-    return outcomes
 
 
 def _label(trial: Trial) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TextIO
 
 from kernloom.build.artifact import Artifact
 from kernloom.build.batch import batches, like
@@ -22,16 +21,15 @@ from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import lasting, once_each
-from kernloom.cli.fleets import check_local
-from kernloom.cli.fleets.local import Local
+from kernloom.cli.fleets import Fleet
 from kernloom.cli.planning import Planned
-from kernloom.cli.progress import Progress
 from kernloom.cli.trials import trial_of
 from kernloom.config.schema import Measure
 from kernloom.files import canonical_json, sha256_text
 from kernloom.measure.statistics import median
 from kernloom.measure.trial import Trial
 from kernloom.report.best import ranked
+from kernloom.run.progress import Progress
 from kernloom.store.claims import Claims
 from kernloom.store.store import Store
 
@@ -77,34 +75,27 @@ class Screening:
         return "; ".join(words)
 
 
-def print_screening(screening: Screening, file: TextIO) -> None:
-    """What failed under the quick look, and one line about all of it."""
-    from kernloom.report.tables import print_failures
-
-    print_failures(screening.trials, file)
-    print(screening.text, file=file)
-
-
 def screen(
     assembly: Assembly,
     plans: Sequence[Planned],
     store: Store,
+    fleet: Fleet,
     progress: Progress,
     ended: Callable[[Trial], None] = lambda trial: None,
 ) -> Screening:
-    """Look at all points of a sweep, which says how many to keep. Ctrl-C ends it early.
+    """Have a fleet look at all points of a sweep, which says how many to keep. Ctrl-C ends it
+    early.
 
     `ended` is told of each look, those of earlier runs first.
     """
     start = time.monotonic()
     experiment = plans[0].experiment
-    check_local(experiment.fleet, "screen.keep")
     quick = plans[0].sweep.varied(_quick) if plans[0].sweep else None
     looks = {plan.id: quick.take(plan) if quick else _quick(plan) for plan in once_each(plans)}
     with closing(store.claims()) as claims:
         if experiment.rerun != "all":
             _claim(claims, list(looks.values()), progress)
-        return _screened(assembly, looks, store, progress, ended, start)
+        return _screened(assembly, looks, store, fleet, progress, ended, start)
 
 
 def _claim(claims: Claims, looks: Sequence[Planned], progress: Progress) -> None:
@@ -120,6 +111,7 @@ def _screened(
     assembly: Assembly,
     looks: Mapping[str, Planned],
     store: Store,
+    fleet: Fleet,
     progress: Progress,
     ended: Callable[[Trial], None],
     start: float,
@@ -151,7 +143,7 @@ def _screened(
     interrupted = False
     try:
         waiting = [plan for id, plan in looks.items() if id not in found]
-        Local(assembly, progress, experiment.fleet, "screening").carry_out(waiting, shop, keep)
+        fleet.carry_out(waiting, shop, keep)
     except KeyboardInterrupt:
         interrupted = True
     finally:

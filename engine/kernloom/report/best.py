@@ -9,8 +9,8 @@ from hashlib import sha256
 from operator import attrgetter
 
 from kernloom.files import canonical_json
+from kernloom.lookup import MISSING, lookup
 from kernloom.measure.trial import Trial
-from kernloom.store.keys import MISSING, lookup
 
 RANKED_BY = ("virtual_ns", "instructions", "median_ns")
 """The first that a trial has; those before the last are exact."""

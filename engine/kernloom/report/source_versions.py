@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from kernloom.lookup import MISSING, lookup
 from kernloom.measure.trial import Trial
-from kernloom.store.keys import MISSING, lookup
 from kernloom.store.lookups import SourceUse
 from kernloom.store.store import Store
 

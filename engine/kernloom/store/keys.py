@@ -16,6 +16,7 @@ from typing import Any
 from kernloom.config.schema import ROOT_KEYS
 from kernloom.errors import UsageError, nearest
 from kernloom.files import canonical_json
+from kernloom.lookup import MISSING, lookup
 from kernloom.store.rows import DOCUMENTS
 
 COLUMNS = {
@@ -62,7 +63,6 @@ USUAL_METRICS = (
     "transfer_bytes",
 )
 
-MISSING = object()
 SOURCE = "source"
 """Which version of its kernels' sources a trial ran; worked out from all trials of a store, so that
 it can be shown and grouped by, but not filtered by."""
@@ -206,22 +206,6 @@ def short_names(path: str) -> set[str]:
     parts = path.split(".")
     ends = {".".join(parts[start:]) for start in range(1, len(parts))}
     return ends | ({f"{parts[0]}.{parts[-1]}"} if len(parts) > 1 else set())
-
-
-def lookup(value: Any, path: Sequence[str]) -> Any:
-    """The value at a dotted path; names may contain dots themselves, as swept keys do."""
-    if not path:
-        return value
-    if isinstance(value, Mapping):
-        for length in range(len(path), 0, -1):
-            name = ".".join(path[:length])
-            if name in value:
-                found = lookup(value[name], path[length:])
-                if found is not MISSING:
-                    return found
-    if isinstance(value, list) and path[0].isdigit() and int(path[0]) < len(value):
-        return lookup(value[int(path[0])], path[1:])
-    return MISSING
 
 
 def matches(value: Any, wanted: str) -> bool:

@@ -15,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Workshop, exit_code
 from kernloom.cli.fleets import check_local
+from kernloom.cli.fleets.local import Local
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
 from kernloom.config.overrides import spelled
+from kernloom.config.settings import Fleet
 from kernloom.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.files import write_atomically
 from kernloom.measure.trial import Trial
@@ -38,7 +40,8 @@ def run(invocation: Invocation) -> int:
     for plan in plans:
         check_local(plan.experiment.fleet, "check")
     progress = Progress(invocation.stderr)
-    results = Workshop(assembly, None, progress).carry_out(plans)
+    here = Local(assembly, progress, Fleet("local"))
+    results = Workshop(assembly, None, progress, here).carry_out(plans)
     trials = [*results.trials, *refused]
     build = vars(results.build)
     if report:

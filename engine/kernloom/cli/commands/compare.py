@@ -16,8 +16,8 @@ from __future__ import annotations
 import os
 
 from kernloom.cli.assembly import Assembly
-from kernloom.cli.comparing import compare, unchanged
-from kernloom.cli.contenders import Contender, Contenders, store_words
+from kernloom.cli.comparing import Contender, compare, unchanged
+from kernloom.cli.contenders import Contenders, store_words
 from kernloom.cli.fleets import check_local
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.progress import Progress

@@ -23,7 +23,7 @@ from typing import Any
 from kernloom import __version__
 from kernloom.build.emulators import find_emulator
 from kernloom.build.toolchains import DRIVER, detect
-from kernloom.cli.calibrating import calibrate, describe, print_calibration
+from kernloom.cli.calibrating import calibrate, describe
 from kernloom.cli.installing import Missing, find_missing, install
 from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.cli.progress import Progress
@@ -36,6 +36,7 @@ from kernloom.machine import machine_facts
 from kernloom.measure.roof import Calibration, load_calibration
 from kernloom.measure.statistics import median
 from kernloom.places import Places, find_places
+from kernloom.report.calibrations import print_calibration
 
 USAGE = "[output=json]"
 FLAGS = {

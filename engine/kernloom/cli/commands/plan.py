@@ -22,13 +22,13 @@ from kernloom.cli.estimating import estimate
 from kernloom.cli.fleets import fleet_of
 from kernloom.cli.invocation import Invocation
 from kernloom.cli.planning import Planned, plan_points
-from kernloom.cli.progress import Progress
 from kernloom.cli.reasons import Reason, reasons_for
 from kernloom.errors import UsageError, nearest
 from kernloom.plan.render import StepSource
 from kernloom.plan.schedule import StepRecord, TensorSpec, describe
 from kernloom.report.documents import plain
 from kernloom.report.plans import print_plan
+from kernloom.run.progress import NoProgress
 
 SWEEPS = True
 
@@ -45,9 +45,7 @@ def run(invocation: Invocation) -> int:
     sweep = invocation.multirun
     states = {key: builder.state(item, sweep=sweep) for key, item in artifacts.items()}
     with store_of(assembly, plans[0].experiment) as store:
-        fleet = fleet_of(
-            assembly, plans[0].experiment.fleet, store, Progress(invocation.stderr, quiet=True)
-        )
+        fleet = fleet_of(assembly, plans[0].experiment.fleet, store, NoProgress())
         stored = {
             plan.id for plan, trial in stored_trials(store, fleet, plans) if reusable(trial, plan)
         }

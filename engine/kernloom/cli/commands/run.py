@@ -27,15 +27,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Results, Workshop, exit_code
-from kernloom.cli.fleets import fleet_of
+from kernloom.cli.fleets import check_local, fleet_of
+from kernloom.cli.fleets.local import Local
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
-from kernloom.cli.screening import print_screening, screen
+from kernloom.cli.screening import Screening, screen
 from kernloom.cli.stores import place_of
 from kernloom.config.schema import Experiment
 from kernloom.errors import ConfigError, UsageError
@@ -107,7 +108,9 @@ def carry_out_and_report(
         screening = None
         if experiment.screen.keep and len(plans) > 1:
             looked_at = _line_printer(invocation, screened_document)
-            screening = screen(assembly, plans, store, progress, looked_at)
+            check_local(experiment.fleet, "screen.keep")
+            here = Local(assembly, progress, experiment.fleet, "screening")
+            screening = screen(assembly, plans, store, here, progress, looked_at)
             plans = [plan for plan in plans if plan.id in screening.kept]
         fleet = fleet_of(assembly, experiment.fleet, store, progress)
         workshop = Workshop(assembly, store, progress, fleet, _line_printer(invocation))
@@ -181,7 +184,7 @@ def report(
         print_run(results.trials, build, invocation.stdout, samples_of)
     if results.screening and invocation.output != "json":
         people = invocation.stdout if invocation.for_people else invocation.stderr
-        print_screening(results.screening, people)
+        _print_screening(results.screening, people)
     if results.interrupted:
         print(f"kernloom: interrupted; {_kept(results)}", file=invocation.stderr)
     if results.failure:
@@ -189,6 +192,14 @@ def report(
         print(f"kernloom: ended early; {_kept(results)}", file=invocation.stderr)
     for note in results.notes:
         print(f"kernloom: {note}", file=invocation.stderr)
+
+
+def _print_screening(screening: Screening, file: TextIO) -> None:
+    """What failed under the quick look, and one line about all of it."""
+    from kernloom.report.tables import print_failures
+
+    print_failures(screening.trials, file)
+    print(screening.text, file=file)
 
 
 def _kept(results: Results) -> str:

@@ -12,7 +12,6 @@ from kernloom.build.workspace import scratch_folder
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.fleets import Build, Keep
 from kernloom.cli.planning import Planned
-from kernloom.cli.progress import Progress
 from kernloom.cli.sharing import Everything, Share
 from kernloom.cli.trials import Trials
 from kernloom.config.schema import Measure
@@ -21,6 +20,7 @@ from kernloom.device.devices import DEVICES
 from kernloom.measure.sampler import threads_of
 from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.turns import blocks
+from kernloom.run.progress import Progress
 
 AT_ONCE = 8
 """How many trials must be built before measuring takes a core from the compilers."""

@@ -42,13 +42,13 @@ from kernloom.cli.fleets.submission import (
 from kernloom.cli.fleets.where import Gathered, place_of, unmeasured_id
 from kernloom.cli.identity import identity_anywhere
 from kernloom.cli.planning import Planned
-from kernloom.cli.progress import Progress
 from kernloom.cli.sharing import Share
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import Fleet as Settings
 from kernloom.errors import UnavailableError
 from kernloom.files import sha256_json
 from kernloom.measure.trial import Trial
+from kernloom.run.progress import Progress
 from kernloom.store.store import Store
 
 RERUNS = ("none", "failed", "all")

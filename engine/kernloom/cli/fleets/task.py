@@ -26,11 +26,11 @@ from kernloom.cli.fleets.submission import (
 from kernloom.cli.fleets.where import place_of, unmeasured_id
 from kernloom.cli.main import Terminated
 from kernloom.cli.planning import Planned, plan_each
-from kernloom.cli.progress import Progress
 from kernloom.cli.streams import prepare_streams
 from kernloom.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.machine import machine_class
 from kernloom.measure.trial import Trial
+from kernloom.run.progress import NoProgress
 
 ENDING = ("SIGTERM", "SIGKILL")
 GRACE_S = 1.0
@@ -92,7 +92,7 @@ def _carry_out(submission: Submission, round: int, task: int) -> None:
     if plans:
         artifacts = {item.key: item for plan in plans for _, item in plan.named_artifacts}
         outcomes = assembly.builder(plans[0].experiment).build(artifacts.values())
-        local = Local(assembly, Progress(sys.stderr, quiet=True), submission.fleet)
+        local = Local(assembly, NoProgress(), submission.fleet)
         local.measure(plans, outcomes, keep)
 
 

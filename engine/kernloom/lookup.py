@@ -1,0 +1,25 @@
+"""Values in plain data by dotted paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MISSING = object()
+"""What is found where there is nothing: None is a value."""
+
+
+def lookup(value: Any, path: Sequence[str]) -> Any:
+    """The value at a dotted path; names may contain dots themselves, as swept keys do."""
+    if not path:
+        return value
+    if isinstance(value, Mapping):
+        for length in range(len(path), 0, -1):
+            name = ".".join(path[:length])
+            if name in value:
+                found = lookup(value[name], path[length:])
+                if found is not MISSING:
+                    return found
+    if isinstance(value, list) and path[0].isdigit() and int(path[0]) < len(value):
+        return lookup(value[int(path[0])], path[1:])
+    return MISSING

@@ -1,0 +1,58 @@
+"""A machine's measured peaks and bandwidths as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TextIO
+
+from kernloom.expressions import format_size
+from kernloom.measure.calibration import DTYPES
+from kernloom.measure.roof import COLD, MEMORY, PATTERNS, Calibration
+from kernloom.report.tables import print_rows
+from kernloom.report.units import three_digits
+
+HOW = "kernloom doctor --calibrate"
+
+
+def print_calibration(calibration: Calibration | None, file: TextIO) -> None:
+    """Tables of peaks and bandwidths: of one core and, where there are more, of all."""
+    if calibration is None:
+        print(f"This machine's roof has not been measured: {HOW}", file=file)
+        return
+    cores = max((entry.threads for entry in calibration.peaks), default=1)
+    many = f" of 1 core / {cores} cores" if cores > 1 else ""
+    print(f"\npeak in GFLOP/s{many}, measured {calibration.created}", file=file)
+    rates: dict[tuple[str, str], dict[int, float]] = {}
+    for peak in calibration.peaks:
+        rates.setdefault((peak.arch, peak.dtype), {})[peak.threads] = peak.gflops
+    print_rows(
+        [
+            {"arch": arch, **{dtype: _shown(rates.get((arch, dtype), {})) for dtype in DTYPES}}
+            for arch in calibration.arches
+        ],
+        file,
+    )
+    print(f"\nbandwidth in GB/s{many}", file=file)
+    rates = {}
+    # Memory was measured with this CPU's own arch.
+    own = next((entry.arch for entry in calibration.bandwidths if entry.level == MEMORY), "")
+    for entry in calibration.bandwidths:
+        if entry.arch == own:
+            by_threads = rates.setdefault((entry.level, entry.pattern), {})
+            by_threads[entry.threads] = entry.gbytes_per_s
+    print_rows(
+        [
+            {
+                "level": level,
+                "window": format_size(calibration.windows[level]),
+                **{pattern: _shown(rates.get((level, pattern), {})) for pattern in PATTERNS},
+            }
+            for level in (*calibration.levels, COLD, MEMORY)
+            if level in calibration.windows
+        ],
+        file,
+    )
+
+
+def _shown(rates: Mapping[int, float]) -> str:
+    return " / ".join(three_digits(rates[threads]) for threads in sorted(rates))
