@@ -1,4 +1,4 @@
-"""Files that somebody names: regular ones, of a bounded size, or an error that says why not."""
+"""Files that somebody names are read within bounds; files are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernloom.errors import ConfigError
-from kernloom.files import read_text
+from kernloom.files import read_text, replacing, write_atomically
 
 
 def test_text_is_read(tmp_path: Path) -> None:
@@ -44,3 +44,25 @@ def test_what_is_not_utf8_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes("a: ü".encode("utf-16"))
     with pytest.raises(ConfigError, match=r"it is not UTF-8 text \(byte 0\)"):
         read_text(tmp_path / "file", limit=100)
+
+
+@pytest.mark.parametrize("data", ["ä\n\r\n", b"\xff\x00\r\n"])
+def test_a_file_is_replaced_by_the_very_bytes(tmp_path: Path, data: str | bytes) -> None:
+    path = tmp_path / "new" / "file"
+    write_atomically(path, "old and longer than the new one")
+    write_atomically(path, data)
+    assert path.read_bytes() == (data.encode() if isinstance(data, str) else data)
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_that_is_not_written_to_its_end_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, "old")
+    with pytest.raises(KeyError), replacing(path) as file:
+        file.write("half")
+        raise KeyError
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "\ud800")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -9,8 +9,9 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from kernloom.errors import ConfigError
 
@@ -81,26 +82,19 @@ def _mebibytes(count: int) -> str:
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
-    """Write beside the final name and rename, so a reader never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    """Write a file that appears whole or not at all."""
+    with replacing(path) as file:
+        file.buffer.write(data.encode() if isinstance(data, str) else data)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[TextIO]:
-    """A text file that takes the place of `path` when all of it is written."""
+def replacing(path: Path) -> Iterator[TextIOWrapper]:
+    """A text file that takes the place of `path` when all of it is written: it is written beside
+    the final name and renamed, so that no reader sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+        with TextIOWrapper(os.fdopen(handle, "wb"), encoding="utf-8", newline="") as file:
             yield file
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
