@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernloom.errors import ConfigError
-from kernloom.files import read_text, replacing, write_atomically
+from kernloom.files import files_below, read_text, replacing, write_atomically
 
 
 def test_text_is_read(tmp_path: Path) -> None:
@@ -66,3 +66,17 @@ def test_a_file_that_is_not_written_to_its_end_leaves_the_old_one(tmp_path: Path
         write_atomically(path, "\ud800")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_files_below_a_folder_are_regular_and_not_hidden(tmp_path: Path) -> None:
+    for name in ("b.c", "a.h", "deep/c.c", "other.txt", ".hidden.c", ".git/d.c", "__pycache__/e.c"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / ".#b.c").symlink_to("somebody@somewhere.1234:5678")
+    (tmp_path / "gone.c").symlink_to("nowhere.c")
+    (tmp_path / "link.c").symlink_to("b.c")
+    os.mkfifo(tmp_path / "pipe.c")
+    found = [str(path.relative_to(tmp_path)) for path in files_below(tmp_path, (".c", ".h"))]
+    assert found == ["a.h", "b.c", "deep/c.c", "link.c"]
+    assert files_below(tmp_path, (".h",), deep=False) == [tmp_path / "a.h"]
+    assert not files_below(tmp_path / "none", (".c",))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,6 +75,18 @@ def test_files_that_nothing_of_it_imports_do_not_count(folder: Path, digest: Dig
     before = digest()
     (folder / "elsewhere.py").write_text("z = 2\n")
     (folder / "plugged/inner.py").touch()
+    assert digest() == before
+
+
+def test_what_editors_leave_beside_the_code_does_not_count(folder: Path, digest: Digest) -> None:
+    before = digest()
+    (folder / "plugged/.#inner.py").symlink_to("somebody@somewhere.1234:5678")
+    (folder / "plugged/gone.py").symlink_to("nowhere.py")
+    (folder / "plugged/.inner.py").write_text("half")
+    (folder / "plugged/.checkpoints").mkdir()
+    (folder / "plugged/.checkpoints/inner.py").write_text("old")
+    (folder / "plugged/folder.py").mkdir()
+    os.mkfifo(folder / "plugged/pipe.py")
     assert digest() == before
 
 

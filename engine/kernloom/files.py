@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -79,6 +79,25 @@ def _unreadable(status: os.stat_result, limit: int) -> str:
 
 def _mebibytes(count: int) -> str:
     return f"{count / (1 << 20):.3g} MiB"
+
+
+def files_below(folder: Path, suffixes: Collection[str], *, deep: bool = True) -> list[Path]:
+    """The regular files in a folder, and in those below it, with one of these suffixes, sorted.
+
+    Hidden names are left out, for some are the locks of editors: links that lead nowhere.
+    """
+    found = folder.rglob("*") if deep else folder.glob("*")
+    return sorted(
+        path
+        for path in found
+        if path.suffix in suffixes
+        and not any(map(_left_out, path.relative_to(folder).parts))
+        and path.is_file()
+    )
+
+
+def _left_out(name: str) -> bool:
+    return name.startswith(".") or name == "__pycache__"
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:

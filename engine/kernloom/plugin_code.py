@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from kernloom.files import sha256_file, sha256_json
+from kernloom.files import files_below, sha256_file, sha256_json
 
 OURS = "kernloom"
 _ELSEWHERE = frozenset({OURS, "numpy"})
@@ -71,7 +71,7 @@ def _files_of(name: str) -> Iterator[Path]:
             yield Path(spec.origin)
         return
     for folder in map(Path, spec.submodule_search_locations):
-        yield from sorted(path for path in folder.rglob("*") if path.suffix in _CODE)
+        yield from files_below(folder, _CODE)
 
 
 def _imported_by(path: Path) -> set[str]:

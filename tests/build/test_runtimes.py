@@ -114,6 +114,12 @@ def test_a_changed_header_of_the_runner_is_named(
     )
 
 
+def test_the_lock_of_an_editor_is_no_part_of_a_runner(runner: Runner, share: Path) -> None:
+    before = runner().key
+    (share / "native/runner/.#main.c").symlink_to("somebody@somewhere.1234:5678")
+    assert runner().key == before
+
+
 def test_the_systems_headers_are_part_of_a_runner(runner: Runner) -> None:
     assert "stdio.h" in runner().headers
 

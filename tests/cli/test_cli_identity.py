@@ -88,6 +88,8 @@ def test_the_code_that_runs_and_times_kernels_is_part_of_a_trial(
     monkeypatch.setattr(kernloom, "__file__", str(package / "__init__.py"))
     digest = facts.engine_digest.__wrapped__
     before = digest()
+    (package / module).with_name(".#lock.py").symlink_to("somebody@somewhere.1234:5678")
+    assert digest() == before
     with (package / module).open("a", encoding="utf-8") as file:
         file.write("# changed\n")
     assert digest() != before

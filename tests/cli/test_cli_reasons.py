@@ -107,6 +107,7 @@ def test_another_build_of_numpy_of_the_same_version_is_told_apart(
     before = numpy_build(tmp_path)
     assert before.startswith(f"{np.__version__} ")
     monkeypatch.setattr(np, "__file__", str(copy / "__init__.py"))
+    (copy / ".#version.py").symlink_to("somebody@somewhere.1234:5678")
     assert numpy_build(tmp_path) == before
     changed = copy / "version.py"
     text = changed.read_text()

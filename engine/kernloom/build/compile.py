@@ -15,6 +15,7 @@ from kernloom.build.listing import Outside, Stamp
 from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError, UnavailableError, nearest
+from kernloom.files import files_below
 from kernloom.plan.source import Source
 
 KERNEL = "kernel.so"
@@ -103,8 +104,7 @@ def runner_artifact(
     paths = sorted(
         path
         for folder in (native / "runner", native / "include")
-        for path in folder.rglob("*")
-        if path.suffix in (".c", ".h")
+        for path in files_below(folder, (".c", ".h"))
     )
     files = {str(path.relative_to(share)): path.read_text(encoding="utf-8") for path in paths}
     sources = [path for path in files if path.endswith(".c")]

@@ -18,6 +18,7 @@ from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.errors import ConfigError, UnavailableError, nearest
 from kernloom.expressions import parse_size
+from kernloom.files import files_below
 from kernloom.pipeline.stage import Context
 from kernloom.plan.render import StepSource
 from kernloom.plan.source import ENTRY, Source, Texts
@@ -77,7 +78,8 @@ def firmware_files(share: Path, isa: str) -> dict[str, str]:
             f"there is no firmware for '{isa}'", key="arch.isa", hint=nearest(isa, isas)
         )
     headers = share / "native" / "include" / "kernloom" / "kernel.h"
-    paths = sorted([*top.glob("*.[chl]*"), *(top / isa).glob("*.[ch]"), headers])
+    own = files_below(top, (".c", ".h", ".ld"), deep=False)
+    paths = sorted([*own, *files_below(top / isa, (".c", ".h"), deep=False), headers])
     return {str(path.relative_to(share)): path.read_text(encoding="utf-8") for path in paths}
 
 

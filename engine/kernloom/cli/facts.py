@@ -24,7 +24,7 @@ from kernloom.config.schema import (
     Workload,
 )
 from kernloom.device.devices import DEVICES
-from kernloom.files import sha256_file, sha256_json
+from kernloom.files import files_below, sha256_file, sha256_json
 from kernloom.machine import machine_class
 from kernloom.measure.data import GENERATORS, REFERENCE_FUNCTIONS, read_first
 from kernloom.measure.numpy_code import numpy_build
@@ -345,5 +345,7 @@ def engine_digest() -> str:
     bare metal the runner itself is Python, for the others it is what starts the runner."""
     package = Path(kernloom.__file__).parent
     others = [package / "expressions.py", package / "arithmetic.py"]
-    ours = [*(package / "measure").glob("*.py"), *(package / "device").rglob("*.py")]
+    ours = [
+        path for part in ("measure", "device") for path in files_below(package / part, (".py",))
+    ]
     return sha256_json([sha256_file(path) for path in [*sorted(ours), *others]])

@@ -43,6 +43,9 @@ def _stamps(folder: Path) -> Iterator[tuple[str, int, int, int]]:
         except FileNotFoundError:
             continue
         for entry in entries:
+            # Hidden names may be the locks of editors, links that lead nowhere.
+            if entry.name.startswith("."):
+                continue
             if entry.is_dir():
                 if entry.name not in _SKIPPED:
                     waiting.append(entry.path)
