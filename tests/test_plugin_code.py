@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from kernloom import plugin_code
 from kernloom.measure.references import conv2d
 
+METADATA = "Metadata-Version: 2.1\nName: Its-Name\nVersion: {version}\n"
 PACKAGE = {
     "plugged/__init__.py": "from plugged.inner import golden\n",
     "plugged/inner.py": "import beside\n\ndef golden(*_):\n    import beside_late\n    return 0\n",
@@ -22,6 +24,9 @@ PACKAGE = {
     "beside_late.py": "y = 1\n",
     "elsewhere.py": "z = 1\n",
     "site-packages/third_party.py": "__version__ = '1.0'\n",
+    "site-packages/Its_Name-1.0.dist-info/METADATA": METADATA.format(version="1.0"),
+    "site-packages/Its_Name-1.0.dist-info/RECORD": "third_party.py,,\n",
+    "site-packages/without_metadata.py": "x = 1\n",
 }
 Digest = Callable[[], str]
 
@@ -47,6 +52,7 @@ def digest(folder: Path) -> Digest:
     def find(version: str = "plugged 1.0") -> str:
         importlib.invalidate_caches()
         plugin_code._closure.cache_clear()
+        plugin_code._distributions.cache_clear()
         return plugin_code.code_digest(importlib.import_module("plugged").golden, version)
 
     return find
@@ -99,6 +105,35 @@ def test_a_third_party_counts_by_its_version(folder: Path, digest: Digest) -> No
     before = digest()
     with (folder / "site-packages/third_party.py").open("a") as opened:
         opened.write("# changed\n")
+    assert digest() == before
+    info = folder / "site-packages/Its_Name-1.0.dist-info"
+    (info / "METADATA").write_text(METADATA.format(version="1.1"))
+    assert digest() != before
+
+
+def test_a_third_party_that_does_not_say_its_version_counts_by_its_files(
+    folder: Path, digest: Digest
+) -> None:
+    (folder / "beside.py").write_text("import without_metadata\n")
+    before = digest()
+    left = folder / "site-packages/left_over-1.0.dist-info"
+    left.mkdir()
+    (left / "RECORD").write_text("without_metadata.py,,\n")
+    assert digest() == before
+    (folder / "site-packages/without_metadata.py").write_text("x = 2\n")
+    assert digest() != before
+
+
+@pytest.mark.parametrize("name", ["third_party", "without_metadata", "not_installed"])
+def test_the_digest_does_not_depend_on_what_was_imported_before(
+    folder: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (folder / "plugged/inner.py").write_text(f"def golden(*_):\n    import {name}\n")
+    before = digest()
+    module = ModuleType(name)
+    module.__spec__ = importlib.util.find_spec(name)
+    monkeypatch.setattr(module, "__version__", "9.9", raising=False)
+    monkeypatch.setitem(sys.modules, name, module)
     assert digest() == before
 
 

@@ -3,7 +3,7 @@
 A reference, generator, run stage or device of another package decides results, so its code is part
 of a trial's identity: the file that defines it, the files of its top-level package, and whatever
 these import that is neither Python's own library nor an installed third-party package. Of those
-only the version counts.
+only the version counts, or the files themselves where no metadata says the version.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def code_digest(value: Any, distribution: str) -> str:
 
 @cache
 def _closure(first: str) -> dict[str, Any]:
-    """Top-level module -> the hashes of its files, or its version if it is a third party's. Read
+    """Top-level module -> the hashes of its files, or its versions if it is a third party's. Read
     once per process, as Python itself does."""
     found: dict[str, Any] = {}
     waiting = [first]
@@ -51,7 +51,7 @@ def _closure(first: str) -> dict[str, Any]:
         files = list(_files_of(name))
         installed = any(part in _INSTALLED for path in files[:1] for part in path.parts)
         if name != first and (installed or not files):
-            found[name] = _version_of(name)
+            found[name] = _versions(name) or [sha256_file(path) for path in files]
             continue
         found[name] = [sha256_file(path) for path in files]
         waiting += sorted({module for path in files for module in _imported_by(path)})
@@ -91,9 +91,15 @@ def _imported_by(path: Path) -> set[str]:
     return names
 
 
-def _version_of(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        # Some distributions are called otherwise than their modules.
-        return str(getattr(sys.modules.get(name), "__version__", ""))
+def _versions(name: str) -> list[str]:
+    """The distributions that install a top-level module, with their versions. Their names may
+    differ from the module's, and several may share a namespace."""
+    # A distribution that was not removed completely may have no name.
+    names = sorted({*filter(None, _distributions().get(name, ()))})
+    return [f"{found} {version(found)}" for found in names]
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Top-level module -> names of the distributions that install it, read once per process."""
+    return packages_distributions()
