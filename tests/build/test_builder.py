@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.make import INTERMEDIATES
+from kernloom.build.manifest import Damaged, Missing, Verifier, Whole
 from kernloom.errors import BuildError
 from kernloom.files import sha256_file
 from kernloom.places import Places, share_folder
@@ -115,6 +117,21 @@ def test_a_damaged_artifact_is_noticed_and_built_again(
     assert outcome.ok and not outcome.cached
     assert outcome.path.read_bytes() == good
     assert builder.state(artifact).cached
+
+
+def test_damage_is_noticed_though_size_and_time_are_put_back(
+    kernel: Kernel, places: Places
+) -> None:
+    artifact = kernel()
+    verifier, path = Verifier(), Builder(places).build([artifact])[artifact.key].path
+    status = path.stat()
+    assert verifier.condition(artifact, places.build) == Whole()
+    damage_output(path.parent)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    damaged = Damaged("kernel.so is not the file that was built")
+    assert verifier.condition(artifact, places.build) == damaged
+    shutil.rmtree(path.parent)
+    assert verifier.condition(artifact, places.build) == Missing()
 
 
 def test_a_compile_error_is_an_outcome_with_message_and_source(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,15 @@ def test_a_version_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_updated_emulator_is_noticed(tmp_path: Path) -> None:
     assert find_emulator(script(tmp_path, "echo version 8.0.0"), tmp_path).version == "8.0.0"
     assert find_emulator(script(tmp_path, "echo version 8.10.1"), tmp_path).version == "8.10.1"
+
+
+def test_an_emulator_that_is_replaced_by_one_of_the_same_size_and_time_is_noticed(
+    tmp_path: Path,
+) -> None:
+    for version in ("8.0.0", "9.0.0"):
+        emulator = script(tmp_path, f"echo version {version}")
+        os.utime(tmp_path / "qemu-test", (1, 1))
+        assert find_emulator(emulator, tmp_path).version == version
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 from kernloom.build.artifact import Artifact
 from kernloom.build.cores import MeasuredCore
 from kernloom.build.explain import Explanation, Index, explain, to_plain
-from kernloom.build.manifest import Verifier, read_manifest
+from kernloom.build.manifest import Verifier, Whole, read_manifest
 from kernloom.build.workspace import broken, workspace
 from kernloom.errors import BuildError, KernloomError
 from kernloom.files import link_atomically
@@ -89,9 +89,9 @@ class Builder:
     def state(self, artifact: Artifact, *, sweep: bool = False) -> State:
         """Whether the artifact is there and whole; if not, why it has to be built."""
         try:
-            problem = self._verifier.problem(artifact, self.build_folder)
-            if problem is not None:
-                reason = explain(artifact, self.build_folder, self._index, problem, sweep=sweep)
+            condition = self._verifier.condition(artifact, self.build_folder)
+            if not isinstance(condition, Whole):
+                reason = explain(artifact, self.build_folder, self._index, condition, sweep=sweep)
                 return State("missing", reason)
         except OSError as error:
             raise BuildError(

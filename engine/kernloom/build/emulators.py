@@ -13,6 +13,7 @@ from kernloom.build.probe import ask, scratch
 from kernloom.build.toolchains import how_to_install, version_number
 from kernloom.config.schema import Emulator
 from kernloom.errors import UnavailableError
+from kernloom.files import file_stamp
 from kernloom.sealed import read_cache, write_cache
 
 _VERSION = re.compile(r"version (\d+(?:\.\d+)+)")
@@ -68,10 +69,9 @@ def install_hint(emulator: Emulator) -> str:
 def _record(emulator: Emulator, path: Path, file: Path) -> dict[str, Any]:
     """Its version, and whether it takes plugins."""
     try:
-        status = path.stat()
+        stamp = file_stamp(path)
     except OSError as error:
         raise UnavailableError(f"{path} cannot be read: {error.strerror}") from None
-    stamp = [status.st_mtime_ns, status.st_size]
     record = read_cache(file).get(str(path))
     if isinstance(record, dict) and record.get("stamp") == stamp and "plugins" in record:
         return record

@@ -18,8 +18,8 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from kernloom.build.artifact import BARE, ENVIRONMENT, ORIGINS, WRAPPER, Artifact
-from kernloom.build.manifest import read_manifest
-from kernloom.files import sha256_text
+from kernloom.build.manifest import Damaged, Missing, read_manifest
+from kernloom.files import file_stamp, sha256_text
 from kernloom.sealed import SEAL, key_of, seal, unseal
 
 Kind = Literal[
@@ -100,8 +100,8 @@ class Entry:
 class Known:
     """All builds under one name."""
 
-    stamp: tuple[int, int]
-    """Time and size of the file they were read from."""
+    stamp: list[int]
+    """Of the file they were read from."""
     entries: list[Entry]
     keys: set[str] = field(init=False)
     by_slot: dict[tuple[Any, ...], list[Entry]] = field(init=False)
@@ -203,10 +203,9 @@ class Index:
     def _read(self, name: str) -> Known:
         path = self.path(name)
         try:
-            status = path.stat()
+            stamp = file_stamp(path)
         except OSError:
-            return Known((0, 0), [])
-        stamp = (status.st_mtime_ns, status.st_size)
+            return Known([], [])
         known = self._known.get(name)
         if known is None or known.stamp != stamp:
             entries = [_entry(line, key_of(path)) for line in path.read_bytes().splitlines()]
@@ -227,14 +226,19 @@ def _entry(line: bytes, key: str) -> Entry | None:
 
 
 def explain(
-    artifact: Artifact, build: Path, index: Index, problem: str, *, sweep: bool = False
+    artifact: Artifact,
+    build: Path,
+    index: Index,
+    condition: Missing | Damaged,
+    *,
+    sweep: bool = False,
 ) -> Explanation:
     """Why `artifact`, which is not whole on disk, has to be built.
 
     In a sweep a point that was never built is new: it did not come from changing another one.
     """
-    if problem:
-        return Explanation("corrupt", f"the built file was damaged: {problem}")
+    if isinstance(condition, Damaged):
+        return Explanation("corrupt", f"the built file was damaged: {condition.reason}")
     if (build / "failed" / artifact.key).exists():
         return Explanation("failed", "it did not compile last time")
     if index.knows(artifact):

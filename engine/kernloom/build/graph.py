@@ -16,7 +16,7 @@ from typing import Any
 from kernloom.build.artifact import MANIFEST, Artifact, from_plain, to_plain
 from kernloom.build.cores import Cores
 from kernloom.build.make import Job, Result, carry_out
-from kernloom.build.manifest import Verifier
+from kernloom.build.manifest import Verifier, Whole
 from kernloom.sealed import read_sealed, write_sealed
 
 
@@ -70,7 +70,7 @@ class Graph:
         """Look again now that nobody else builds: another process may have done the same."""
         verifier = Verifier()
         for job in jobs:
-            whole = verifier.problem(job.artifact, self.build) is None
+            whole = isinstance(verifier.condition(job.artifact, self.build), Whole)
             if whole and not job.keep:
                 self.report(job, Result(job.artifact.key, ok=True, cached=True))
             else:

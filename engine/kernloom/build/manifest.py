@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kernloom.build.artifact import ENVIRONMENT, MANIFEST, Artifact
-from kernloom.files import sha256_file, sha256_text
+from kernloom.files import file_stamp, sha256_file, sha256_text
 from kernloom.sealed import read_sealed, write_sealed
 
 
@@ -58,47 +58,66 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     write_sealed(folder / MANIFEST, dict(sorted(manifest.items())), indent=1)
 
 
+@dataclass(frozen=True)
+class Whole:
+    """An artifact on disk is what its manifest says."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """There is no such artifact on disk."""
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """An artifact on disk is not what was built."""
+
+    reason: str
+
+
+Condition = Whole | Missing | Damaged
+
+
 class Verifier:
     """Whether artifacts on disk are what their manifests say; files are hashed once per process."""
 
     def __init__(self) -> None:
-        self._hashes: dict[tuple[str, int, int, int], str] = {}
+        self._hashes: dict[tuple[Path, tuple[int, ...]], str] = {}
 
-    def problem(self, artifact: Artifact, build: Path) -> str | None:
-        """None if the artifact is whole; else what is wrong with it, "" if there is nothing."""
+    def condition(self, artifact: Artifact, build: Path) -> Condition:
         folder = artifact.folder(build)
         if not folder.is_dir() or not any(folder.iterdir()):
-            return ""
+            return Missing()
         try:
             manifest = read_sealed(folder / MANIFEST)
         except FileNotFoundError:
-            return f"{MANIFEST} is missing"
+            return Damaged(f"{MANIFEST} is missing")
         except (OSError, ValueError) as error:
-            return f"{MANIFEST} is damaged: {error}"
+            return Damaged(f"{MANIFEST} is damaged: {error}")
         if manifest.get("key") != artifact.key:
-            return f"{MANIFEST} is damaged: it is about another artifact"
+            return Damaged(f"{MANIFEST} is damaged: it is about another artifact")
         try:
             digest = self._hash(folder / artifact.output)
         except FileNotFoundError:
-            return f"{artifact.output} is missing"
+            return Damaged(f"{artifact.output} is missing")
         except OSError as error:
-            return f"{artifact.output} cannot be read: {error.strerror}"
+            return Damaged(f"{artifact.output} cannot be read: {error.strerror}")
         if digest != manifest.get("output_sha256"):
-            return f"{artifact.output} is not the file that was built"
-        return self._changed_file(artifact, folder) if artifact.packaged else None
+            return Damaged(f"{artifact.output} is not the file that was built")
+        return self._staged(artifact, folder) if artifact.packaged else Whole()
 
-    def _changed_file(self, artifact: Artifact, folder: Path) -> str | None:
+    def _staged(self, artifact: Artifact, folder: Path) -> Whole | Damaged:
+        """The condition of the files that a package consists of."""
         for path, digest in artifact.inputs.items():
             try:
                 if self._hash(folder / path) != digest:
-                    return f"{path} is not the file that was staged"
+                    return Damaged(f"{path} is not the file that was staged")
             except OSError as error:
-                return f"{path} cannot be read: {error.strerror}"
-        return None
+                return Damaged(f"{path} cannot be read: {error.strerror}")
+        return Whole()
 
     def _hash(self, path: Path) -> str:
-        status = path.stat()
-        stamp = (str(path), status.st_mtime_ns, status.st_size, status.st_ino)
-        if stamp not in self._hashes:
-            self._hashes[stamp] = sha256_file(path)
-        return self._hashes[stamp]
+        known_by = (path, tuple(file_stamp(path)))
+        if known_by not in self._hashes:
+            self._hashes[known_by] = sha256_file(path)
+        return self._hashes[known_by]
