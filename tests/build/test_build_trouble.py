@@ -104,6 +104,57 @@ def test_an_interrupted_build_leaves_nothing_behind(
     assert Builder(places).state(artifact).explanation.kind != "corrupt"
 
 
+DELETIONS = {
+    "the source": "rm kernel.c",
+    "the folder": 'rm -r "$(pwd -P)"',
+    "a temporary file": 'echo "cannot open $TMPDIR/cc1.s: No such file or directory"; exit 1',
+    "the result": 'gcc "$@"; rm kernel.so kernel.c; exit 0',
+    "the list of what was read": "rm kernloom-*",
+    "the log of SCons": 'rm ../../scons.log; rm -r "$(pwd -P)"',
+    "the whole workspace": 'rm -r "$(pwd -P)/../.."',
+}
+
+
+@pytest.mark.parametrize("what", DELETIONS)
+def test_a_build_folder_that_is_deleted_meanwhile_is_made_anew(
+    kernel: Kernel, places: Places, wrapped: Callable[..., Toolchain], what: str
+) -> None:
+    script = f"""
+here=$(dirname "$0")
+case "$*" in *-shared*kernel.c*) if mkdir $here/once; then {DELETIONS[what]}; fi ;; esac
+exec gcc "$@" """
+    artifact = kernel(toolchain=wrapped(script))
+    outcome = Builder(places).build([artifact])[artifact.key]
+    assert outcome.ok, outcome.message
+    assert Builder(places).state(artifact).cached
+    assert not (places.build / "failed").exists()
+
+
+def test_a_build_folder_that_is_always_deleted_is_one_clear_error(
+    kernel: Kernel, places: Places, wrapped: Callable[..., Toolchain]
+) -> None:
+    script = 'case "$*" in *-shared*kernel.c*) rm kernel.c ;; esac\nexec gcc "$@"'
+    with pytest.raises(BuildError, match="were deleted during the build, again and again"):
+        Builder(places).build([kernel(toolchain=wrapped(script))])
+
+
+def test_a_missing_header_is_no_deleted_folder(kernel: Kernel, places: Places) -> None:
+    artifact = kernel(text='#include "none.h"\n')
+    outcome = Builder(places).build([artifact])[artifact.key]
+    assert not outcome.ok
+    assert "none.h: No such file or directory" in outcome.message
+
+
+def test_a_compiler_that_is_deleted_meanwhile_is_said(
+    kernel: Kernel, places: Places, wrapped: Callable[..., Toolchain], tmp_path: Path
+) -> None:
+    artifact = kernel(toolchain=wrapped())
+    (tmp_path / "wrapped").unlink()
+    outcome = Builder(places).build([artifact])[artifact.key]
+    assert not outcome.ok
+    assert str(tmp_path / "wrapped") in outcome.message
+
+
 def test_a_limit_on_file_size_is_one_clear_error(kernel: Kernel, places: Places) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))

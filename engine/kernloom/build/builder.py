@@ -6,6 +6,7 @@ When nothing is missing, SCons is not started.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -20,7 +21,7 @@ from kernloom.build.artifact import Artifact
 from kernloom.build.cores import MeasuredCore
 from kernloom.build.explain import Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Verifier, Whole, read_manifest
-from kernloom.build.workspace import broken, workspace
+from kernloom.build.workspace import broken, says_deleted, workspace
 from kernloom.errors import BuildError, KernloomError
 from kernloom.files import link_atomically
 from kernloom.places import Places
@@ -270,31 +271,37 @@ class Builder:
         left = {job.artifact.key: job for job in jobs}
         if left:
             tell(0, len(jobs))
+            self.build_folder.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, _ATTEMPTS + 1):
             if not left:
                 return
-            with self.planned([*left.values()], measured) as plan:
-                problem: BuildError | None = None
+            # A build folder that somebody deletes is made anew, with what was left to build.
+            with (
+                _deletion(self.build_folder, last=attempt == _ATTEMPTS),
+                self.planned([*left.values()], measured) as plan,
+            ):
                 with (plan.parent / LOG).open("wb") as log, self._scons(plan, log) as process:
                     for results in _results(process):
-                        trouble = next((result.broken for result in results if result.broken), "")
-                        if trouble:
-                            problem = broken(self.build_folder, trouble)
-                            break
+                        self._check_broken(results)
                         for result in results:
                             del left[result.key]
                         tell(len(jobs) - len(left), len(jobs))
                         yield results
-                problem = problem or (self._unfinished(plan, process.returncode) if left else None)
-                # A build folder that somebody deleted is made anew, with what was left to build.
-                if problem and (plan.exists() or attempt == _ATTEMPTS):
-                    raise problem
+                if left:
+                    raise self._unfinished(plan, process.returncode)
 
-    def _unfinished(self, plan: Path, code: int) -> BuildError:
+    def _check_broken(self, results: Sequence[Result]) -> None:
+        for result in results:
+            if result.deleted:
+                raise FileNotFoundError(errno.ENOENT, result.broken)
+            if result.broken:
+                raise broken(self.build_folder, result.broken)
+
+    def _unfinished(self, plan: Path, code: int) -> BuildError | FileNotFoundError:
         """SCons ended before all was built: its last words."""
-        if not plan.exists():
-            return BuildError(f"{self.build_folder} was deleted during the build, again and again")
         said = (plan.parent / LOG).read_text(encoding="utf-8", errors="replace").strip()
+        if says_deleted(said, self.build_folder) or not plan.exists():
+            return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(plan.parent))
         return BuildError(
             f"SCons ended with exit code {code} before all was built",
             hint="\n  ".join(said.splitlines()[-12:]),
@@ -332,6 +339,18 @@ class Builder:
                 _end(process)
             finally:
                 os.close(hold)
+
+
+@contextlib.contextmanager
+def _deletion(build: Path, *, last: bool) -> Iterator[None]:
+    """Take a missing file for a build folder that is being deleted: an error the last time only."""
+    try:
+        yield
+    except FileNotFoundError:
+        if last:
+            raise BuildError(
+                f"files below {build} were deleted during the build, again and again"
+            ) from None
 
 
 def _message(result: Result) -> str:

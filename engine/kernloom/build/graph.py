@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -85,8 +86,10 @@ class Graph:
         job = self.jobs[str(path)]
         with self._cores.one():
             result = carry_out(job, self.build, self.workspace)
-        if not result.ok and path.parent.is_dir() and not any(path.parent.iterdir()):
-            path.parent.rmdir()  # SCons makes a target's folder beforehand.
+        if not result.ok:
+            # SCons makes a target's folder beforehand.
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
         self.report(job, result)
         return 0 if result.ok else 1
 

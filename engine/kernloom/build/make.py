@@ -5,6 +5,7 @@ This runs inside SCons, in one thread per job.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -22,7 +23,7 @@ from kernloom.build.listing import unchanged
 from kernloom.build.manifest import describe, write_manifest
 from kernloom.build.probe import tool_environment
 from kernloom.build.reads import COMPILING, LINKING, read_log
-from kernloom.build.workspace import disk_trouble
+from kernloom.build.workspace import disk_trouble, says_deleted
 from kernloom.files import sha256_file
 
 INTERMEDIATES = {"kernel.i": "-E", "kernel.s": "-S", "kernel.o": "-c"}
@@ -59,6 +60,8 @@ class Result:
     """What the compiler said."""
     broken: str = ""
     """What is wrong with the disk or the machine; no other job can do better."""
+    deleted: bool = False
+    """Files of the build folder were gone: another try may find it at rest."""
     cached: bool = False
     """Another process had built it in the meantime."""
     outdated: str = ""
@@ -90,6 +93,8 @@ def carry_out(job: Job, build: Path, workspace: Path) -> Result:
             return Result(artifact.key, False, seconds, outdated=outdated)
         if code == 0 and artifact.assembles and (said := _assembly(artifact, work, workspace)):
             code, message = 1, said
+        if code != 0 or not (work / artifact.output).is_file():
+            _check_deleted(artifact, work, workspace, message)
         if code == 0 and not (work / artifact.output).is_file():
             code, message = 1, f"{artifact.argv[0]} left no {artifact.output}"
         if code == 0 and job.keep:
@@ -103,7 +108,15 @@ def carry_out(job: Job, build: Path, workspace: Path) -> Result:
         _finish(job, build, work, workspace, seconds, message)
         return Result(artifact.key, True, seconds, message)
     except OSError as error:
-        return Result(artifact.key, False, broken=error.strerror or str(error))
+        deleted = error.errno == errno.ENOENT
+        return Result(artifact.key, False, broken=error.strerror or str(error), deleted=deleted)
+
+
+def _check_deleted(artifact: Artifact, work: Path, workspace: Path, message: str) -> None:
+    """Raise FileNotFoundError where a command failed because somebody deletes its folder."""
+    staged = all((work / path).is_file() for path in artifact.files)
+    if not staged or says_deleted(message, workspace):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(work))
 
 
 def _finish(
@@ -206,14 +219,19 @@ def _assembly(artifact: Artifact, work: Path, workspace: Path) -> str:
 def _run(argv: list[str], artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str]:
     temporary = workspace / "cc"
     temporary.mkdir(exist_ok=True)
-    done = subprocess.run(
-        [artifact.tools[argv[0]], *argv[1:]],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=work,
-        env=tool_environment(temporary),
-    )
+    try:
+        done = subprocess.run(
+            [artifact.tools[argv[0]], *argv[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=work,
+            env=tool_environment(temporary),
+        )
+    except FileNotFoundError:
+        if not work.is_dir():
+            raise
+        return 1, f"{artifact.tools[argv[0]]} cannot be started: it is gone, or its interpreter"
     message = done.stdout.decode(errors="replace").strip()
     if len(message) > _LONGEST_MESSAGE:
         message = message[:_LONGEST_MESSAGE] + "\n..."

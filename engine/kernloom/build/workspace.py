@@ -102,6 +102,12 @@ def disk_trouble(message: str) -> str | None:
     return next((text for text in says if text in message), None)
 
 
+def says_deleted(message: str, folder: Path) -> bool:
+    """Whether a program's message says that a file below `folder` is gone."""
+    gone = os.strerror(errno.ENOENT)
+    return any(gone in line and f"{folder}{os.sep}" in line for line in message.splitlines())
+
+
 def broken(build: Path, reason: str) -> BuildError:
     return BuildError(
         f"cannot write below {build}: {reason}",
