@@ -177,6 +177,8 @@ def _compile(artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str,
         argv = [*artifact.argv, *COMPILING, *LINKING]
         code, message = _run(argv, artifact, work, workspace)
         read = log.files()
+        if code == 0 and not log.intact:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(work))
     if not artifact.stamps:
         return code, message, ""
     changed = (path for path, stamp in artifact.stamps.items() if not unchanged(path, stamp))

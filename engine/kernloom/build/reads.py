@@ -1,25 +1,31 @@
 """Which files a compiler and a linker really read, as they say themselves.
 
 Every program that a compiler's driver starts writes a make rule of what it reads into a named pipe:
-a file would hold the rule of the last one only.
+a file would hold the rule of the last one only. A thread reads the pipes meanwhile, so that no
+program waits for room in them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import os
 import re
+import select
+import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-_PIPE_BYTES = 1 << 20
 _COMPILED, _LINKED = "kernloom-compiled", "kernloom-linked"
 """The same names for every command, for some compilers note their flags in what they make."""
 COMPILING = ("-MD", "-MF", _COMPILED)
 """Flags that make a compiler list what it includes, system headers too."""
 LINKING = (f"-Wl,--dependency-file={_LINKED}",)
 """Flags that make a linker list what it opens."""
+_CHUNK = 1 << 16
+_NO_PIPES = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What file systems say that hold no named pipes."""
 
 
 class ReadLog:
@@ -27,38 +33,105 @@ class ReadLog:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # Two pipes, for compilers escape spaces in names and GNU ld does not.
-        self._compiled, self._linked = _pipe(folder / _COMPILED), _pipe(folder / _LINKED)
+        with contextlib.ExitStack() as stack:
+            # Two pipes, for compilers escape spaces in names and GNU ld does not.
+            self._compiled = stack.enter_context(_pipe(folder / _COMPILED))
+            self._linked = stack.enter_context(_pipe(folder / _LINKED))
+            self._ended = os.eventfd(0, os.EFD_CLOEXEC)
+            stack.callback(os.close, self._ended)
+            self._reader = threading.Thread(target=self._read, daemon=True)
+            self._reader.start()
+            stack.callback(self._end)
+            self._cleanup = stack.pop_all()
 
     def files(self) -> list[str]:
-        """Absolute paths of the files read so far."""
-        names = [*rule_words(_read(self._compiled)), *_lines(_read(self._linked))]
+        """Absolute paths of the files read, asked for when the programs have ended."""
+        self._end()
+        names = [*rule_words(self._compiled.rules()), *_lines(self._linked.rules())]
         # A rule's target ends in a colon; files that have a rule of their own are listed before.
         return list(dict.fromkeys(str(self._folder / name) for name in names if name[-1:] != ":"))
 
+    @property
+    def intact(self) -> bool:
+        """Whether nobody has deleted what the programs write to."""
+        return self._compiled.path.exists() and self._linked.path.exists()
+
     def close(self) -> None:
-        for descriptor in (self._compiled, self._linked):
-            os.close(descriptor)
-        for name in (_COMPILED, _LINKED):
-            (self._folder / name).unlink(missing_ok=True)
+        self._cleanup.close()
+
+    def _read(self) -> None:
+        pipes = (self._compiled, self._linked)
+        poll = select.poll()
+        for descriptor in (self._ended, *(pipe.descriptor for pipe in pipes)):
+            poll.register(descriptor, select.POLLIN)
+        ended = False
+        while not ended:
+            ended = any(descriptor == self._ended for descriptor, _ in poll.poll())
+            for pipe in pipes:
+                pipe.read()
+
+    def _end(self) -> None:
+        """Have what is still in the pipes read, and no more."""
+        if self._reader.is_alive():
+            os.eventfd_write(self._ended, 1)
+            self._reader.join()
 
 
-def _pipe(path: Path) -> int:
-    os.mkfifo(path)
-    # Open for writing, too: a compiler must not wait until somebody reads.
-    descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    # Nobody reads until it has ended; the system may grant less to an ordinary user.
-    with contextlib.suppress(OSError):
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    return descriptor
+class _Pipe:
+    """One pipe with a name, and what was written to it."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self.descriptor = descriptor
+        self._written = bytearray()
+
+    def read(self) -> None:
+        """Take what is in it now."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.descriptor, _CHUNK):
+                self._written += data
+
+    def rules(self) -> str:
+        written = bytes(self._written)
+        # Compiler caches put a file in its place.
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(self.path.lstat().st_mode):
+                written += self.path.read_bytes()
+        return written.decode(errors="surrogateescape")
 
 
-def _read(descriptor: int) -> str:
-    rules = b""
-    with contextlib.suppress(BlockingIOError):
-        while data := os.read(descriptor, _PIPE_BYTES):
-            rules += data
-    return rules.decode(errors="surrogateescape")
+@contextlib.contextmanager
+def _pipe(path: Path) -> Iterator[_Pipe]:
+    """A pipe that is also open for writing: a compiler must not wait until somebody reads."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(path.unlink, missing_ok=True)
+        try:
+            os.mkfifo(path)
+            descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+        except OSError as error:
+            if error.errno not in _NO_PIPES:
+                raise
+            descriptor, writing = os.pipe()
+            stack.callback(os.close, descriptor)
+            stack.callback(os.close, writing)
+            os.set_blocking(descriptor, False)
+            _link(path, writing, error)
+        yield _Pipe(path, descriptor)
+
+
+def _link(path: Path, writing: int, error: OSError) -> None:
+    """Give a pipe without a name the name of a link, where there can be no named pipe."""
+    path.unlink(missing_ok=True)
+    try:
+        path.symlink_to(f"/proc/{os.getpid()}/fd/{writing}")
+    except OSError:
+        raise OSError(
+            error.errno,
+            f"{error.strerror} (named pipes and symbolic links, by which compilers tell what "
+            "they read)",
+            str(path),
+        ) from None
 
 
 @contextlib.contextmanager
