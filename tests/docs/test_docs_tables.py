@@ -20,6 +20,7 @@ LEAVES = (
     "arithmetic",
     "code_stamp",
     "plugin_code",
+    "temporary",
     "errors",
     "files",
     "places",

@@ -1,35 +1,22 @@
-"""Folders for work in progress, all under build/tmp; those of dead processes are swept."""
+"""Folders for work in progress, all under build/tmp, and what can be wrong with the disk there."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernloom import temporary
 from kernloom.errors import BuildError
 
 
 @contextlib.contextmanager
 def workspace(build: Path) -> Iterator[Path]:
     """A folder of one's own for the time of a build."""
-    tmp = build / "tmp"
-    tmp.mkdir(parents=True, exist_ok=True)
-    with locked(tmp):
-        _sweep(tmp)
-        folder = Path(tempfile.mkdtemp(dir=tmp))
-        # Held for as long as this process lives: what says that the folder is in use.
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
+    with temporary.own_folder(build / "tmp") as folder:
         yield folder
-    finally:
-        _remove(folder)
-        os.close(handle)
 
 
 @contextlib.contextmanager
@@ -44,48 +31,9 @@ def scratch_folder(build: Path) -> Iterator[Path | None]:
         yield folder
 
 
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Alone on `path` (a folder, or a file that is made), waiting for others."""
-    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
-    handle = os.open(path, flags, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def sweep(build: Path) -> None:
     """Remove what killed processes have left, where nothing else is to be done."""
-    tmp = build / "tmp"
-    with contextlib.suppress(OSError):
-        if any(tmp.iterdir()):
-            with locked(tmp):
-                _sweep(tmp)
-
-
-def _sweep(tmp: Path) -> None:
-    for folder in tmp.iterdir():
-        try:
-            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(folder)
-        except OSError:
-            continue
-        finally:
-            os.close(handle)
-
-
-def _remove(folder: Path) -> None:
-    # A compiler that is being killed may still write a last file into it.
-    for _ in range(3):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            return
+    temporary.sweep(build / "tmp")
 
 
 _DISK_SAYS = {

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import tempfile
 import weakref
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from kernloom.device.process import above_stdio
 from kernloom.errors import UnavailableError
+from kernloom.temporary import remove_folder
 
 
 class Scratch:
@@ -23,8 +21,8 @@ class Scratch:
     """
 
     def __init__(self, parent: Path | None = None, free: list[Scratch] | None = None) -> None:
-        """A folder below `parent`, or below the system's own for temporary files; `free` is where
-        it goes when it can be used again."""
+        """A folder below `parent`, or among the system's temporary files; `free` is where it goes
+        when it can be used again."""
         self._engine = os.getpid()
         self._free = free
         try:
@@ -35,7 +33,7 @@ class Scratch:
         except OSError as error:
             raise UnavailableError(
                 f"no folder for kernels to run in can be made below "
-                f"{parent or tempfile.gettempdir()}: {error.strerror}"
+                f"{parent or tempfile.gettempdir()}: {error.strerror or error}"
             ) from None
 
     @property
@@ -68,7 +66,8 @@ class Scratch:
         except FileNotFoundError:
             return
         except OSError:
-            shutil.rmtree(self.path, onerror=_permit_and_retry)
+            # What is left nevertheless, the next engine sweeps with the folder above.
+            remove_folder(Path(self.path))
 
 
 class ScratchPool:
@@ -93,19 +92,3 @@ class ScratchPool:
 def _remove_all(folders: list[Scratch]) -> None:
     for scratch in folders:
         scratch.remove()
-
-
-def _permit_and_retry(function: Callable[..., Any], path: str, error: Any) -> None:
-    """Remove what a kernel has taken its permissions from, as far as that can be done."""
-    parent = os.path.dirname(path)  # noqa: PTH120
-    try:
-        for folder in (parent, path):
-            if not os.path.islink(folder):  # noqa: PTH114
-                os.chmod(folder, stat.S_IRWXU)  # noqa: PTH101
-        if function in (os.rmdir, os.unlink):
-            function(path)
-        else:
-            shutil.rmtree(path, ignore_errors=True)
-    except OSError:
-        # The next engine sweeps the folder that all of these are in.
-        return
