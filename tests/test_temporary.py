@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +13,15 @@ from pathlib import Path
 import pytest
 
 from kernloom.device.scratch import Scratch
-from kernloom.temporary import own_folder, remove_folder, sweep
+from kernloom.temporary import own_folder, process_folder, remove_folder, sweep, temporary_folder
 
 NOBODY = 65534
+ENGINE = """
+from kernloom.device.scratch import Scratch
+scratch = Scratch()
+print(scratch.path, flush=True)
+input()
+"""
 
 
 @pytest.fixture
@@ -94,3 +102,59 @@ def test_a_fork_that_ends_leaves_the_folder_alone(tmp_path: Path) -> None:
             os._exit(0)
         os.waitpid(child, 0)
         assert folder.is_dir()
+
+
+def test_the_systems_temporary_files_have_one_folder_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with temporary_folder() as one, temporary_folder() as two:
+        assert one.parent == two.parent == tmp_path / f"kernloom-{os.geteuid()}"
+        assert stat.S_IMODE(one.parent.stat().st_mode) == 0o700
+        assert process_folder() == process_folder() != one
+        assert process_folder().parent == one.parent
+
+
+def test_a_folder_that_others_can_reach_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    name = f"kernloom-{os.geteuid()}"
+    (tmp_path / "elsewhere").mkdir(0o700)
+    (tmp_path / name).mkdir(0o755)
+    (tmp_path / f"{name}-2").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / f"{name}-3").touch(0o700)
+    free = 4
+    if os.geteuid() == 0:
+        (tmp_path / f"{name}-4").mkdir(0o700)
+        os.chown(tmp_path / f"{name}-4", NOBODY, NOBODY)
+        free = 5
+    with temporary_folder() as folder:
+        assert folder.parent == tmp_path / f"{name}-{free}"
+
+
+def engine(tmp_path: Path) -> subprocess.Popen[str]:
+    """A process that has made a folder for a session among the system's temporary files."""
+    return subprocess.Popen(
+        [sys.executable, "-c", ENGINE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
+    )
+
+
+def test_sessions_of_a_killed_engine_are_swept_by_the_next(tmp_path: Path) -> None:
+    with engine(tmp_path) as killed, engine(tmp_path) as lives:
+        assert killed.stdout and lives.stdout
+        left, used = (Path(process.stdout.readline().strip()) for process in (killed, lives))
+        killed.kill()
+        killed.wait()
+        assert left.is_dir() and used.is_dir()
+        with engine(tmp_path) as last:
+            assert last.stdout
+            assert Path(last.stdout.readline().strip()).is_dir()
+            assert used.is_dir() and not left.parent.exists()
+            last.communicate("\n")
+        lives.communicate("\n")
+    assert not list((tmp_path / f"kernloom-{os.geteuid()}").iterdir())

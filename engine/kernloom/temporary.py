@@ -6,15 +6,19 @@ killed one has left, and removes them.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import os
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+_NAMES = 100
+"""How many names are tried for a user's folder, where others have taken the first ones."""
 _ATTEMPTS = 3
 
 
@@ -36,6 +40,31 @@ def own_folder(parent: Path) -> Iterator[Path]:
         if process == os.getpid():
             remove_folder(folder)
         os.close(handle)
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """The same among the system's temporary files."""
+    with own_folder(_user_folder()) as folder:
+        yield folder
+
+
+def process_folder() -> Path:
+    """A folder of this process among the system's temporary files, removed when it ends."""
+    with _making:
+        asked = (os.getpid(), tempfile.gettempdir())
+        found = _made.get(asked)
+        # Meanwhile somebody may have cleaned up.
+        if found is None or not found.is_dir():
+            stack = contextlib.ExitStack()
+            found = _made[asked] = stack.enter_context(temporary_folder())
+            atexit.register(stack.close)
+        return found
+
+
+_making = threading.Lock()
+_made: dict[tuple[int, str], Path] = {}
+"""By process, for a fork has its own, and by the system's folder for temporary files."""
 
 
 def sweep(parent: Path) -> None:
@@ -75,6 +104,22 @@ def _permit_one(folder: str) -> None:
             Path(f"/proc/self/fd/{handle}").chmod(stat.S_IRWXU)
     finally:
         os.close(handle)
+
+
+def _user_folder() -> Path:
+    """The folder of this user among the system's temporary files.
+
+    Anybody may make files there: one that is not this user's alone is passed over.
+    """
+    top, user = Path(tempfile.gettempdir()), os.geteuid()
+    for number in range(1, _NAMES + 1):
+        folder = top / (f"kernloom-{user}" if number == 1 else f"kernloom-{user}-{number}")
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=stat.S_IRWXU)
+        status = folder.lstat()
+        if status.st_mode == stat.S_IFDIR | stat.S_IRWXU and status.st_uid == user:
+            return folder
+    raise FileExistsError(f"others have taken the names kernloom-{user} to {folder.name} in {top}")
 
 
 @contextlib.contextmanager

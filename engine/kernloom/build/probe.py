@@ -11,7 +11,6 @@ import errno
 import os
 import re
 import signal
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 from kernloom.build.artifact import ENVIRONMENT
 from kernloom.build.workspace import disk_trouble, workspace
 from kernloom.errors import UnavailableError
+from kernloom.temporary import temporary_folder
 
 _PATIENCE_S = 60
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -68,7 +68,7 @@ def scratch(cache: Path) -> Iterator[Path]:
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise ProbeError(f"cannot write below {cache}: {error.strerror}") from None
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernloom-")))
+            folder = stack.enter_context(temporary_folder())
         yield folder
 
 

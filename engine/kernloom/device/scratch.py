@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kernloom.device.process import above_stdio
 from kernloom.errors import UnavailableError
-from kernloom.temporary import remove_folder
+from kernloom.temporary import process_folder, remove_folder
 
 
 class Scratch:
@@ -28,7 +28,7 @@ class Scratch:
         try:
             if parent is not None:
                 parent.mkdir(parents=True, exist_ok=True)
-            self.path = tempfile.mkdtemp(prefix="kernloom-session-", dir=parent)
+            self.path = tempfile.mkdtemp(prefix="session-", dir=parent or process_folder())
             self.descriptor = above_stdio(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY))
         except OSError as error:
             raise UnavailableError(

@@ -29,6 +29,7 @@ from kernloom.device.runner import RunnerSession
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 from kernloom.files import canonical_json
+from kernloom.temporary import process_folder
 
 
 class OpenClDevice(Device):
@@ -52,7 +53,7 @@ class OpenClDevice(Device):
         """Where kernels run."""
         self._windows = WindowPool()
         # Drivers keep compiled kernels in the user's home, which is not ours to fill.
-        self._own = None if cache else tempfile.TemporaryDirectory(prefix="kernloom-opencl-")
+        self._own = None if cache else tempfile.TemporaryDirectory(dir=process_folder())
         self._cache = Path(self._own.name) if self._own else Path(cache or ".")
 
     @classmethod

@@ -21,6 +21,7 @@ from kernloom.device.opencl.choice import INSTALL, Found
 from kernloom.errors import UnavailableError
 from kernloom.files import file_stamp, sha256_json
 from kernloom.sealed import read_cache, write_cache
+from kernloom.temporary import own_folder, temporary_folder
 
 PROBE_SECONDS = 60
 WORKER = ("-P", "-m", "kernloom.device.opencl.worker")
@@ -107,10 +108,9 @@ def worker_environment(cache: Path) -> dict[str, str]:
 def _asked(compute_units: int, folder: Path | None = None) -> dict[str, Any]:
     """What the drivers say of themselves, and the libraries they were loaded from."""
     import subprocess
-    import tempfile
 
-    place = folder if folder and os.access(folder, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="kernloom-opencl-", dir=place) as cache:
+    writable = folder is not None and os.access(folder, os.W_OK)
+    with own_folder(folder / "tmp") if folder and writable else temporary_folder() as cache:
         try:
             done = subprocess.run(
                 [sys.executable, *WORKER, f"--list={compute_units}"],
@@ -118,7 +118,7 @@ def _asked(compute_units: int, folder: Path | None = None) -> dict[str, Any]:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                env={"LC_ALL": "C", **worker_environment(Path(cache))},
+                env={"LC_ALL": "C", **worker_environment(cache)},
                 timeout=PROBE_SECONDS,
             )
         except subprocess.TimeoutExpired:
