@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from demo_kernel import KERNEL, make_source
+from demo_kernel import KERNEL, make_source, shipped
 
 from kernloom.build.artifact import Artifact
 from kernloom.build.batch import batches
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.compile import kernel_artifact
+from kernloom.build.firmware import firmware_artifact, firmware_files
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.places import Places
@@ -188,6 +191,21 @@ ASSEMBLY = {
     "a macro of the assembler": (
         '__asm__(".macro m a\\n.inc\\\\a \\"{data}\\"\\n.endm\\nm b" "in\\n");\n'
     ),
+    **{
+        f"a macro of the assembler {after}": (
+            f'__asm__(".macro m a b\\n{before}.\\\\a\\\\()\\\\b \\"{{data}}\\"\\n'
+            '.endm\\nm inc" ", bin\\n");\n'
+        )
+        for after, before in {"after a comment": "/**/", "after labels": "1: 2: "}.items()
+    },
+    "a repetition": ('__asm__(".irp a,bin\\n/**/.inc\\\\a \\"{data}\\"\\n.endr\\n");\n'),
+    "a macro between comments": (
+        '__asm__("/* .endm */ .macro m a\\n# .endm\\n/**/.inc\\\\a \\"{data}\\"\\n.endm\\n'
+        'm b" "in\\n");\n'
+    ),
+    "link-time optimization": (
+        '__asm__(".macro m a\\n/**/.inc\\\\a \\"{data}\\"\\n.endm\\nm b" "in\\n");\n'
+    ),
 }
 
 
@@ -198,9 +216,74 @@ def test_assembly_that_reads_a_file_is_refused_however_it_is_spelled(
     data = tmp_path / "data"
     data.write_text("# nothing\n")
     text = ASSEMBLY[how].format(data=data) + EMPTY
-    outcome = built(places, kernel(toolchain=any_toolchain, text=text))
+    flags = ("-flto",) if how.startswith("link") else ()
+    outcome = built(places, kernel(toolchain=any_toolchain, text=text, flags=flags))
     assert not outcome.ok
-    assert "reads a file by" in outcome.message
+    assert re.search("reads? a file by", outcome.message)
+    assert "go unnoticed" in outcome.message or "nothing would list" in outcome.message
+
+
+OTHERS = {
+    "gcc_aarch64": "aarch64",
+    "gcc_riscv64": "riscv64",
+    "gcc_arm_none_eabi": "cortex_m4",
+    "gcc_riscv64_elf": "riscv_bare",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_assemblers_say_what_they_read_too(
+    name: str, places: Places, tmp_path: Path, cache: Path
+) -> None:
+    toolchain, arch = shipped(Toolchain, "toolchain", name), shipped(Arch, "arch", OTHERS[name])
+    if not shutil.which(toolchain.tools["cc"]):
+        pytest.skip(f"{name} is not installed")
+    detected = detect(toolchain, cache)
+    data = tmp_path / "data"
+    data.write_text("data")
+    hidden = ASSEMBLY["a macro of the assembler after labels"].format(data=data)
+    for text, ok in ((hidden, False), ('__asm__(".macro m a\\n.byte \\\\a\\n.endm");\n', True)):
+        source = make_source(text + EMPTY)
+        if arch.memory:
+            files = firmware_files(places.share, arch.isa)
+            made = firmware_artifact(source, toolchain, arch, "release", detected, files)
+        else:
+            made = kernel_artifact(source, toolchain, arch, "release", detected)
+        outcome = built(places, made)
+        assert outcome.ok == ok, outcome.message
+        assert ok or f"reads a file by assembly ({data})" in outcome.message
+
+
+def test_macros_of_the_assembler_are_taken_where_it_says_what_it_reads(
+    kernel: Kernel, any_toolchain: Toolchain, places: Places
+) -> None:
+    plain = '__asm__(".macro m\\n.byte 1\\n.endm");\nconst char *kl_text = "\\n";\n'
+    outcome = built(places, kernel(toolchain=any_toolchain, text=plain + EMPTY))
+    assert outcome.ok, outcome.message
+    text = '__asm__(".macro m a\\n.byte \\\\a\\n.endm");\n' + EMPTY
+    outcome = built(places, kernel(toolchain=any_toolchain, text=text))
+    assert outcome.ok == (any_toolchain.family == "gcc"), outcome.message
+    assert outcome.ok or "argument of an assembler macro" in outcome.message
+
+
+def test_a_compiler_whose_assembler_says_nothing_is_searched(
+    kernel: Kernel, places: Places, tmp_path: Path, wrapped: Callable[..., Toolchain]
+) -> None:
+    """As behind a cache of compilers, which may not start the assembler at all."""
+    (tmp_path / "data").write_text("data")
+    text = ASSEMBLY["a repetition"].format(data=tmp_path / "data") + EMPTY
+    script = """
+for word; do shift; case $word in -Wa,--MD*) ;; *) set -- "$@" "$word" ;; esac; done
+exec gcc "$@" """
+    outcome = built(places, kernel(toolchain=wrapped(script), text=text))
+    assert not outcome.ok
+    assert "argument of an assembler macro" in outcome.message
+
+
+def test_a_name_in_a_line_marker_is_no_file_that_is_read(kernel: Kernel, places: Places) -> None:
+    text = '#line 1 "elsewhere.c"\nvoid kl_entry(void *const *a) { (void)a; __asm__("nop"); }\n'
+    outcome = built(places, kernel(text=text))
+    assert outcome.ok, outcome.message
 
 
 def test_plain_assembly_is_taken(kernel: Kernel, any_toolchain: Toolchain, places: Places) -> None:

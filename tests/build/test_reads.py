@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.build.reads import COMPILING, LINKING, read_log
+from kernloom.build.reads import ASSEMBLING, COMPILING, LINKING, read_log
 
 PATIENCE_S = 60
 """Beyond it a program has been waiting for room in a pipe."""
@@ -79,6 +79,24 @@ def test_a_command_that_never_runs_leaves_nothing(folder: Path) -> None:
     assert threading.active_count() == threads
     assert descriptors() == opened
     assert not list(folder.iterdir())
+
+
+def test_what_assemblers_read_is_listed_apart(folder: Path) -> None:
+    (folder / "da ta").write_text("data")
+    text = '__asm__(".pushsection .rodata\\n.incbin \\"da ta\\"\\n.popsection");\nint x;\n'
+    for name in ("one.c", "two.c"):
+        (folder / name).write_text(
+            f'#line 1 "not there.c"\n{text if name == "two.c" else "int y;"}'
+        )
+    with read_log(folder) as log:
+        command = ["gcc", "-shared", "-nostdlib", "one.c", "two.c", "-o", "out", *ASSEMBLING]
+        subprocess.run(command, cwd=folder, check=True, timeout=PATIENCE_S)
+        assert log.listed_assembly
+        found = {path for path in log.assembled() if path.startswith(str(folder))}
+        assert found == {str(folder / name) for name in ("one.c", "two.c", "da ta")}
+        assert log.files() == []
+    with read_log(folder) as log:
+        assert not log.listed_assembly
 
 
 def test_a_file_in_the_place_of_a_pipe_is_read(tmp_path: Path) -> None:

@@ -94,6 +94,8 @@ class Artifact:
     """Absolute path -> stamp of every file outside that is in the key, when it was hashed."""
     assembles: bool = field(default=False, compare=False)
     """It may hold inline assembly, which reads files by directives of its own."""
+    lists_assembly: bool = field(default=False, compare=False)
+    """Its compiler's assembler can list the files that it reads."""
     declare_again: Callable[[], Artifact] | None = field(default=None, repr=False, compare=False)
     """Looks at the files outside again, for when they have changed since; not in any file."""
 

@@ -83,6 +83,7 @@ def kernel_artifact(
         origins=source.origins,
         stamps=stamps,
         assembles=headers.assembles,
+        lists_assembly=detected.lists_assembly,
         declare_again=lambda: kernel_artifact(
             source, toolchain, arch, variant, detect(toolchain, detected.cache)
         ),
@@ -142,6 +143,7 @@ def runner_artifact(
         arch=arch.name,
         variant=variant,
         stamps=stamps,
+        lists_assembly=detected.lists_assembly,
         declare_again=lambda: runner_artifact(
             toolchain, arch, variant, detect(toolchain, detected.cache), share
         ),
@@ -223,6 +225,7 @@ def _host_program(
         linked=linked.hashes,
         arch=isa,
         stamps=stamps,
+        lists_assembly=detected.lists_assembly,
         declare_again=lambda: _host_program(
             program, toolchain, detect(toolchain, detected.cache), isa, share
         ),

@@ -155,6 +155,7 @@ def firmware_artifact(
         origins=source.origins,
         stamps={**detected.stamps, **linked.stamps, **headers.stamps},
         assembles=any(map(may_assemble, source.files.values())),
+        lists_assembly=detected.lists_assembly,
         declare_again=lambda: firmware_artifact(
             source, toolchain, arch, variant, detect(toolchain, detected.cache), files
         ),

@@ -49,13 +49,21 @@ def system_headers(
 
 
 def _check_assembly(files: Mapping[str, str]) -> None:
-    """The assembler reads files, too, and cannot be asked which."""
+    """Refuse a directive that reads a file where it is plain to see. Others are found when the
+    kernel is built: a GNU assembler lists what it reads, for others the assembly is searched."""
     for path, text in files.items():
         if ".incbin" in text:
             raise ConfigError(file_by_assembly(path, ".incbin"), hint=INSTEAD_OF_ASSEMBLY)
 
 
 INSTEAD_OF_ASSEMBLY = "Write the data as a C array into a header, and include that."
+
+
+INSTEAD_OF_MACRO = "Use macros of the C preprocessor, or macros of the assembler without arguments."
+
+
+def file_by_macro(path: str) -> str:
+    return f"{path} may read a file by an argument of an assembler macro, which nothing would list"
 
 
 def file_by_assembly(path: str, directive: str) -> str:

@@ -11,30 +11,35 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernloom.build.artifact import ORIGINS, Artifact
 from kernloom.build.explain import Index
-from kernloom.build.headers import INSTEAD_OF_ASSEMBLY, file_by_assembly, without_linking
+from kernloom.build.headers import (
+    INSTEAD_OF_ASSEMBLY,
+    INSTEAD_OF_MACRO,
+    file_by_assembly,
+    file_by_macro,
+    without_linking,
+)
 from kernloom.build.listing import unchanged
 from kernloom.build.manifest import describe, write_manifest
 from kernloom.build.probe import tool_environment
-from kernloom.build.reads import COMPILING, LINKING, read_log
+from kernloom.build.reads import ASSEMBLING, COMPILING, LINKING, read_log
 from kernloom.build.workspace import disk_trouble, says_deleted
 from kernloom.files import sha256_file
 
 INTERMEDIATES = {"kernel.i": "-E", "kernel.s": "-S", "kernel.o": "-c"}
 _LONGEST_MESSAGE = 20_000
 _ASSEMBLY = "kernloom-assembly.s"
-_READS = re.compile(
-    r"\.(?:incbin|include|altmacro|mri)\b|(?:^|;)[ \t]*(?:[\w.$]+:)?[ \t]*\.?\w*\\\S*",
-    re.IGNORECASE | re.MULTILINE,
-)
-"""Directives that read files, and macro arguments in the name of a directive, which could be one of
-these."""
+_READS = re.compile(r"\.(?:incbin|include|altmacro|mri)\b", re.IGNORECASE)
+"""Directives that read files, or that let macros have arguments without a backslash."""
+_MACROS = re.compile(r"\.(?:macro|irpc?|rept?)\b.*\.end(?:m|macro|r)\b", re.IGNORECASE | re.DOTALL)
+"""From the first macro of the assembler to the end of the last: a backslash in it may stand for an
+argument, of which any directive can be put together."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,6 @@ def carry_out(job: Job, build: Path, workspace: Path) -> Result:
             # Failed or not: what it says is about other files than those in the key.
             work.rename(workspace / f"outdated-{artifact.key}")
             return Result(artifact.key, False, seconds, outdated=outdated)
-        if code == 0 and artifact.assembles and (said := _assembly(artifact, work, workspace)):
-            code, message = 1, said
         if code != 0 or not (work / artifact.output).is_file():
             _check_deleted(artifact, work, workspace, message)
         if code == 0 and not (work / artifact.output).is_file():
@@ -175,17 +178,22 @@ def _compile(artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str,
     """Run an artifact's command: exit code, message, and a file that is not as its key says."""
     with read_log(work) as log:
         argv = [*artifact.argv, *COMPILING, *LINKING]
+        argv += ASSEMBLING if artifact.lists_assembly else ()
         code, message = _run(argv, artifact, work, workspace)
         read = log.files()
+        assembled = log.assembled() if log.listed_assembly else None
         if code == 0 and not log.intact:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(work))
     if not artifact.stamps:
-        return code, message, ""
+        # Nothing is known about files outside that a list could be compared with.
+        read, assembled = [], None
     changed = (path for path, stamp in artifact.stamps.items() if not unchanged(path, stamp))
     # A command that failed has made nothing that could be wrong.
     made = read if code == 0 else []
     unknown = (path for path in made if not _known(path, artifact, workspace))
-    return code, message, next(changed, "") or next(unknown, "")
+    outdated = next(changed, "") or next(unknown, "")
+    refused = "" if code != 0 or outdated else _assembly(artifact, work, workspace, assembled)
+    return (1, refused, "") if refused else (code, message, outdated)
 
 
 def _known(path: str, artifact: Artifact, workspace: Path) -> bool:
@@ -197,11 +205,24 @@ def _known(path: str, artifact: Artifact, workspace: Path) -> bool:
     return real.startswith(inside) or any(os.path.realpath(p) == real for p in artifact.stamps)
 
 
-def _assembly(artifact: Artifact, work: Path, workspace: Path) -> str:
-    """Why the inline assembly of an artifact is refused: it reads files, and nothing lists them.
+def _assembly(
+    artifact: Artifact, work: Path, workspace: Path, assembled: Sequence[str] | None
+) -> str:
+    """Why the inline assembly of an artifact is refused: it reads files that are not in the key.
 
-    It is looked for in what the compiler hands to the assembler, where strings are put together.
+    `assembled` is what the assembler says it read; None if it does not say that.
     """
+    if assembled is None:
+        return _searched_assembly(artifact, work, workspace) if artifact.assembles else ""
+    path = next((path for path in assembled if not _known(path, artifact, workspace)), "")
+    if not path:
+        return ""
+    return f"{file_by_assembly(artifact.main, f'assembly ({path})')}\n{INSTEAD_OF_ASSEMBLY}"
+
+
+def _searched_assembly(artifact: Artifact, work: Path, workspace: Path) -> str:
+    """The same by searching what the compiler hands to the assembler, where strings are put
+    together."""
     argv = [artifact.argv[0], *_compiling(artifact), "-fno-lto", "-S", "-o", _ASSEMBLY]
     # Clang, but not GCC, has to be told to leave inline assembly as it was written.
     code, _ = _run([*argv, "-fno-integrated-as"], artifact, work, workspace)
@@ -211,11 +232,12 @@ def _assembly(artifact: Artifact, work: Path, workspace: Path) -> str:
             return message
     text = (work / _ASSEMBLY).read_text(encoding="utf-8", errors="replace")
     (work / _ASSEMBLY).unlink()
-    found = _READS.search(text)
-    if not found:
-        return ""
-    said = file_by_assembly(artifact.main, found[0].strip())
-    return f"{said}\n{INSTEAD_OF_ASSEMBLY}"
+    if found := _READS.search(text):
+        return f"{file_by_assembly(artifact.main, found[0])}\n{INSTEAD_OF_ASSEMBLY}"
+    macros = _MACROS.search(text)
+    if macros and "\\" in macros[0]:
+        return f"{file_by_macro(artifact.main)}\n{INSTEAD_OF_MACRO}"
+    return ""
 
 
 def _run(argv: list[str], artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Which files a compiler and a linker really read, as they say themselves.
+"""Which files a compiler, an assembler and a linker really read, as they say themselves.
 
 Every program that a compiler's driver starts writes a make rule of what it reads into a named pipe:
 a file would hold the rule of the last one only. A thread reads the pipes meanwhile, so that no
@@ -14,15 +14,17 @@ import re
 import select
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_COMPILED, _LINKED = "kernloom-compiled", "kernloom-linked"
+_COMPILED, _ASSEMBLED, _LINKED = "kernloom-compiled", "kernloom-assembled", "kernloom-linked"
 """The same names for every command, for some compilers note their flags in what they make."""
 COMPILING = ("-MD", "-MF", _COMPILED)
 """Flags that make a compiler list what it includes, system headers too."""
 LINKING = (f"-Wl,--dependency-file={_LINKED}",)
 """Flags that make a linker list what it opens."""
+ASSEMBLING = (f"-Wa,--MD,{_ASSEMBLED}",)
+"""Flags that make a GNU assembler list what it opens; others do not know them."""
 _CHUNK = 1 << 16
 _NO_PIPES = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """What file systems say that hold no named pipes."""
@@ -34,8 +36,9 @@ class ReadLog:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         with contextlib.ExitStack() as stack:
-            # Two pipes, for compilers escape spaces in names and GNU ld does not.
+            # Several pipes, for compilers escape spaces in names and GNU ld does not.
             self._compiled = stack.enter_context(_pipe(folder / _COMPILED))
+            self._assembled = stack.enter_context(_pipe(folder / _ASSEMBLED))
             self._linked = stack.enter_context(_pipe(folder / _LINKED))
             self._ended = os.eventfd(0, os.EFD_CLOEXEC)
             stack.callback(os.close, self._ended)
@@ -45,29 +48,49 @@ class ReadLog:
             self._cleanup = stack.pop_all()
 
     def files(self) -> list[str]:
-        """Absolute paths of the files read, asked for when the programs have ended."""
+        """Absolute paths of the files that compilers and linkers read, asked for when the programs
+        have ended."""
         self._end()
-        names = [*rule_words(self._compiled.rules()), *_lines(self._linked.rules())]
-        # A rule's target ends in a colon; files that have a rule of their own are listed before.
-        return list(dict.fromkeys(str(self._folder / name) for name in names if name[-1:] != ":"))
+        return self._paths([*rule_words(self._compiled.rules()), *_lines(self._linked.rules())])
+
+    def assembled(self) -> list[str]:
+        """The same of assemblers. Their lists also have the names in the line markers of the
+        compiler, which need not be those of files; a relative one that leads nowhere is none."""
+        self._end()
+        found = self._paths(rule_words(self._assembled.rules()))
+        inside = f"{self._folder}{os.sep}"
+        return [path for path in found if not path.startswith(inside) or Path(path).exists()]
+
+    @property
+    def listed_assembly(self) -> bool:
+        """Whether an assembler has said what it read."""
+        self._end()
+        return bool(self._assembled.rules())
 
     @property
     def intact(self) -> bool:
         """Whether nobody has deleted what the programs write to."""
-        return self._compiled.path.exists() and self._linked.path.exists()
+        return all(pipe.path.exists() for pipe in self._pipes)
+
+    @property
+    def _pipes(self) -> tuple[_Pipe, ...]:
+        return self._compiled, self._assembled, self._linked
+
+    def _paths(self, names: Iterable[str]) -> list[str]:
+        # A rule's target ends in a colon; files that have a rule of their own are listed before.
+        return list(dict.fromkeys(str(self._folder / name) for name in names if name[-1:] != ":"))
 
     def close(self) -> None:
         self._cleanup.close()
 
     def _read(self) -> None:
-        pipes = (self._compiled, self._linked)
         poll = select.poll()
-        for descriptor in (self._ended, *(pipe.descriptor for pipe in pipes)):
+        for descriptor in (self._ended, *(pipe.descriptor for pipe in self._pipes)):
             poll.register(descriptor, select.POLLIN)
         ended = False
         while not ended:
             ended = any(descriptor == self._ended for descriptor, _ in poll.poll())
-            for pipe in pipes:
+            for pipe in self._pipes:
                 pipe.read()
 
     def _end(self) -> None:

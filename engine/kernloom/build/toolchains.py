@@ -68,6 +68,8 @@ class Detected:
     """Absolute path -> stamp of each file that was examined."""
     opaque: bool = False
     """A script starts the compiler: nothing that it does can be remembered."""
+    lists_assembly: bool = False
+    """Its assembler can list the files that it reads."""
     cache: Path = field(compare=False, default=Path())
     """Where facts about this compiler may be remembered."""
     known: dict[Any, Any] = field(repr=False, compare=False, default_factory=dict)
@@ -114,6 +116,7 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
         record["parts"],
         record["stamps"],
         record["opaque"],
+        record["lists_assembly"],
         cache,
     )
     if record["family"] != toolchain.family and toolchain.family in FAMILIES:
@@ -237,7 +240,14 @@ def _examine(
         "stamps": stamps,
         "lookups": lookups,
         "opaque": wrapper.opaque,
+        "lists_assembly": family == "gcc" and _is_gnu(files.get("as"), folder),
     }
+
+
+def _is_gnu(assembler: Path | None, folder: Path) -> bool:
+    if assembler is None:
+        return False
+    return tool_output([assembler, "--version"], folder).stdout.startswith("GNU assembler")
 
 
 def _library_headers(driver: Sequence[str | Path], folder: Path) -> list[Path]:
@@ -299,6 +309,7 @@ def _still_true(record: Mapping[str, Any]) -> bool:
         stamps, lookups = record["stamps"], record["lookups"]
         same = all(file_stamp(Path(path)) == stamp for path, stamp in stamps.items())
         found = all(shutil.which(said) == path for said, path in lookups.items())
-        return same and found and isinstance(record["opaque"], bool)
+        told = [record[name] for name in ("opaque", "lists_assembly")]
+        return same and found and all(isinstance(value, bool) for value in told)
     except (OSError, KeyError, TypeError, AttributeError):
         return False
