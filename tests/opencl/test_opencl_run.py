@@ -394,6 +394,26 @@ def test_a_plain_file_with_macros_is_swept_and_follows_what_it_includes(
     assert {trial["status"] for trial in changed.trials} == {"wrong"}
 
 
+def test_files_that_only_the_driver_would_read_are_refused(opencl: Project, tmp_path: Path) -> None:
+    outside = tmp_path / "factor.h"
+    outside.write_text("#define FACTOR 2\n")
+    opencl.add("plain", kernel=PLAIN_KERNEL)
+    words = ("run", "target=opencl", "workload=plain")
+    opencl.write("templates/own/plain.cl", PLAIN.replace('"parts/factor.h"', f"<{outside}>"))
+    refused = opencl.run(*words)
+    assert refused.code == 2
+    assert "sources.opencl.file" in refused.stderr
+    assert "changes would go unnoticed" in refused.stderr
+    opencl.write("templates/own/plain.cl", PLAIN)
+    opencl.write("templates/own/parts/factor.h", "#define FACTOR 2\n")
+    assert opencl.run(*words).code == 0
+    refused = opencl.run(*words, f"toolchain.extra_flags=[-I{tmp_path}]")
+    assert refused.code == 2
+    assert "toolchain.extra_flags" in refused.stderr
+    assert "Allowed is what starts with -cl-" in refused.stderr
+    assert opencl.run(*words, "toolchain.extra_flags=[-cl-mad-enable]").code == 0
+
+
 def test_an_error_in_a_plain_file_names_its_own_line(opencl: Project) -> None:
     opencl.add("plain", kernel=PLAIN_KERNEL)
     opencl.write("templates/own/plain.cl", PLAIN)

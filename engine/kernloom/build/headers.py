@@ -35,7 +35,7 @@ def system_headers(
     files: Mapping[str, str], argv: Sequence[str], reach: Reach, detected: Detected
 ) -> Outside:
     """Headers outside `files` that compiling them with `argv` reads."""
-    _check_assembly(files)
+    check_assembly(files)
     assembles = any(map(may_assemble, files.values()))
     if not reach.includes and not detected.opaque and not looks_outside(files):
         return Outside(assembles=assembles)
@@ -48,7 +48,7 @@ def system_headers(
     return replace(found, assembles=True) if assembles else found
 
 
-def _check_assembly(files: Mapping[str, str]) -> None:
+def check_assembly(files: Mapping[str, str]) -> None:
     """Refuse a directive that reads a file where it is plain to see. Others are found when the
     kernel is built: a GNU assembler lists what it reads, for others the assembly is searched."""
     for path, text in files.items():
@@ -72,13 +72,13 @@ def file_by_assembly(path: str, directive: str) -> str:
 
 def may_assemble(text: str) -> bool:
     """Whether a source may hold inline assembly; also if it could only paste the word together."""
-    plain = _spliced(text)
+    plain = spliced(text)
     return "asm" in plain or "##" in plain or "%:%:" in plain
 
 
-def _spliced(text: str) -> str:
+def spliced(text: str, *, trigraphs: bool = True) -> str:
     """The text with trigraphs replaced and lines joined, which C does before all else."""
-    if "??" in text:
+    if trigraphs and "??" in text:
         for trigraph, character in _TRIGRAPHS.items():
             text = text.replace(trigraph, character)
     return _SPLICE.sub("", text) if "\\" in text else text
@@ -87,7 +87,7 @@ def _spliced(text: str) -> str:
 @lru_cache(maxsize=256)
 def _included(text: str) -> tuple[str, ...]:
     """The operand of each #include; the kernels of a sweep share most of their text."""
-    return tuple(_INCLUDE.findall(_spliced(text)))
+    return tuple(_INCLUDE.findall(spliced(text)))
 
 
 def looks_outside(files: Mapping[str, str]) -> bool:
@@ -100,7 +100,7 @@ def looks_outside(files: Mapping[str, str]) -> bool:
             )
             if beside not in files:
                 return True
-        if _ASKS in _spliced(text):
+        if _ASKS in spliced(text):
             return True
     return False
 
@@ -119,7 +119,7 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
     printed = answer.stdout
     searched = dict.fromkeys(a or b for a, b in _SEARCHED.findall(answer.stderr))
     found: dict[str, str] = {}
-    asks, assembles = any(_ASKS in _spliced(text) for text in files.values()), False
+    asks, assembles = any(_ASKS in spliced(text) for text in files.values()), False
     marked = [
         (re.sub(r"\\(.)", r"\1", quoted), marks) for quoted, marks in _MARKER.findall(printed)
     ]
@@ -130,7 +130,7 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
         found[path] = _below(path, searched)
         text = _text(path)
         if "3" not in marks.split():
-            asks, assembles = asks or _ASKS in _spliced(text), assembles or may_assemble(text)
+            asks, assembles = asks or _ASKS in spliced(text), assembles or may_assemble(text)
         assembles = assembles or ".incbin" in text
         _check_precompiled(path)
     # What a file is told about others shows nowhere but in what is left of it.

@@ -8,10 +8,13 @@ expressions over the size arguments and the tunables, so that one package serves
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from kernloom.build.artifact import Artifact, Identity
-from kernloom.build.compile import variant_flags
+from kernloom.build.compile import kernel_flags
+from kernloom.build.driver_inputs import check_options, check_sources
 from kernloom.build.stage import ArtifactStage
 from kernloom.config.schema import Arch, Target, Toolchain, Work
 from kernloom.errors import ConfigError
@@ -29,10 +32,18 @@ class Package(ArtifactStage):
 
     def artifact(self, context: Context, item: StepSource) -> Artifact:
         experiment = context.experiment
+        launched = _launched(item, experiment.target)
+        source, key = source_for(item.step, experiment.target)
+        check_sources(
+            item.source.files,
+            item.source.main,
+            launched[0].include,
+            key=f"{key}.{'template' if source.template else 'file'}",
+        )
         return package(
             item.step,
             item.source,
-            _launched(item, experiment.target),
+            launched,
             experiment.toolchain,
             experiment.arch,
             experiment.target.variant,
@@ -47,8 +58,10 @@ def package(
     arch: Arch,
     variant: str,
 ) -> Artifact:
+    groups = _options(toolchain, arch, variant)
+    check_options(groups)
     launch: dict[str, Any] = {
-        "options": list(_options(toolchain, arch, variant)),
+        "options": [option for options in groups.values() for option in options],
         "entries": {ENTRY: _entry(step, *launched)},
     }
     if launched[0].include:
@@ -107,12 +120,7 @@ def _entry(step: StepRecord, launched: Launched, work: Work, finish: Work | None
     return entry
 
 
-def _options(toolchain: Toolchain, arch: Arch, variant: str) -> tuple[str, ...]:
-    """What the driver's compiler is told."""
-    return (
-        *toolchain.flags,
-        *arch.flags.get(toolchain.family, ()),
-        *toolchain.kernel_flags,
-        *variant_flags(toolchain, variant),
-        *toolchain.extra_flags,
-    )
+def _options(toolchain: Toolchain, arch: Arch, variant: str) -> dict[str, Sequence[str]]:
+    """What the driver's compiler is told, under the keys it is configured by."""
+    family = toolchain.family
+    return kernel_flags(toolchain, replace(arch, flags={family: (), **arch.flags}), variant)
