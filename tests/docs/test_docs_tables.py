@@ -21,6 +21,8 @@ LEAVES = (
     "code_stamp",
     "plugin_code",
     "temporary",
+    "spool",
+    "lookup",
     "errors",
     "files",
     "places",
