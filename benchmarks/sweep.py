@@ -116,7 +116,7 @@ class Sweeps:
         return [flag for flag in argv if flag.startswith(("-O", "-march", "-f", "-m"))]
 
     def _allowed(self) -> int:
-        from kernloom.expressions import evaluate
+        from kernloom.base.expressions import evaluate
 
         names = [name.split(".")[-1] for name in self._values]
         return sum(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,6 +12,7 @@ import pytest
 import attacks
 import postgres
 from command_line import Project
+from kernloom.measure.trial import Trial
 from parts import needs_module
 from slow import is_slow
 
@@ -103,3 +104,34 @@ def server() -> Iterator[postgres.Server]:
     needs_module("psycopg")
     with postgres.postgres() as server:
         yield server
+
+
+@pytest.fixture
+def make_trial() -> Callable[..., Trial]:
+    def make(**changes: Any) -> Trial:
+        values: dict[str, Any] = {
+            "id": "0123456789abcdef" * 4,
+            "workload": "matmul",
+            "case": "default",
+            "target": "host",
+            "status": "ok",
+            "verified": True,
+            "params": {
+                "tile": {"multiply": {"mr": 6, "kc": 512}},
+                "pack": {"multiply": {"b": True}},
+            },
+            "provider": "model",
+            "metrics": {
+                "median_ns": 12345.0,
+                "ci_low_ns": 12300.0,
+                "ci_high_ns": 12500.0,
+                "gflops": 88.123,
+                "deterministic": [],
+            },
+            "artifacts": ({"name": "matmul.multiply", "key": "k1", "cached": True},),
+            "config": {"arch": {"name": "zen4"}, "toolchain": {"name": "gcc"}},
+            "created": "2025-01-02T03:04:05.678+00:00",
+        }
+        return Trial(**(values | changes))
+
+    return make

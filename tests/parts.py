@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import pytest
 
+from kernloom.base.errors import UnavailableError
 from kernloom.device.opencl.probe import devices
-from kernloom.errors import UnavailableError
 
 REQUIRE_ALL = "KERNLOOM_REQUIRE_ALL"
 """Set where everything is installed: there, what is missing is a failure."""

@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 from attacks import Attack
+from kernloom.base.errors import UnavailableError
+from kernloom.base.places import Places, share_folder
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact
@@ -22,8 +24,6 @@ from kernloom.build.toolchains import accepts, detect
 from kernloom.build.workspace import workspace
 from kernloom.config.convert import convert
 from kernloom.config.schema import Arch, Toolchain
-from kernloom.errors import UnavailableError
-from kernloom.places import Places, share_folder
 from kernloom.plan.source import Source
 
 KERNEL = "float kl_entry(float x) { return SCALE * x; }\n"

@@ -17,6 +17,9 @@ import pytest
 
 from attacks import Attack
 from command_line import Project
+from kernloom.base.errors import KernloomError
+from kernloom.base.places import Places, find_places
+from kernloom.base.sealed import read_cache, write_cache
 from kernloom.build.builder import Builder
 from kernloom.build.compile_commands import FILE, write_compile_commands
 from kernloom.build.explain import Index
@@ -34,12 +37,9 @@ from kernloom.cli.fleets.where import Gathered
 from kernloom.cli.planning import plan_points
 from kernloom.config.settings import Fleet
 from kernloom.device.opencl import probe
-from kernloom.errors import KernloomError
 from kernloom.measure.openblas import find_openblas
 from kernloom.measure.roof import Bandwidth, Calibration, Peak, load_calibration, save_calibration
 from kernloom.measure.trial import Samples, Trial
-from kernloom.places import Places, find_places
-from kernloom.sealed import read_cache, write_cache
 from parts import without
 
 WORDS = ("workload=axpy,good,matmul", "toolchain=gcc")

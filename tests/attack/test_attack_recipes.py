@@ -18,7 +18,7 @@ import pytest
 
 from attacks import Attack
 from command_line import Project, listing
-from kernloom.errors import KernloomError
+from kernloom.base.errors import KernloomError
 from parts import without
 from recipes import RecipeBench
 

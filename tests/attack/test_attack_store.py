@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from attacks import Attack
-from kernloom.errors import StoreError
+from kernloom.base.errors import StoreError
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store import open_store
 from kernloom.store.count_file import count_file_of

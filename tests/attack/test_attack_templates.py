@@ -6,7 +6,7 @@ import resource
 from pathlib import Path
 
 from attacks import Attack
-from kernloom.errors import TemplateError
+from kernloom.base.errors import TemplateError
 from kernloom.plan.template_worker import CPU_S, MEMORY_MIB
 from kernloom.plan.templates import Templates
 

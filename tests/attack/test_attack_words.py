@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from attacks import Attack
+from kernloom.base.errors import KernloomError
+from kernloom.base.expressions import evaluate, parse_size
+from kernloom.base.places import Places, share_folder
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import plan_each
-from kernloom.errors import KernloomError
-from kernloom.expressions import evaluate, parse_size
-from kernloom.places import Places, share_folder
 
 LONGEST_S = 20.0
 """CPU time that no single case comes near to unless something grows without bounds."""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from attacks import Attack
 from command_line import ENGINE
+from kernloom.base.errors import ConfigError
 from kernloom.config.reader import RECIPE, load_yaml, read_yaml
-from kernloom.errors import ConfigError
 
 PIECES = [
     *"a b << 1 2.5 1e400 0x1f 1:30 .nan ~ true off = é - ? : [ ] { } , # & * ! | > % @ `".split(),
@@ -27,7 +27,7 @@ READ = """
 import resource, sys
 from pathlib import Path
 from kernloom.config.reader import RECIPE, read_yaml
-from kernloom.errors import ConfigError
+from kernloom.base.errors import ConfigError
 try:
     read_yaml(Path(sys.argv[1]), RECIPE)
 except ConfigError as error:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from demo_kernel import make_source, shipped
 
+from kernloom.base.places import Places, share_folder
 from kernloom.build.artifact import Artifact
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
-from kernloom.places import Places, share_folder
 
 
 @pytest.fixture

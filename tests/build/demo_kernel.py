@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import yaml
 
+from kernloom.base.places import share_folder
 from kernloom.config.convert import convert
-from kernloom.places import share_folder
 from kernloom.plan.source import Source
 
 T = TypeVar("T")

@@ -10,12 +10,12 @@ import pytest
 import yaml
 from demo_kernel import shipped
 
+from kernloom.base.places import share_folder
 from kernloom.build import arches
 from kernloom.build.arches import host_caches, missing_features, resolve_native
 from kernloom.build.toolchains import Detected, accepts, check_compiles, detect
 from kernloom.config.convert import convert
 from kernloom.config.schema import Arch, Toolchain
-from kernloom.places import share_folder
 from parts import needs
 
 

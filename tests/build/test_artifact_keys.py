@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from demo_kernel import make_source
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.files import canonical_json
+from kernloom.base.places import Places, share_folder
 from kernloom.build.artifact import Artifact, from_plain, to_plain
 from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
-from kernloom.errors import ConfigError
-from kernloom.files import canonical_json
-from kernloom.places import Places, share_folder
 
 Kernel = Callable[..., Artifact]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from kernloom.base.errors import BuildError
+from kernloom.base.places import Places
 from kernloom.build.artifact import Artifact, to_plain
 from kernloom.build.builder import Builder
 from kernloom.config.schema import Toolchain
-from kernloom.errors import BuildError
-from kernloom.places import Places
 
 Kernel = Callable[..., Artifact]
 
@@ -27,8 +27,8 @@ import json, sys
 from pathlib import Path
 from kernloom.build.artifact import from_plain
 from kernloom.build.builder import Builder
-from kernloom.errors import BuildError
-from kernloom.places import Places, share_folder
+from kernloom.base.errors import BuildError
+from kernloom.base.places import Places, share_folder
 
 build, plan = Path(sys.argv[1]), Path(sys.argv[2])
 artifacts = [from_plain(item) for item in json.loads(plan.read_text())]

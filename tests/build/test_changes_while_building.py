@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from demo_kernel import KERNEL, make_source, shipped
 
+from kernloom.base.places import Places
 from kernloom.build.artifact import Artifact
 from kernloom.build.batch import batches
 from kernloom.build.builder import Builder, Outcome
@@ -19,7 +20,6 @@ from kernloom.build.compile import kernel_artifact
 from kernloom.build.firmware import firmware_artifact, firmware_files
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
-from kernloom.places import Places
 
 Kernel = Callable[..., Artifact]
 SCALED = KERNEL.replace("2.0f", "SCALE")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kernloom.base.errors import ConfigError
 from kernloom.build.driver_inputs import check_options, check_sources
-from kernloom.errors import ConfigError
 
 KEY = "toolchain.extra_flags"
 FILES = {

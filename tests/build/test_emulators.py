@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kernloom.base.errors import UnavailableError
 from kernloom.build import emulators
 from kernloom.build.arches import missing_features, with_vector_bytes
 from kernloom.build.emulators import find_emulator
 from kernloom.config.schema import Arch, Caches, Emulator
-from kernloom.errors import UnavailableError
 
 INSTALL = {"debian": "apt-get install qemu-user"}
 OPTIONS = "echo '-plugin file'"

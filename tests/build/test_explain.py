@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from demo_kernel import KERNEL
 
+from kernloom.base.places import Places
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.explain import Explanation
 from kernloom.config.schema import Toolchain
-from kernloom.places import Places
 
 Kernel = Callable[..., Artifact]
 

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from demo_kernel import KERNEL, make_source
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.places import Places
 from kernloom.build import linked, listing, probe, toolchains
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
@@ -22,8 +24,6 @@ from kernloom.build.stage import Compilers
 from kernloom.build.toolchains import detect
 from kernloom.cli.assembly import Assembly
 from kernloom.config.schema import Arch, Toolchain
-from kernloom.errors import ConfigError
-from kernloom.places import Places
 
 Kernel = Callable[..., Artifact]
 EMPTY = "void kl_entry(void *const *args) { (void)args; }\n"

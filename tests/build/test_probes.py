@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from demo_kernel import make_source
 
+from kernloom.base.errors import UnavailableError
+from kernloom.base.places import Places
 from kernloom.build import probe
 from kernloom.build.arches import resolve_native
 from kernloom.build.builder import Builder
@@ -18,8 +20,6 @@ from kernloom.build.compile import kernel_artifact
 from kernloom.build.probe import ProbeError
 from kernloom.build.toolchains import accepts, detect
 from kernloom.config.schema import Arch, Toolchain
-from kernloom.errors import UnavailableError
-from kernloom.places import Places
 
 KILLED = {
     "version": "-dumpfullversion",

@@ -15,13 +15,13 @@ import pytest
 from demo_kernel import shipped
 
 import kernloom
+from kernloom.base.errors import UnavailableError
+from kernloom.base.places import Places, share_folder
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import runner_artifact
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
-from kernloom.errors import UnavailableError
-from kernloom.places import Places, share_folder
 
 MAIN = """\
 #include "kernloom/answer.h"

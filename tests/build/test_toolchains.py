@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from kernloom.base.errors import UnavailableError
 from kernloom.build import toolchains
 from kernloom.build.probe import tool_environment
 from kernloom.build.toolchains import accepts, detect
 from kernloom.config.schema import Toolchain
-from kernloom.errors import UnavailableError
 
 
 def test_a_compiler_is_identified(any_toolchain: Toolchain, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from command_line import DOUBLE, Project
-from kernloom.places import share_folder
+from kernloom.base.places import share_folder
 
 ROUNDS = "measure.min_rounds=6 measure.max_rounds=12 measure.samples=5 measure.min_sample_us=100"
 BARRIER = '__asm__ volatile("" ::: "memory");'

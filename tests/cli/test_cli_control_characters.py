@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from command_line import PATIENCE_S, Project, command, environment
-from kernloom.visible_text import VisibleText, styled, visible, visible_line
+from kernloom.base.visible_text import VisibleText, styled, visible, visible_line
 
 TITLE = "\x1b]0;owned\x07"
 ESCAPES = f"{TITLE}\x1b[2J\x9b31m\x7f\r\u202eevil"

@@ -134,8 +134,8 @@ def test_yes_without_install_is_bad_usage(fresh_project: Project) -> None:
 
 
 def test_the_extra_stands_for_its_packages() -> None:
+    from kernloom.base.places import find_places
     from kernloom.cli.installing import Missing, _extra
-    from kernloom.places import find_places
 
     (wanted,) = _extra("opencl", find_places())
     assert wanted.startswith("pyopencl")

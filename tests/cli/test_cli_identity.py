@@ -10,11 +10,11 @@ import pytest
 
 import kernloom
 from command_line import ENGINE, WORKLOAD, Project
+from kernloom.base.files import sha256_file
+from kernloom.base.places import find_places
 from kernloom.cli import facts, identity
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import Planned, plan_points
-from kernloom.files import sha256_file
-from kernloom.places import find_places
 
 TREE = ENGINE.parent
 RUNNERS = [

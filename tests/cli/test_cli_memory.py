@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from command_line import Project
-from kernloom import remember, spool
+from kernloom.base import remember, spool
+from kernloom.base.places import find_places
 from kernloom.cli import planning
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import plan_points
 from kernloom.measure.trial import Trial
-from kernloom.places import find_places
 from kernloom.report import csv, results
 from kernloom.report.csv import write_csv
 from kernloom.report.documents import stored_document, to_json
@@ -167,7 +167,7 @@ def _engine_that_keeps(folder: Path, kept: int) -> str:
     place.mkdir()
     (place / "sitecustomize.py").write_text(
         f"from kernloom.cli import planning\nplanning.KEPT = {kept}\n"
-        f"from kernloom import spool\nspool.BLOCK, spool.IN_MEMORY = {kept}, {kept}\n"
+        f"from kernloom.base import spool\nspool.BLOCK, spool.IN_MEMORY = {kept}, {kept}\n"
     )
     return f"{place}:{ENGINE}"
 

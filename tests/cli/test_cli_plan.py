@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from command_line import DOUBLE, Project
-from kernloom.places import share_folder
+from kernloom.base.places import share_folder
 
 TEMPLATE = "templates/kernels/axpy/host.c.j2"
 AXPY = ("workload=axpy", "case=small")

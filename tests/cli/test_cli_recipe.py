@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from command_line import Project, listing
-from kernloom.errors import ConfigError
+from kernloom.base.errors import ConfigError
 from kernloom.recipe.flags import check_flags
 
 AXPY = ("workload=axpy", "case=small")

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from command_line import DOUBLE, KERNEL, PATIENCE_S, Project
+from kernloom.base.places import find_places
 from kernloom.cli import carry_out
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.fleets.local import Local
 from kernloom.cli.planning import plan_points
 from kernloom.config.settings import Fleet
-from kernloom.places import find_places
 from kernloom.run.progress import NoProgress
 from kernloom.store.store import open_store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from command_line import DOUBLE, Project
-from kernloom.places import share_folder
+from kernloom.base.places import share_folder
 
 BROKEN = "for (long i = 0; i < n; i++) y[i] = x[i];"
 NOTE = "of older kernel sources left out; --all-sources shows them apart"

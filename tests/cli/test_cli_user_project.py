@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from command_line import KERNEL, WORKLOAD, Project
-from kernloom.places import share_folder
+from kernloom.base.places import share_folder
 
 TEMPLATED = """\
 void {{ function }}(long n, const {{ ctype }} *x, {{ ctype }} *y);

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.places import share_folder
+from kernloom.base.places import share_folder
 from parts import needs_module
 
 pytestmark = pytest.mark.slow

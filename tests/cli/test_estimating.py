@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from command_line import Project
+from kernloom.base.places import find_places
 from kernloom.cli import estimating
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.estimating import estimate
 from kernloom.cli.planning import plan_points
-from kernloom.places import find_places
 from kernloom.store.store import open_store
 
 

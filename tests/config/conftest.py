@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from kernloom.base.places import share_folder
 from kernloom.config.compose import Composer, Point
-from kernloom.places import share_folder
 
 Compose = Callable[..., dict[str, Any]]
 

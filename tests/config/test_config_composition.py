@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.places import share_folder
+from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.compose import Composer
 from kernloom.config.groups import Groups
 from kernloom.config.validate import experiment
-from kernloom.errors import ConfigError
-from kernloom.places import share_folder
-from kernloom.sealed import read_sealed, write_sealed
 
 Compose = Callable[..., dict[str, Any]]
 Project = Callable[[Mapping[str, str]], Composer]

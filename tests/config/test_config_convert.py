@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kernloom.base.errors import ConfigError
 from kernloom.config.convert import convert
 from kernloom.config.schema import Caches, Fill, Measure, Tolerance
-from kernloom.errors import ConfigError
 
 HUGE = 10**400
 """Larger than any floating-point number."""

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from command_line import ENGINE
+from kernloom.base.errors import ConfigError
+from kernloom.base.places import share_folder
 from kernloom.config.compose import Composer
 from kernloom.config.groups import Groups
-from kernloom.errors import ConfigError
-from kernloom.places import share_folder
 
 CONFIGS = share_folder() / "configs"
 INHERITING = {

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kernloom.base.errors import ConfigError, KernloomError, UsageError
+from kernloom.base.places import share_folder
 from kernloom.config.compose import Point
 from kernloom.config.groups import Groups
 from kernloom.config.overrides import _parse, _plain, parse_overrides
 from kernloom.config.schema import ROOT_KEYS
 from kernloom.config.validate import experiment
-from kernloom.errors import ConfigError, KernloomError, UsageError
-from kernloom.places import share_folder
 
 Compose = Callable[..., dict[str, Any]]
 Sweep = Callable[..., list[Point]]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kernloom.base.errors import ConfigError
 from kernloom.config.reader import dump_yaml, load_yaml
-from kernloom.errors import ConfigError
 
 
 @pytest.mark.parametrize(

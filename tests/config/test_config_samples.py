@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kernloom.base.errors import KernloomError
 from kernloom.config.compose import Composer, Point
-from kernloom.errors import KernloomError
 
 Sweep = Callable[..., list[Point]]
 Project = Callable[[Mapping[str, str]], Composer]

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernloom.base.errors import KernloomError, UsageError
 from kernloom.config.compose import Composer, Point
 from kernloom.config.overrides import spelled
 from kernloom.config.reader import dump_yaml
-from kernloom.errors import KernloomError, UsageError
 
 Compose = Callable[..., dict[str, Any]]
 Sweep = Callable[..., list[Point]]

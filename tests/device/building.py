@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kernloom.base.places import share_folder
 from kernloom.build.artifact import Artifact
 from kernloom.build.compile import counter_artifact, supervisor_artifact
 from kernloom.build.firmware import firmware_artifact, firmware_files
@@ -22,7 +23,6 @@ from kernloom.device.emulated import EmulatedDevice
 from kernloom.device.host import HostDevice
 from kernloom.device.opencl.choice import Options
 from kernloom.device.opencl.device import OpenClDevice
-from kernloom.places import share_folder
 from kernloom.plan.source import Source
 from parts import BARE_METAL, needs, needs_opencl
 

@@ -13,12 +13,12 @@ import pytest
 from building import compiled, types
 from subjects import Subject, without
 
+from kernloom.base.errors import DeviceError
 from kernloom.device.contract import Call, LaunchResult, LaunchSettings, Scalar, Session, require
 from kernloom.device.emulated import EmulatedDevice
 from kernloom.device.host import HostDevice
 from kernloom.device.runner import RunnerSession
 from kernloom.device.window import WindowPool
-from kernloom.errors import DeviceError
 from parts import needs
 
 ADDR_NO_RANDOMIZE = 0x0040000

@@ -18,6 +18,7 @@ import pytest
 from building import types
 from subjects import Crash, Subject, having, with_each, without
 
+from kernloom.base.errors import DeviceError
 from kernloom.config.schema import DTYPES, STATUSES
 from kernloom.device.contract import (
     CAPABILITIES,
@@ -33,7 +34,6 @@ from kernloom.device.contract import (
     Transfer,
     require,
 )
-from kernloom.errors import DeviceError
 
 
 def load(session: Session, subject: Subject, name: str) -> LoadedKernel:

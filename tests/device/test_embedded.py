@@ -10,9 +10,9 @@ import pytest
 from building import types
 from subjects import Subject, having
 
+from kernloom.base.errors import DeviceError
 from kernloom.device.contract import Call, LaunchSettings, Scalar, require
 from kernloom.device.embedded import EmbeddedDevice, EmbeddedSession
-from kernloom.errors import DeviceError
 
 pytestmark = having("flash")
 

@@ -16,12 +16,12 @@ import pytest
 from building import NATIVE, TOP
 from subjects import Subject
 
+from kernloom.base.errors import ConfigError, DeviceError, UnavailableError
 from kernloom.device.contract import Call, Scalar, Session
 from kernloom.device.devices import DEVICES
 from kernloom.device.host import HostDevice
 from kernloom.device.messages import Message, MmuMap, MmuUnmap, PeDma
 from kernloom.device.runner import RunnerSession
-from kernloom.errors import ConfigError, DeviceError, UnavailableError
 
 
 def pid_of(session: Session) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from subjects import Subject
 
+from kernloom.base.errors import DeviceError
 from kernloom.device.contract import Call, Scalar
-from kernloom.errors import DeviceError
 
 
 @pytest.mark.parametrize("count", [1, 3, 25, 1000, 1 << 20])

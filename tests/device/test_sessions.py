@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from command_line import ENGINE, PATIENCE_S
+from kernloom.base.errors import DeviceError
 from kernloom.device.sessions import SessionPlaces
-from kernloom.errors import DeviceError
 
 HOLDER = """
 import sys

@@ -15,11 +15,11 @@ import pytest
 from building import TOP, compiled
 from subjects import KINDS, Subject, devices
 
+from kernloom.base.errors import DeviceError
 from kernloom.device.contract import Call, LaunchSettings, Scalar, Session
 from kernloom.device.emulated import EmulatedDevice
 from kernloom.device.host import HostDevice
 from kernloom.device.scratch import ScratchPool
-from kernloom.errors import DeviceError
 
 SUPERVISOR = TOP / "native" / "supervisor" / "main.c"
 PROCESSES = pytest.mark.parametrize(

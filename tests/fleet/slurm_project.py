@@ -18,9 +18,9 @@ from cluster import Cluster
 from command_line import DOUBLE, ENGINE, PATIENCE_S, Project
 
 OTHER_LOGIN = """
-import kernloom.machine
-from kernloom.machine import machine_class as real
-kernloom.machine.machine_class = lambda: {**real(), "cpu": "other", "cores": 99}
+import kernloom.base.machine
+from kernloom.base.machine import machine_class as real
+kernloom.base.machine.machine_class = lambda: {**real(), "cpu": "other", "cores": 99}
 import kernloom.build.arches
 kernloom.build.arches.host_caches = lambda: {"l1": 1 << 14, "l2": 1 << 18, "l3": 1 << 22}
 """

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Project, environment
+from kernloom.base.errors import ConfigError, UnavailableError
 from kernloom.cli.fleets import queue
 from kernloom.cli.fleets.alone import alone
 from kernloom.cli.fleets.slurm import chunks
@@ -22,7 +23,6 @@ from kernloom.cli.fleets.submission import (
 )
 from kernloom.cli.fleets.where import Gathered
 from kernloom.config.settings import Fleet
-from kernloom.errors import ConfigError, UnavailableError
 from kernloom.measure.trial import Samples, Trial
 
 HOLDER = """

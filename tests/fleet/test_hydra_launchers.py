@@ -8,9 +8,9 @@ import pytest
 from slurm_project import SlurmProject, files_with, killed_at, login
 
 from command_line import DOUBLE, Project
+from kernloom.base.errors import UnavailableError
+from kernloom.base.places import find_places
 from kernloom.cli import hydra_app
-from kernloom.errors import UnavailableError
-from kernloom.places import find_places
 from parts import needs_module
 
 pytestmark = pytest.mark.slow

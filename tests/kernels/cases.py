@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernloom.expressions import evaluate
+from kernloom.base.expressions import evaluate
 from kernloom.measure.references import REFERENCES
 
 Sizes = Mapping[str, int]

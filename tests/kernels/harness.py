@@ -18,9 +18,9 @@ import yaml
 from jinja2 import FileSystemLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from kernloom.base.expressions import parse
 from kernloom.config.convert import convert
 from kernloom.config.schema import Kernel, Scalar
-from kernloom.expressions import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse")

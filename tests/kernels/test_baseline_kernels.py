@@ -15,8 +15,8 @@ from cases import CASES, inputs
 from harness import ROOT, Epilogue, Variant, best_machine, call, load_kernel, off_params, survives
 from test_workloads import NAMES, load_workload
 
+from kernloom.base.errors import ConfigError, DeviceError, UnavailableError
 from kernloom.config.schema import Fill, Measure, Tensor, Tolerance, Workload
-from kernloom.errors import ConfigError, DeviceError, UnavailableError
 from kernloom.measure import numpy_baseline, openblas
 from kernloom.measure.data import DataSets
 from kernloom.measure.numpy_baseline import NumpyBaseline, cores_from, numpy_identity

@@ -13,9 +13,9 @@ from harness import ROOT, Variant, best_machine, call, modelled
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from kernloom.base.expressions import evaluate
 from kernloom.config.convert import convert
 from kernloom.config.schema import Workload
-from kernloom.expressions import evaluate
 from kernloom.measure.references import REFERENCES
 
 NAMES = sorted(path.stem for path in (ROOT / "configs/workload").glob("*.yaml"))

@@ -7,10 +7,11 @@ import random
 
 import pytest
 
+from kernloom.base.errors import DeviceError
+from kernloom.base.places import share_folder
 from kernloom.config.convert import convert
 from kernloom.config.reader import load_yaml
 from kernloom.config.schema import Measure
-from kernloom.errors import DeviceError
 from kernloom.measure.comparison import (
     Race,
     counted,
@@ -22,7 +23,6 @@ from kernloom.measure.comparison import (
     verdict_of,
 )
 from kernloom.measure.trial import Samples
-from kernloom.places import share_folder
 
 PAIR = [("a", "b")]
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import yaml
 
+from kernloom.base.places import share_folder
 from kernloom.config.convert import convert
 from kernloom.config.schema import Measure
-from kernloom.places import share_folder
 
 
 def policy(name: str) -> Measure:

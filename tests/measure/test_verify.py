@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kernloom.base.errors import DeviceError
 from kernloom.config.schema import Tolerance
-from kernloom.errors import DeviceError
 from kernloom.measure.data import Array
 from kernloom.measure.verify import compare
 

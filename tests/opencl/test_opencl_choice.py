@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kernloom.base.errors import ConfigError, UnavailableError
 from kernloom.device.opencl.choice import (
     Found,
     Options,
@@ -14,7 +15,6 @@ from kernloom.device.opencl.choice import (
     choose,
     in_place,
 )
-from kernloom.errors import ConfigError, UnavailableError
 
 CPU = Found(
     platform="Portable Computing Language",

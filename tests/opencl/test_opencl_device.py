@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kernloom.base.errors import DeviceError
 from kernloom.device.contract import Buffer, Call, LaunchSettings, Scalar, Session, Transfer
 from kernloom.device.opencl.choice import Options
 from kernloom.device.opencl.device import OpenClDevice
 from kernloom.device.opencl.probe import devices
-from kernloom.errors import DeviceError
 from parts import needs_opencl
 
 ADD = """

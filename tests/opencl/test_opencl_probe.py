@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kernloom.base.errors import UnavailableError
+from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.device.opencl import probe
-from kernloom.errors import UnavailableError
-from kernloom.sealed import read_sealed, write_sealed
 from parts import needs_opencl
 
 VENDORS = Path("/etc/OpenCL/vendors")

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from command_line import Project
+from kernloom.base.errors import ConfigError
+from kernloom.base.expressions import names_in
+from kernloom.base.places import find_places
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.device.contract import Call, Scalar
 from kernloom.device.opencl.choice import Options
 from kernloom.device.opencl.device import OpenClDevice
 from kernloom.device.opencl.probe import devices
-from kernloom.errors import ConfigError
-from kernloom.expressions import names_in
-from kernloom.places import find_places
 from parts import needs_opencl
 
 KERNEL = """\

@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 
 import pytest
 
+from kernloom.base.errors import ConfigError, KernloomError, PipelineError
+from kernloom.base.places import share_folder
+from kernloom.base.registry import Registry
 from kernloom.cli.assembly import STAGES
 from kernloom.config.compose import Composer
 from kernloom.config.schema import Experiment
 from kernloom.config.validate import experiment as validated
-from kernloom.errors import ConfigError, KernloomError, PipelineError
 from kernloom.pipeline.graph import Graph, read_graph
 from kernloom.pipeline.stage import Context, Stage
-from kernloom.places import share_folder
-from kernloom.registry import Registry
 
 Stages = dict[str, dict[str, Any]]
 

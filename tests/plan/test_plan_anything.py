@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from workbench import Workbench
 
-from kernloom.errors import KernloomError
+from kernloom.base.errors import KernloomError
 
 _VALUES = st.sampled_from(
     [

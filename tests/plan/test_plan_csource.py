@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from workbench import Workbench, write
 
-from kernloom.errors import ConfigError
+from kernloom.base.errors import ConfigError
 from kernloom.plan.csource import read_signature
 
 Project = Callable[..., Workbench]

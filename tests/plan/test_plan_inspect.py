@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from workbench import Workbench
 
-from kernloom.errors import ConfigError
+from kernloom.base.errors import ConfigError
 from kernloom.plan.inspect import check_memory
 from kernloom.plan.schedule import TensorSpec
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from workbench import TOY, Workbench
 
+from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.plan.source import ENTRY
-from kernloom.sealed import read_sealed, write_sealed
 
 Project = Callable[..., Workbench]
 TEMPLATE = "templates/kernels/scale.c.j2"

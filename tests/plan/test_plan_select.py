@@ -11,10 +11,10 @@ import pytest
 import yaml
 from workbench import Workbench
 
+from kernloom.base.places import share_folder
 from kernloom.config.groups import Groups
 from kernloom.config.validate import experiment as validated
 from kernloom.pipeline.stage import Context
-from kernloom.places import share_folder
 from kernloom.plan.inspect import Inspect
 from kernloom.plan.select import Request, SelectOptions, model
 from kernloom.plan.space import check_point, tunables_of, variables_of

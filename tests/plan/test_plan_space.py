@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workbench import Workbench
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.expressions import evaluate
 from kernloom.config.convert import convert
 from kernloom.config.schema import Kernel
-from kernloom.errors import ConfigError
-from kernloom.expressions import evaluate
 from kernloom.plan import space as space_module
 from kernloom.plan.space import Space, check_point, variables_of
 

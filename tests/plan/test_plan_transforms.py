@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from workbench import Plan, Workbench
 
+from kernloom.base.errors import ConfigError, PipelineError
+from kernloom.base.places import share_folder
 from kernloom.config.groups import Groups
-from kernloom.errors import ConfigError, PipelineError
 from kernloom.pipeline.stage import Context
-from kernloom.places import share_folder
 from kernloom.plan.render import Renderer
 from kernloom.plan.schedule import StepRecord
 from kernloom.plan.select import Request, SelectOptions, model

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.places import Places, share_folder
 from kernloom.cli.assembly import Assembly
 from kernloom.config.schema import Experiment
 from kernloom.config.validate import experiment as validated
-from kernloom.errors import ConfigError
 from kernloom.pipeline.graph import read_graph
 from kernloom.pipeline.stage import Context
-from kernloom.places import Places, share_folder
 from kernloom.plan.schedule import Schedule
 
 # A kernel of its own for tests: what ships may change, what is promised here does not.

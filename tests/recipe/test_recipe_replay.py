@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from command_line import Project
-from kernloom.errors import ConfigError, KernloomError, UnavailableError
-from kernloom.places import share_folder
+from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
+from kernloom.base.places import share_folder
 from parts import without
 from recipes import RecipeBench, artifact_keys
 

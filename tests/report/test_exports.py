@@ -8,8 +8,8 @@ import resource
 
 import pytest
 
+from kernloom.base.errors import KernloomError
 from kernloom.config.schema import STATUSES
-from kernloom.errors import KernloomError
 from kernloom.measure.trial import Samples
 from kernloom.report.exports import t4_document, write_parquet
 from parts import needs_module

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from kernloom.errors import UsageError
+from kernloom.base.errors import UsageError
 from kernloom.report import questions
 from kernloom.report.csv import write_answer
 from kernloom.report.tables import print_answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernloom.errors import UsageError
+from kernloom.base.errors import UsageError
 from kernloom.report.results import parse_filters, results, why_nothing
 from kernloom.store import open_store
 

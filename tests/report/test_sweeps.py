@@ -6,9 +6,9 @@ import io
 
 import pytest
 
+from kernloom.base.units import ratio_text
 from kernloom.measure.trial import Samples
 from kernloom.report.tables import print_run
-from kernloom.report.units import ratio_text
 
 BUILD = {"built": 3, "cached": 0, "seconds": 1.3}
 PLAIN = """\

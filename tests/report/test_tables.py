@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from kernloom.base.units import measured_time, three_digits, time_text
 from kernloom.report.columns import params_text, value_text
 from kernloom.report.csv import write_csv
 from kernloom.report.page import Heading, Page
 from kernloom.report.tables import closing_line, print_results, print_rows, print_run
-from kernloom.report.units import measured_time, three_digits, time_text
 
 BUILD = {"built": 2, "cached": 4, "seconds": 1.3}
 

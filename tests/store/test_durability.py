@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.errors import StoreError
+from kernloom.base.errors import StoreError
 from kernloom.store import open_store
 
 WRITER = """

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.errors import (
+from kernloom.base.errors import (
     ConfigError,
     KernloomError,
     StoreError,
@@ -189,7 +189,7 @@ def test_a_password_never_gets_into_an_error(text):
 def test_a_missing_driver_is_named_with_how_to_install_it(environment, tmp_path: Path):
     (tmp_path / "psycopg.py").write_text("raise ModuleNotFoundError('No module named psycopg')")
     code = (
-        "from kernloom.store import open_store; from kernloom.errors import UnavailableError\n"
+        "from kernloom.store import open_store; from kernloom.base.errors import UnavailableError\n"
         "try: open_store('postgresql://u:hunter2@h/db').query()\n"
         "except UnavailableError as error: print(error)"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernloom.errors import UsageError
-from kernloom.lookup import MISSING, lookup
+from kernloom.base.errors import UsageError
+from kernloom.base.lookup import MISSING, lookup
 from kernloom.store import open_store, statements
 from kernloom.store.keys import Filter, parse_key
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.errors import StoreError
+from kernloom.base.errors import StoreError
 from kernloom.store import log as log_module
 from kernloom.store import open_store, sqlite
 from kernloom.store import salvage as module

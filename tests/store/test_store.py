@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect
 
-from kernloom.errors import StoreError, UsageError
+from kernloom.base.errors import StoreError, UsageError
 from kernloom.measure.trial import Samples
 from kernloom.store import open_store
 from kernloom.store.schema import TABLES

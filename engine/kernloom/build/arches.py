@@ -8,14 +8,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.code_stamp import code_stamp
+from kernloom.base.errors import UnavailableError
+from kernloom.base.expressions import parse_size
+from kernloom.base.files import sha256_json
+from kernloom.base.machine import cpu_flags, machine_class
+from kernloom.base.sealed import read_cache, write_cache
 from kernloom.build.toolchains import Detected, accepts
-from kernloom.code_stamp import code_stamp
 from kernloom.config.schema import Arch, Emulator, Target
-from kernloom.errors import UnavailableError
-from kernloom.expressions import parse_size
-from kernloom.files import sha256_json
-from kernloom.machine import cpu_flags, machine_class
-from kernloom.sealed import read_cache, write_cache
 
 NATIVE = "native"
 SYSFS_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -129,7 +129,7 @@ def host_caches(folder: Path = SYSFS_CACHES) -> dict[str, int]:
 def _facts(compilers: Mapping[str, Detected], cache: Path) -> dict[str, Any]:
     """Name, isa, features and flags: what takes archspec and the compilers to find out."""
     versions = {family: found.digest for family, found in compilers.items()}
-    code = code_stamp("build/arches", "machine", packages=("archspec",))
+    code = code_stamp("build/arches", "base/machine", packages=("archspec",))
     entry = sha256_json([machine_class(), sorted(cpu_flags()), versions, code])
     file = cache / "arch.json"
     facts = read_cache(file).get(entry)

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from kernloom.errors import ConfigError
-from kernloom.files import sha256_json, sha256_text
+from kernloom.base.errors import ConfigError
+from kernloom.base.files import sha256_json, sha256_text
 
 ENVIRONMENT: Mapping[str, str] = {
     "LC_ALL": "C",

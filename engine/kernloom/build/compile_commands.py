@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.files import sha256_file, write_json
+from kernloom.base.places import Places
+from kernloom.base.sealed import read_cache, write_sealed
 from kernloom.build.artifact import Artifact
 from kernloom.build.headers import without_linking
-from kernloom.files import sha256_file, write_json
-from kernloom.places import Places
-from kernloom.sealed import read_cache, write_sealed
 
 FILE = "compile_commands.json"
 SEAL_FILE = "index/compile_commands.json"

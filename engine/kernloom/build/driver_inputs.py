@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from kernloom.base.errors import ConfigError
 from kernloom.build.headers import check_assembly, spliced
-from kernloom.errors import ConfigError
 
 _OPTIONS = ("-cl-", "-D", "-U", "-O", "-W", "-f", "-m", "-g")
 _OPTION_WORDS = ("-w",)

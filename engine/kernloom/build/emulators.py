@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.errors import UnavailableError
+from kernloom.base.files import file_stamp
+from kernloom.base.sealed import read_cache, write_cache
 from kernloom.build.probe import ask, scratch
 from kernloom.build.toolchains import how_to_install, version_number
 from kernloom.config.schema import Emulator
-from kernloom.errors import UnavailableError
-from kernloom.files import file_stamp
-from kernloom.sealed import read_cache, write_cache
 
 _VERSION = re.compile(r"version (\d+(?:\.\d+)+)")
 _PLUGINS = re.compile(r"^-plugin\b", re.MULTILINE)

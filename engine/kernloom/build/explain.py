@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+from kernloom.base.files import file_stamp, sha256_text
+from kernloom.base.sealed import SEAL, key_of, seal, unseal
 from kernloom.build.artifact import BARE, ENVIRONMENT, ORIGINS, WRAPPER, Artifact
 from kernloom.build.manifest import Damaged, Missing, read_manifest
-from kernloom.files import file_stamp, sha256_text
-from kernloom.sealed import SEAL, key_of, seal, unseal
 
 Kind = Literal[
     "new",

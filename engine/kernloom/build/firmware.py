@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kernloom.base.errors import ConfigError, UnavailableError, nearest
+from kernloom.base.expressions import parse_size
+from kernloom.base.files import files_below
 from kernloom.build.artifact import Artifact
 from kernloom.build.compile import DETERMINISTIC, kernel_flags, libraries_last
 from kernloom.build.flags import Reach, reach
@@ -16,9 +19,6 @@ from kernloom.build.probe import ask, scratch
 from kernloom.build.stage import ArtifactStage, Compilers, Declared
 from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
-from kernloom.errors import ConfigError, UnavailableError, nearest
-from kernloom.expressions import parse_size
-from kernloom.files import files_below
 from kernloom.pipeline.stage import Context
 from kernloom.plan.render import StepSource
 from kernloom.plan.source import ENTRY, Source, Texts

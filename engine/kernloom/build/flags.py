@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from kernloom.errors import ConfigError
+from kernloom.base.errors import ConfigError
 
 _INCLUDES = ("-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-isysroot", "-I")
 _SEARCHES = ("--sysroot", "-target", "--target", "-L", "-l", "-T")

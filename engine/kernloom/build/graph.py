@@ -14,11 +14,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.build.artifact import MANIFEST, Artifact, from_plain, to_plain
 from kernloom.build.cores import Cores
 from kernloom.build.make import Job, Result, carry_out
 from kernloom.build.manifest import Verifier, Whole
-from kernloom.sealed import read_sealed, write_sealed
 
 
 def write_plan(

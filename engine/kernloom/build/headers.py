@@ -9,14 +9,14 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from kernloom.base.code_stamp import code_stamp
+from kernloom.base.errors import ConfigError, UnavailableError
+from kernloom.base.files import sha256_json, sha256_text
 from kernloom.build.flags import Reach
 from kernloom.build.listing import Listing, Outside, outside
 from kernloom.build.probe import scratch, tool_output
 from kernloom.build.reads import COMPILING, read_log
 from kernloom.build.toolchains import DRIVER, Detected
-from kernloom.code_stamp import code_stamp
-from kernloom.errors import ConfigError, UnavailableError
-from kernloom.files import sha256_json, sha256_text
 
 _INCLUDE = re.compile(
     r"(?:#|%:)(?:\s|/\*(?:[^*]|\*(?!/))*\*/)*(?:include(?:_next)?|import|embed)\b[ \t]*(.*)"

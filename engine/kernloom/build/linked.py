@@ -13,6 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernloom.base.code_stamp import code_stamp
+from kernloom.base.errors import UnavailableError
+from kernloom.base.files import sha256_file, sha256_json
+from kernloom.base.machine import cpu_flags, machine_class
 from kernloom.build.artifact import WRAPPER
 from kernloom.build.flags import Reach
 from kernloom.build.listing import Listing, Outside, outside
@@ -26,10 +30,6 @@ from kernloom.build.toolchains import (
     shared_libraries,
 )
 from kernloom.build.wrappers import behaviour
-from kernloom.code_stamp import code_stamp
-from kernloom.errors import UnavailableError
-from kernloom.files import sha256_file, sha256_json
-from kernloom.machine import cpu_flags, machine_class
 
 SEARCH = "LD_LIBRARY_PATH"
 """Where the loader looks first; a runner on this machine gets it, too."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernloom.errors import UnavailableError
-from kernloom.files import file_stamp, sha256_file, sha256_json
-from kernloom.sealed import read_cache, write_sealed
+from kernloom.base.errors import UnavailableError
+from kernloom.base.files import file_stamp, sha256_file, sha256_json
+from kernloom.base.sealed import read_cache, write_sealed
 
 _SETTLED_NS = 2_000_000_000
 """A file changed less than this before it was stamped may change again under the same stamp: file

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.files import file_stamp, sha256_file, sha256_text
+from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.build.artifact import ENVIRONMENT, MANIFEST, Artifact
-from kernloom.files import file_stamp, sha256_file, sha256_text
-from kernloom.sealed import read_sealed, write_sealed
 
 
 def describe(

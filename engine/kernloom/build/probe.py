@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernloom.base.errors import UnavailableError
+from kernloom.base.temporary import temporary_folder
 from kernloom.build.artifact import ENVIRONMENT
 from kernloom.build.workspace import disk_trouble, workspace
-from kernloom.errors import UnavailableError
-from kernloom.temporary import temporary_folder
 
 _PATIENCE_S = 60
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)

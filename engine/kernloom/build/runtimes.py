@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from kernloom.base.errors import UnavailableError
+from kernloom.base.places import Places
 from kernloom.build.arches import NATIVE, host_isa, with_vector_bytes
 from kernloom.build.artifact import Artifact
 from kernloom.build.compile import counter_artifact, runner_artifact, supervisor_artifact
@@ -15,8 +17,6 @@ from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Arch, Toolchain
-from kernloom.errors import UnavailableError
-from kernloom.places import Places
 
 if TYPE_CHECKING:
     from kernloom.build.builder import Builder

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.remember import make_room
 from kernloom.build.artifact import Artifact
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.toolchains import Detected, detect
@@ -16,7 +17,6 @@ from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.render import StepSource
 from kernloom.plan.schedule import StepRecord
 from kernloom.plan.source import Source
-from kernloom.remember import make_room
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernloom import temporary
-from kernloom.errors import BuildError
+from kernloom.base import temporary
+from kernloom.base.errors import BuildError
 
 
 @contextlib.contextmanager

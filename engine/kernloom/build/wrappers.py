@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernloom.base.files import sha256_text
 from kernloom.build.probe import tool_output
-from kernloom.files import sha256_text
 
 _DRIVER = re.compile(r"^COLLECT_GCC=(.+)$", re.MULTILINE)
 _COMPILER = re.compile(r'^ "?(/[^"\n]*?)"? "?-cc1"? ', re.MULTILINE)

@@ -8,6 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.errors import ConfigError, UnavailableError, nearest
+from kernloom.base.places import Places, find_places
+from kernloom.base.registry import Registry
+from kernloom.base.remember import ById
 from kernloom.build.arches import NATIVE, check_runs, resolve_native, with_vector_bytes
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
@@ -22,18 +26,14 @@ from kernloom.config.compose import Composer
 from kernloom.config.convert import convert
 from kernloom.config.schema import Arch, Emulator, Experiment, Target, Toolchain
 from kernloom.device.devices import DEVICES
-from kernloom.errors import ConfigError, UnavailableError, nearest
 from kernloom.measure.roof import Roofs
 from kernloom.measure.rounds import Measure
 from kernloom.measure.verify import Verify
 from kernloom.pipeline.stage import Stage
-from kernloom.places import Places, find_places
 from kernloom.plan.inspect import Inspect
 from kernloom.plan.render import Render, Renderer
 from kernloom.plan.select import BUILT_IN, Providers, Select, TransformNames
 from kernloom.plan.transforms import Fuse, Pack, Parallelize, Tile, Transform, Unroll, Vectorize
-from kernloom.registry import Registry
-from kernloom.remember import ById
 
 STAGES: dict[str, type[Stage]] = {
     "inspect": Inspect,
@@ -120,7 +120,7 @@ class Assembly:
         return self._arches.get(self._native_arch, arch, data.get("toolchain"))
 
     def _native_arch(self, arch: dict[str, Any], data: Any) -> dict[str, Any]:
-        from kernloom.files import canonical_json
+        from kernloom.base.files import canonical_json
 
         memo = canonical_json([arch, data])
         if memo not in self._native:

@@ -9,17 +9,17 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from kernloom.base.errors import UsageError, nearest
+from kernloom.base.places import Places
+from kernloom.base.units import count
 from kernloom.build.artifact import MANIFEST
 from kernloom.build.manifest import read_manifest
 from kernloom.cli.contenders import kept_folder
 from kernloom.cli.invocation import Invocation
-from kernloom.errors import UsageError, nearest
 from kernloom.measure.trial import Trial
-from kernloom.places import Places
 from kernloom.report.documents import to_json
 from kernloom.report.results import parse_filters
 from kernloom.report.tables import print_results, print_rows
-from kernloom.report.units import count
 from kernloom.store.store import Store
 
 ACTIONS = ("save", "list", "show", "remove")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.files import sha256_json
 from kernloom.config.compose import Point
-from kernloom.errors import ConfigError, nearest
-from kernloom.files import sha256_json
 from kernloom.measure.sampler import threads_of
 
 if TYPE_CHECKING:

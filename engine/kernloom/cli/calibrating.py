@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from kernloom import __version__
+from kernloom.base.errors import BuildError, UnavailableError
+from kernloom.base.files import MAX_SOURCE_BYTES, read_text
+from kernloom.base.machine import available_memory, machine_class
+from kernloom.base.places import Places
 from kernloom.build.arches import (
     NATIVE,
     host_caches,
@@ -28,9 +32,6 @@ from kernloom.config.groups import Groups
 from kernloom.config.schema import Arch, Measure, Toolchain
 from kernloom.device.contract import LaunchSettings
 from kernloom.device.host import HostDevice
-from kernloom.errors import BuildError, UnavailableError
-from kernloom.files import MAX_SOURCE_BYTES, read_text
-from kernloom.machine import available_memory, machine_class
 from kernloom.measure.calibration import (
     DTYPES,
     STREAMED,
@@ -46,7 +47,6 @@ from kernloom.measure.roof import (
     save_calibration,
     vectors_of,
 )
-from kernloom.places import Places
 from kernloom.plan.schedule import CTYPE, ELEMENT
 from kernloom.plan.source import Source
 from kernloom.run.progress import Progress

@@ -12,6 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kernloom.base.errors import UnavailableError
+from kernloom.base.expressions import parse_size
+from kernloom.base.spool import Reordered, Spool
+from kernloom.base.units import count
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
@@ -23,13 +27,9 @@ from kernloom.cli.sharing import Share, Sharing
 from kernloom.cli.sources import sources_of
 from kernloom.cli.trials import ENGINE_FULL, MEMORY_LEFT
 from kernloom.config.sweeps import POINT
-from kernloom.errors import UnavailableError
-from kernloom.expressions import parse_size
 from kernloom.measure.trial import Trial
 from kernloom.measure.turns import blocks
-from kernloom.report.units import count
 from kernloom.run.progress import Progress
-from kernloom.spool import Reordered, Spool
 from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from kernloom.base.errors import ConfigError, KernloomError
+from kernloom.base.files import canonical_json
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.explain import Explanation
 from kernloom.build.workspace import scratch_folder
@@ -15,8 +17,6 @@ from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import Planned
 from kernloom.cli.trials import Trials, status_of
 from kernloom.config.schema import Experiment
-from kernloom.errors import ConfigError, KernloomError
-from kernloom.files import canonical_json
 from kernloom.measure import noise
 from kernloom.measure.comparison import Compared, Entry, Race, counted, judged, paired, race
 from kernloom.measure.sampler import Sampler

@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.errors import ConfigError, UnavailableError, UsageError
+from kernloom.base.files import sha256_file
+from kernloom.base.places import Places
 from kernloom.build.artifact import Artifact, is_key
 from kernloom.build.manifest import read_manifest
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.comparing import Contender
 from kernloom.cli.planning import MEASURING, Planned, plan_each
 from kernloom.config.compose import Point
-from kernloom.errors import ConfigError, UnavailableError, UsageError
-from kernloom.files import sha256_file
 from kernloom.measure.trial import Trial
-from kernloom.places import Places
 from kernloom.recipe.fields import LOCAL_KEYS
 from kernloom.recipe.recipe import pinned, read_recipe
 from kernloom.store.keys import Filter

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.expressions import evaluate
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.explain import Index
 from kernloom.build.manifest import read_manifest
 from kernloom.cli.planning import Planned
 from kernloom.config.schema import Measure
-from kernloom.errors import ConfigError
-from kernloom.expressions import evaluate
 from kernloom.plan.inspect import sizes_of
 from kernloom.store.store import Store
 

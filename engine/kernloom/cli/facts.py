@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import kernloom
 from kernloom import __version__
+from kernloom.base.files import files_below, sha256_file, sha256_json
+from kernloom.base.machine import machine_class
+from kernloom.base.plugin_code import code_digest, is_ours
+from kernloom.base.remember import ById
 from kernloom.config.schema import (
     LIMITS,
     NOT_IDENTITY,
@@ -24,16 +28,12 @@ from kernloom.config.schema import (
     Workload,
 )
 from kernloom.device.devices import DEVICES
-from kernloom.files import files_below, sha256_file, sha256_json
-from kernloom.machine import machine_class
 from kernloom.measure.data import GENERATORS, REFERENCE_FUNCTIONS, read_first
 from kernloom.measure.numpy_code import numpy_build
 from kernloom.measure.verify import tolerance_for
 from kernloom.pipeline.graph import Graph
 from kernloom.pipeline.stage import Stage
 from kernloom.plan.inspect import sizes_of
-from kernloom.plugin_code import code_digest, is_ours
-from kernloom.remember import ById
 
 if TYPE_CHECKING:
     from kernloom.cli.planning import Planned
@@ -344,7 +344,7 @@ def engine_digest() -> str:
     """Hash of our own code that decides what is right, runs kernels and times them: for OpenCL and
     bare metal the runner itself is Python, for the others it is what starts the runner."""
     package = Path(kernloom.__file__).parent
-    others = [package / "expressions.py", package / "arithmetic.py"]
+    others = [package / "base/expressions.py", package / "base/arithmetic.py"]
     ours = [
         path for part in ("measure", "device") for path in files_below(package / part, (".py",))
     ]

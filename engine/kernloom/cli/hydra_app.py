@@ -19,12 +19,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernloom.base.errors import KernloomError, UnavailableError, UsageError, nearest
+from kernloom.base.places import Places
 from kernloom.cli.fleets.submission import NO_STORE, root_key
 from kernloom.cli.objectives import read_objective
 from kernloom.config.groups import Groups
 from kernloom.config.hydra_compose import PRIMARY
-from kernloom.errors import KernloomError, UnavailableError, UsageError, nearest
-from kernloom.places import Places
 
 CODES = "codes"
 """Where each job leaves its exit code, below the folder of the sweep; a file without one is of a

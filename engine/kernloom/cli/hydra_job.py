@@ -16,9 +16,9 @@ from hydra.errors import CompactHydraException
 from omegaconf import DictConfig, OmegaConf
 
 import kernloom
+from kernloom.base.errors import UsageError
 from kernloom.cli.objectives import read_objective
-from kernloom.errors import UsageError
-from kernloom.report.best import Objective
+from kernloom.measure.ranking import Objective
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 """Tries every combination and asks for no objective."""

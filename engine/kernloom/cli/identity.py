@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.files import canonical_json, file_stamp, sha256_file, sha256_text
+from kernloom.base.places import confined
+from kernloom.base.remember import ById
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.facts import Facts, facts_anywhere, facts_of
 from kernloom.config.schema import Experiment
-from kernloom.errors import ConfigError
-from kernloom.files import canonical_json, file_stamp, sha256_file, sha256_text
-from kernloom.places import confined
-from kernloom.remember import ById
 
 if TYPE_CHECKING:
     from kernloom.cli.planning import Planned

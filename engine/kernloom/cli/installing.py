@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from kernloom.base.places import Places
 from kernloom.cli.commands.targets import list_targets
 from kernloom.config.groups import Groups
-from kernloom.places import Places
 
 SYSTEM = "debian"
 _EXTRA = re.compile(r"kernloom\[([\w-]+)\]")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TextIO, get_args
 
-from kernloom.errors import UsageError, nearest
-from kernloom.visible_text import exact
+from kernloom.base.errors import UsageError, nearest
+from kernloom.base.visible_text import exact
 
 Output = Literal["table", "json", "jsonl", "csv", "parquet", "t4"]
 

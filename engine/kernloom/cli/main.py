@@ -14,9 +14,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from kernloom import __version__
+from kernloom.base.errors import KernloomError, UsageError, nearest
 from kernloom.cli.invocation import Flag, Invocation, check_output, output_of, parse
 from kernloom.cli.streams import prepare_streams
-from kernloom.errors import KernloomError, UsageError, nearest
 
 COMMANDS = {
     "run": "one experiment, or with -m a sweep: build, verify, measure, store",

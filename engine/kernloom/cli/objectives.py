@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernloom.files import write_atomically
+from kernloom.base.files import write_atomically
+from kernloom.measure.ranking import FAILED, Objective, objective
 from kernloom.measure.trial import Trial
-from kernloom.report.best import FAILED, Objective, objective
 
 UNKNOWN = ("unavailable", "interrupted")
 """Statuses that say nothing about how good a point is."""

@@ -8,6 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from kernloom.base.errors import (
+    ConfigError,
+    KernloomError,
+    PipelineError,
+    UnavailableError,
+    UsageError,
+)
+from kernloom.base.files import canonical_json
+from kernloom.base.machine import available_memory
+from kernloom.base.remember import ById, Recalled
 from kernloom.build.artifact import Artifact
 from kernloom.build.stage import StepArtifact
 from kernloom.cli.assembly import Assembly
@@ -24,16 +34,12 @@ from kernloom.config.schema import Experiment, Measure, Target
 from kernloom.config.validate import experiment as validated
 from kernloom.device.contract import Device
 from kernloom.device.devices import DEVICES
-from kernloom.errors import ConfigError, KernloomError, PipelineError, UnavailableError, UsageError
-from kernloom.files import canonical_json
-from kernloom.machine import available_memory
 from kernloom.measure.data import check_goldens
 from kernloom.measure.placement import placement_of
 from kernloom.pipeline.graph import Graph, read_graph
 from kernloom.pipeline.stage import Context
 from kernloom.plan.inspect import check_memory, tensors_of
 from kernloom.plan.select import check_applied
-from kernloom.remember import ById, Recalled
 
 MEASURING = frozenset({"measure"})
 """Stage types that a baseline does without: whoever it is compared with measures it."""

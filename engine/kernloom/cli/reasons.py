@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernloom.base.files import canonical_json
+from kernloom.base.remember import ById
 from kernloom.cli.carry_out import lasting
 from kernloom.cli.facts import THIS_MACHINE, facts_of, groups_of
 from kernloom.cli.planning import Planned
-from kernloom.files import canonical_json
 from kernloom.measure.trial import Trial
-from kernloom.remember import ById
 from kernloom.store.store import Store
 
 COMPARED = 2000

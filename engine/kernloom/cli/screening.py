@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from kernloom.base.files import canonical_json, sha256_text
 from kernloom.build.artifact import Artifact
 from kernloom.build.batch import batches, like
 from kernloom.build.builder import Builder, Outcome
@@ -25,10 +26,9 @@ from kernloom.cli.fleets import Fleet
 from kernloom.cli.planning import Planned
 from kernloom.cli.trials import trial_of
 from kernloom.config.schema import Measure
-from kernloom.files import canonical_json, sha256_text
+from kernloom.measure.ranking import ranked
 from kernloom.measure.statistics import median
 from kernloom.measure.trial import Trial
-from kernloom.report.best import ranked
 from kernloom.run.progress import Progress
 from kernloom.store.claims import Claims
 from kernloom.store.store import Store
@@ -59,7 +59,7 @@ class Screening:
     @property
     def text(self) -> str:
         """`screened 197 points in 8 batches, 4.1 s: best 0.82 ms, median 1.2 ms; 59 refused`."""
-        from kernloom.report.units import count, time_text
+        from kernloom.base.units import count, time_text
 
         times = [t.metrics["median_ns"] for t in self.trials if t.good and "median_ns" in t.metrics]
         words = [f"screened {count(len(self.trials), 'point')}"]

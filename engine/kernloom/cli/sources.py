@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from kernloom.base.files import sha256_json, sha256_text
+from kernloom.base.remember import ById
 from kernloom.build.stage import StepArtifact
 from kernloom.config.schema import Target
-from kernloom.files import sha256_json, sha256_text
 from kernloom.plan.render import source_for
-from kernloom.remember import ById
 
 if TYPE_CHECKING:
     from kernloom.cli.planning import Planned

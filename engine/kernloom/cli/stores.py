@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.errors import ConfigError, UsageError, nearest
+from kernloom.base.places import Places
 from kernloom.config.groups import Groups
 from kernloom.config.settings import Store as Chosen
-from kernloom.errors import ConfigError, UsageError, nearest
-from kernloom.places import Places
 from kernloom.store.database import EXAMPLE, check_url
 
 KEYS = ("path", "url")

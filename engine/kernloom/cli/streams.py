@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from kernloom.visible_text import VisibleText
+from kernloom.base.visible_text import VisibleText
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

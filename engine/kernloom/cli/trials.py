@@ -12,6 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.errors import ConfigError, DeviceError, KernloomError, UnavailableError
+from kernloom.base.expressions import parse_size
+from kernloom.base.files import sha256_text
+from kernloom.base.machine import available_memory, machine_class
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Outcome
 from kernloom.cli.assembly import Assembly
@@ -23,10 +27,6 @@ from kernloom.config.schema import Arch, Target
 from kernloom.device.contract import Device, DeviceSetup, require
 from kernloom.device.devices import DEVICES
 from kernloom.device.sessions import SessionPlaces
-from kernloom.errors import ConfigError, DeviceError, KernloomError, UnavailableError
-from kernloom.expressions import parse_size
-from kernloom.files import sha256_text
-from kernloom.machine import available_memory, machine_class
 from kernloom.measure.baselines import Baseline, Baselines, Measurable
 from kernloom.measure.bench import Bench
 from kernloom.measure.data import DataSets

@@ -15,12 +15,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kernloom.code_stamp import code_stamp
-from kernloom.config.constraints import config_value, raw_value
+from kernloom.base.code_stamp import code_stamp
+from kernloom.base.errors import ConfigError, UsageError, nearest, without_password
+from kernloom.base.files import sha256_json
+from kernloom.base.remember import Recalled
+from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.groups import Groups
 from kernloom.config.overrides import Override, parse_overrides
 from kernloom.config.settings import Sweep
-from kernloom.config.spaces import Axis, Row, rows_of
 from kernloom.config.sweeps import (
     NOT_SWEPT,
     POINT,
@@ -31,10 +33,8 @@ from kernloom.config.sweeps import (
     read_sweep,
 )
 from kernloom.config.values import apply, merged, resolve
-from kernloom.errors import ConfigError, UsageError, nearest, without_password
-from kernloom.files import sha256_json
-from kernloom.remember import Recalled
-from kernloom.sealed import read_sealed, write_sealed
+from kernloom.space.constraints import config_value, raw_value
+from kernloom.space.spaces import Axis, Row, rows_of
 
 if TYPE_CHECKING:
     from kernloom.config.hydra_compose import HydraComposer

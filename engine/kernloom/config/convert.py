@@ -10,9 +10,9 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from kernloom.arithmetic import MAX_BITS
-from kernloom.errors import ConfigError, nearest
-from kernloom.remember import Alike, ById
+from kernloom.base.arithmetic import MAX_BITS
+from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.remember import Alike, ById
 
 T = TypeVar("T")
 _converted: ById[Any] = ById()

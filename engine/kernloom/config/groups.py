@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernloom.errors import ConfigError, nearest
-from kernloom.files import read_text
+from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.files import read_text
 
 _GLOBAL = re.compile(r"\s*(?:#\s*@[^\n]*\n\s*)*?#\s*@package\s+_global_\s")
 """A header that puts the keys of a file at the root of the config."""

@@ -23,9 +23,9 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from kernloom.base.errors import ConfigError, nearest
 from kernloom.config.groups import Groups
 from kernloom.config.yaml_source import YamlSource
-from kernloom.errors import ConfigError, nearest
 
 PRIMARY = "kernloom"
 """The root config: configs/kernloom.yaml."""

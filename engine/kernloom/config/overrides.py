@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from kernloom.base.errors import UsageError
 from kernloom.config.groups import Groups
-from kernloom.errors import UsageError
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override as HydraOverride

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.files import read_text
 from kernloom.config.yaml_builder import FLOAT, Bounds, TooMuchError, build
-from kernloom.errors import ConfigError
-from kernloom.files import read_text
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_DEPTH = 50

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kernloom.config.constraints import LookUp, Names, is_written, read_exclude, read_where
+from kernloom.base.errors import ConfigError, UsageError, nearest
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.overrides import MAX_VALUES, Override, parse_overrides, spelled
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import Sample, Sweep
-from kernloom.config.spaces import (
+from kernloom.config.values import apply
+from kernloom.space.constraints import LookUp, Names, is_written, read_exclude, read_where
+from kernloom.space.spaces import (
     Axis,
     Chosen,
     Found,
@@ -26,8 +28,6 @@ from kernloom.config.spaces import (
     Union,
     filtered,
 )
-from kernloom.config.values import apply
-from kernloom.errors import ConfigError, UsageError, nearest
 
 POINT = "sweep.point"
 """The key under which a named point has its name."""
@@ -242,9 +242,11 @@ class Reader:
         """What constraints and sample leave of a product."""
         asked = [test for _, test in tests]
         if sweep.sample and sweep.sample.count < product.size:
-            from kernloom.config.sampling import sampled
+            from kernloom.space.sampling import sampled
 
-            found = sampled(product, asked, sweep.sample)
+            sample = sweep.sample
+            balanced = sample.method == "latin_hypercube"
+            found = sampled(product, asked, sample.count, balanced=balanced, seed=sample.seed)
         elif asked:
             found = filtered(product, asked)
             for (text, _), removed in zip(tests, found.removed, strict=True):

@@ -6,6 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.expressions import names_in, parse_size
+from kernloom.base.remember import ById
 from kernloom.config.convert import convert
 from kernloom.config.schema import (
     DTYPES,
@@ -17,9 +20,6 @@ from kernloom.config.schema import (
     Tunable,
     Workload,
 )
-from kernloom.errors import ConfigError, nearest
-from kernloom.expressions import names_in, parse_size
-from kernloom.remember import ById
 
 _checked: ById[None] = ById()
 _targets: ById[None] = ById()

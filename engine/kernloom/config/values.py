@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.remember import Alike, ById
 from kernloom.config.convert import fields_at
 from kernloom.config.overrides import Override
 from kernloom.config.schema import Experiment
-from kernloom.errors import ConfigError, nearest
-from kernloom.remember import Alike, ById
 
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _places: ById[list[tuple[Any, ...]]] = ById()

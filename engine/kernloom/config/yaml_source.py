@@ -8,9 +8,9 @@ from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.files import read_text
 from kernloom.config.reader import CONFIG, load_yaml
-from kernloom.errors import ConfigError
-from kernloom.files import read_text
 
 
 class YamlSource(FileConfigSource):

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from kernloom.base.errors import DeviceError, nearest
 from kernloom.config.schema import Arch, Target
-from kernloom.errors import DeviceError, nearest
 
 if TYPE_CHECKING:
     import numpy

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Sequence
 
+from kernloom.base.errors import DeviceError
 from kernloom.device import messages
 from kernloom.device.connection import Connection
 from kernloom.device.contract import Session
@@ -22,7 +23,6 @@ from kernloom.device.messages import (
     Status,
 )
 from kernloom.device.process import ending
-from kernloom.errors import DeviceError
 
 CLOSE_SECONDS = 5.0
 CRASH_SECONDS = 2.0

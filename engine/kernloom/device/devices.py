@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.registry import Registry
 from kernloom.device.contract import Device
-from kernloom.errors import ConfigError, nearest
-from kernloom.registry import Registry
 
 _SHIPPED = {
     "host": ("kernloom.device.host", "HostDevice"),

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from kernloom.base.errors import ConfigError, DeviceError
+from kernloom.base.expressions import format_size
 from kernloom.config.schema import Arch
 from kernloom.device import firmware
 from kernloom.device.contract import (
@@ -28,8 +30,6 @@ from kernloom.device.embedded_memory import MemoryMap, PartMemory, memory_map, r
 from kernloom.device.emulator import emulator_command, emulator_said
 from kernloom.device.firmware import FirmwareCall, Image, Machine
 from kernloom.device.process import ending
-from kernloom.errors import ConfigError, DeviceError
-from kernloom.expressions import format_size
 
 if TYPE_CHECKING:
     from kernloom.device.contract import Data

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kernloom.base.errors import ConfigError, DeviceError
+from kernloom.base.expressions import format_size, parse_size
 from kernloom.config.schema import Arch
 from kernloom.device.contract import Buffer
-from kernloom.errors import ConfigError, DeviceError
-from kernloom.expressions import format_size, parse_size
 
 ALIGNMENT = 64
 GUARD_BYTES = 64

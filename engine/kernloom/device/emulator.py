@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from kernloom.base.errors import ConfigError, UnavailableError
 from kernloom.config.schema import Target
-from kernloom.errors import ConfigError, UnavailableError
 
 
 def emulator_command(target: Target) -> list[str]:

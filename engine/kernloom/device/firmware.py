@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernloom.errors import ConfigError, DeviceError, nearest
+from kernloom.base.errors import ConfigError, DeviceError, nearest
 
 MAGIC = 0x316D77666C6B
 MOST_WORDS = 1024

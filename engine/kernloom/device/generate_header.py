@@ -10,9 +10,9 @@ import sys
 from enum import IntEnum, IntFlag
 from pathlib import Path
 
+from kernloom.base.files import write_atomically
 from kernloom.device import messages
 from kernloom.device.messages import Layout, layout
-from kernloom.files import write_atomically
 
 _C_TYPES = {"U16": "uint16_t", "U32": "uint32_t", "U64": "uint64_t"}
 

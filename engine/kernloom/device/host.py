@@ -7,11 +7,11 @@ import platform
 from functools import cached_property
 from pathlib import Path
 
+from kernloom.base.errors import DeviceError
 from kernloom.device.contract import Device, DeviceSetup, Session
 from kernloom.device.runner import RunnerSession
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
-from kernloom.errors import DeviceError
 
 FLUSHES = ("aarch64", "x86_64")
 """The CPUs for which native/runner/cache.c can empty the caches."""

@@ -13,8 +13,8 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from kernloom.base.errors import UnavailableError
 from kernloom.device.messages import Exit
-from kernloom.errors import UnavailableError
 
 TAIL_BYTES = 8192
 MARKER = "KERNLOOM_SESSION"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernloom.base.errors import DeviceError
 from kernloom.device.connection import Connection
 from kernloom.device.contract import (
     Arguments,
@@ -45,7 +46,6 @@ from kernloom.device.messages import (
 )
 from kernloom.device.scratch import Scratch
 from kernloom.device.window import WindowPool
-from kernloom.errors import DeviceError
 
 if TYPE_CHECKING:
     from kernloom.device.contract import Data

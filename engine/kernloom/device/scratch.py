@@ -8,9 +8,9 @@ import tempfile
 import weakref
 from pathlib import Path
 
+from kernloom.base.errors import UnavailableError
+from kernloom.base.temporary import process_folder, remove_folder
 from kernloom.device.process import above_stdio
-from kernloom.errors import UnavailableError
-from kernloom.temporary import process_folder, remove_folder
 
 
 class Scratch:

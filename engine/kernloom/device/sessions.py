@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernloom.errors import DeviceError
+from kernloom.base.errors import DeviceError
 
 
 class SessionPlaces:

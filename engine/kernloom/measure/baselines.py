@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-from kernloom.errors import KernloomError
+from kernloom.base.errors import KernloomError
 from kernloom.measure.statistics import Interval, RankingClock, median, ratio, times_of
 from kernloom.measure.trial import Samples
 

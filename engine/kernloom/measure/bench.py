@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from kernloom.base.errors import DeviceError
+from kernloom.base.expressions import format_size
 from kernloom.build.stage import StepArtifact
 from kernloom.config.schema import Experiment
 from kernloom.device.contract import (
@@ -28,8 +30,6 @@ from kernloom.device.contract import (
     Transfer,
 )
 from kernloom.device.sessions import SessionPlaces
-from kernloom.errors import DeviceError
-from kernloom.expressions import format_size
 from kernloom.measure.data import Array, DataSets
 from kernloom.measure.placement import COPIED, ON_DEVICE
 from kernloom.plan.inspect import tensors_of

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kernloom.base.errors import KernloomError
 from kernloom.config.schema import Measure as Policy
-from kernloom.errors import KernloomError
 from kernloom.measure.baselines import Measurable
 from kernloom.measure.rounds import too_short
 from kernloom.measure.statistics import (

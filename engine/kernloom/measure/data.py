@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.expressions import parse
+from kernloom.base.files import canonical_json
+from kernloom.base.places import confined
+from kernloom.base.registry import Registry
+from kernloom.base.remember import ById
 from kernloom.config.schema import Fill, Kernel, Step, Tensor, Workload
-from kernloom.errors import ConfigError
-from kernloom.expressions import parse
-from kernloom.files import canonical_json
 from kernloom.measure.references import REFERENCES
-from kernloom.places import confined
 from kernloom.plan.inspect import sizes_of, tensors_of
 from kernloom.plan.schedule import TensorSpec
-from kernloom.registry import Registry
-from kernloom.remember import ById
 
 Array = npt.NDArray[Any]
 Generator = Callable[[TensorSpec, np.random.Generator], Array]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import kernloom
-from kernloom.code_stamp import code_stamp
+from kernloom.base.code_stamp import code_stamp
+from kernloom.base.errors import ConfigError, DeviceError
 from kernloom.config.schema import Measure, Workload
 from kernloom.device.process import TAIL_BYTES, ending
-from kernloom.errors import ConfigError, DeviceError
 from kernloom.measure.trial import Samples
 
 START_S = 60.0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kernloom.code_stamp import code_stamp
-from kernloom.files import sha256_file, sha256_json
-from kernloom.sealed import read_cache, write_cache
+from kernloom.base.code_stamp import code_stamp
+from kernloom.base.files import sha256_file, sha256_json
+from kernloom.base.sealed import read_cache, write_cache
 
 _SKIPPED = ("tests", "__pycache__", "include")
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.expressions import parse
 from kernloom.config.schema import Workload
-from kernloom.errors import ConfigError
-from kernloom.expressions import parse
 from kernloom.measure.data import REFERENCE_FUNCTIONS, Array
 from kernloom.plan.inspect import sizes_of, tensors_of
 from kernloom.plan.schedule import TensorSpec

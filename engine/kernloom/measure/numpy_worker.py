@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.errors import ConfigError, DeviceError, KernloomError
 from kernloom.config.convert import convert
 from kernloom.config.schema import Workload
-from kernloom.errors import ConfigError, DeviceError, KernloomError
 
 _PDEATHSIG = 1
 

@@ -8,10 +8,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernloom.code_stamp import code_stamp
-from kernloom.errors import UnavailableError
-from kernloom.files import file_stamp, sha256_file
-from kernloom.sealed import read_cache, write_cache
+from kernloom.base.code_stamp import code_stamp
+from kernloom.base.errors import UnavailableError
+from kernloom.base.files import file_stamp, sha256_file
+from kernloom.base.sealed import read_cache, write_cache
 
 _CALLED = (b"\0scipy_cblas_sgemm64_\0", b"\0cblas_sgemm64_\0")
 """How wheels of numpy 2 and of numpy 1 name what templates/kernels/lib/openblas.j2 calls."""

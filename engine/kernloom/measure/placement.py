@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernloom.base.errors import ConfigError
 from kernloom.config.schema import Experiment, Target
 from kernloom.device.devices import DEVICES
-from kernloom.errors import ConfigError
 from kernloom.measure.statistics import median
 from kernloom.measure.trial import Samples
 

@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kernloom.files import sha256_json
-from kernloom.machine import machine_class
-from kernloom.sealed import read_sealed, write_sealed
+from kernloom.base.files import sha256_json
+from kernloom.base.machine import machine_class
+from kernloom.base.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from kernloom.build.stage import StepArtifact
@@ -199,7 +199,7 @@ class Roofs:
         """The share of the roof that a time reaches, and what the roof is; of the host alone."""
         if experiment.target.device != "host" or median_ns <= 0 or self.calibration is None:
             return None
-        from kernloom.expressions import evaluate
+        from kernloom.base.expressions import evaluate
         from kernloom.measure.sampler import threads_of
         from kernloom.plan.inspect import sizes_of, tensors_of
 

@@ -10,9 +10,9 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
+from kernloom.base.expressions import evaluate
 from kernloom.build.stage import StepArtifact
 from kernloom.config.schema import Measure as Policy
-from kernloom.expressions import evaluate
 from kernloom.measure import noise
 from kernloom.measure.baselines import Baselines
 from kernloom.measure.bench import Bench

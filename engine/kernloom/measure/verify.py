@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from kernloom.base.errors import DeviceError
+from kernloom.base.expressions import evaluate
+from kernloom.base.remember import ById
 from kernloom.config.schema import Tolerance, Workload
 from kernloom.device.contract import LaunchResult, LaunchSettings
-from kernloom.errors import DeviceError
-from kernloom.expressions import evaluate
 from kernloom.measure.bench import Bench, Setup
 from kernloom.measure.data import Array
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.inspect import sizes_of
-from kernloom.remember import ById
 
 DEFAULT_TOLERANCE = {
     "float32": Tolerance(rtol=1e-4, atol=1e-5),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from kernloom.base.errors import ConfigError, KernloomError, PipelineError, nearest
+from kernloom.base.registry import Registry
+from kernloom.base.remember import ById
 from kernloom.config.convert import convert
-from kernloom.errors import ConfigError, KernloomError, PipelineError, nearest
 from kernloom.pipeline.stage import PHASES, Context, Phase, Stage
-from kernloom.registry import Registry
-from kernloom.remember import ById
 
 ROOTS = {
     "workload": "workload",

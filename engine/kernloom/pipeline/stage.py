@@ -6,8 +6,8 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
+from kernloom.base.errors import KernloomError
 from kernloom.config.schema import Experiment
-from kernloom.errors import KernloomError
 
 T = TypeVar("T")
 Phase = Literal["plan", "build", "run"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
+from kernloom.base.errors import ConfigError
 from kernloom.config.schema import KernelSource
-from kernloom.errors import ConfigError
 from kernloom.plan.csource import Parameter, check_signature
 from kernloom.plan.schedule import StepRecord
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.files import MAX_SOURCE_BYTES, read_text
 from kernloom.config.schema import Scalar
-from kernloom.errors import ConfigError, nearest
-from kernloom.files import MAX_SOURCE_BYTES, read_text
 from kernloom.plan.schedule import StepRecord
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

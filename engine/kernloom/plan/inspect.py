@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.expressions import evaluate, format_size, parse
+from kernloom.base.remember import ById
 from kernloom.config.schema import Argument, Kernel, Scalar, Step, Target, Workload
-from kernloom.errors import ConfigError, nearest
-from kernloom.expressions import evaluate, format_size, parse
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord, TensorSpec
-from kernloom.remember import ById
 
 MAX_EXTENT = 2**40
 """No extent of a tensor is larger; catches slips before anything is computed with them."""

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
-from kernloom.code_stamp import code_stamp
+from kernloom.base.code_stamp import code_stamp
+from kernloom.base.errors import ConfigError, TemplateError, nearest
+from kernloom.base.expressions import evaluate, parse_size
+from kernloom.base.files import MAX_SOURCE_BYTES, canonical_json, read_text, sha256_text
+from kernloom.base.places import confined
+from kernloom.base.remember import ById, make_room
+from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.schema import Arch, KernelSource, Scalar, Target
-from kernloom.errors import ConfigError, TemplateError, nearest
-from kernloom.expressions import evaluate, parse_size
-from kernloom.files import MAX_SOURCE_BYTES, canonical_json, read_text, sha256_text
 from kernloom.pipeline.stage import Context, Stage
-from kernloom.places import confined
 from kernloom.plan.clsource import MAIN, check_functions, functions_of, kernel_text
 from kernloom.plan.csource import (
     OPENCL_C,
@@ -33,8 +35,6 @@ from kernloom.plan.csource import (
 )
 from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord
 from kernloom.plan.source import ENTRY, Launched, Source
-from kernloom.remember import ById, make_room
-from kernloom.sealed import read_sealed, write_sealed
 
 TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse")
 """Names every template can rely on, decided or not."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from kernloom.base.errors import ConfigError, KernloomError, nearest
+from kernloom.base.files import read_text
+from kernloom.base.registry import Registry
+from kernloom.base.remember import LIMIT, make_room
 from kernloom.config.schema import Arch, Scalar
-from kernloom.errors import ConfigError, KernloomError, nearest
-from kernloom.files import read_text
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.schedule import Schedule, StepRecord
 from kernloom.plan.space import (
@@ -21,8 +23,6 @@ from kernloom.plan.space import (
     tunables_of,
     variables_of,
 )
-from kernloom.registry import Registry
-from kernloom.remember import LIMIT, make_room
 
 
 @dataclass(frozen=True)

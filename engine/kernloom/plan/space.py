@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.expressions import evaluate, names_in, parse, parse_size
+from kernloom.base.files import canonical_json
+from kernloom.base.remember import LIMIT, ById, make_room
 from kernloom.config.schema import Arch, Kernel, Scalar
-from kernloom.errors import ConfigError
-from kernloom.expressions import evaluate, names_in, parse, parse_size
-from kernloom.files import canonical_json
 from kernloom.plan.schedule import ELEMENT, StepRecord
-from kernloom.remember import LIMIT, ById, make_room
 
 MAX_CELLS = 4_000_000
 SAMPLES = 200_000

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import kernloom
-from kernloom.errors import TemplateError, UnavailableError
+from kernloom.base.errors import TemplateError, UnavailableError
 
 Read = Callable[[str], tuple[Path, str] | None]
 """A template's name -> its file and text; None if there is none."""

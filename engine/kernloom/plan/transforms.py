@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from kernloom.base.errors import PipelineError, nearest
 from kernloom.config.schema import Scalar
-from kernloom.errors import PipelineError, nearest
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.inspect import handed_over
 from kernloom.plan.schedule import BoundArgument, Epilogue, Schedule, StepRecord

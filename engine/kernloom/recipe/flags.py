@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from kernloom.errors import ConfigError
+from kernloom.base.errors import ConfigError
 
 _WORD = r"[\w.,+-]+"
 # A macro with a name as its value could make any call one of another function.

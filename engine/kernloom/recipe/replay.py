@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import PurePosixPath
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.files import canonical_json
 from kernloom.config.compose import Composer
 from kernloom.config.schema import ROOT_KEYS, Arch, Emulator, Experiment, Target, Toolchain
-from kernloom.errors import ConfigError, nearest
-from kernloom.files import canonical_json
 from kernloom.recipe.fields import (
     DEVICE_OPTIONS,
     FIELDS,

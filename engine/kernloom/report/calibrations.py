@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TextIO
 
-from kernloom.expressions import format_size
+from kernloom.base.expressions import format_size
+from kernloom.base.units import three_digits
 from kernloom.measure.calibration import DTYPES
 from kernloom.measure.roof import COLD, MEMORY, PATTERNS, Calibration
 from kernloom.report.tables import print_rows
-from kernloom.report.units import three_digits
 
 HOW = "kernloom doctor --calibrate"
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 from xml.sax.saxutils import escape, quoteattr
 
+from kernloom.base.units import xml_text
 from kernloom.measure.trial import Trial
 from kernloom.report.tables import closing_line, print_failures, print_rows
-from kernloom.report.units import xml_text
 from kernloom.store.keys import value_text
 
 

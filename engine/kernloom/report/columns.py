@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kernloom.lookup import MISSING, lookup
+from kernloom.base.lookup import MISSING, lookup
+from kernloom.base.units import measured_time, ratio_text, three_digits, time_text, unsettled
+from kernloom.measure.ranking import Standing
 from kernloom.measure.trial import Samples, Trial
-from kernloom.report.best import Standing
 from kernloom.report.page import Heading
 from kernloom.report.source_versions import NEWEST
 from kernloom.report.sparkline import samples_line
-from kernloom.report.units import measured_time, ratio_text, three_digits, time_text, unsettled
 from kernloom.store.keys import value_text
 from kernloom.store.rows import name_in
 

@@ -6,11 +6,11 @@ from collections.abc import Collection
 from typing import Any, TextIO
 from xml.sax.saxutils import escape, quoteattr
 
-from kernloom.machine import machine_class
+from kernloom.base.machine import machine_class
+from kernloom.base.units import measured_time, xml_text
 from kernloom.measure.comparison import Compared, Comparison, Entry
 from kernloom.report.documents import plain
 from kernloom.report.page import Heading, Page
-from kernloom.report.units import measured_time, xml_text
 
 _STYLES = {"faster": "green", "slower": "red", "equivalent": "", "inconclusive": "yellow"}
 

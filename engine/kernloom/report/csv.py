@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable
 from typing import Any, TextIO
 
+from kernloom.base.spool import BLOCK, Spool
 from kernloom.measure.trial import Trial
 from kernloom.report.columns import leaves
 from kernloom.report.documents import plain
 from kernloom.report.questions import Answer
-from kernloom.spool import BLOCK, Spool
 from kernloom.store.keys import value_text
 from kernloom.store.rows import name_in
 

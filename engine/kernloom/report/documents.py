@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kernloom.measure.ranking import RANKED_BY
 from kernloom.measure.trial import Trial
-from kernloom.report.best import RANKED_BY
 from kernloom.store.rows import name_in
 
 BUILD_NAMES = ("built", "cached", "failed", "seconds", "scons")

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from kernloom.errors import KernloomError, UnavailableError
+from kernloom.base.errors import KernloomError, UnavailableError
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.columns import leaves
 from kernloom.report.csv import rows_of

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
 
-from kernloom.spool import Spool
-from kernloom.visible_text import styled, visible, visible_line
+from kernloom.base.spool import Spool
+from kernloom.base.visible_text import styled, visible, visible_line
 
 if TYPE_CHECKING:
     from rich.console import Console

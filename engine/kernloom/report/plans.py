@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from kernloom.base.units import count, time_text
 from kernloom.report.alike import alike
 from kernloom.report.columns import params_text
 from kernloom.report.tables import print_rows
-from kernloom.report.units import count, time_text
 from kernloom.store.keys import value_text
 
 SHORT_KEY = 12

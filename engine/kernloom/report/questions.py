@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernloom.errors import UsageError, nearest
+from kernloom.base.errors import UsageError, nearest
+from kernloom.base.units import three_digits, time_text
+from kernloom.measure.ranking import RANKED_BY
 from kernloom.measure.trial import Trial
-from kernloom.report.best import RANKED_BY
-from kernloom.report.units import three_digits, time_text
 from kernloom.store.keys import COLUMNS, SOURCE, Key, parse_key, value_text
 from kernloom.store.rows import name_in
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from kernloom.errors import UsageError, nearest
+from kernloom.base.errors import UsageError, nearest
 from kernloom.measure.trial import Trial
 from kernloom.store.keys import SOURCE, Filter, parse_key, value_text
 from kernloom.store.lookups import CHUNK

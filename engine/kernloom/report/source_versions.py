@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from kernloom.lookup import MISSING, lookup
+from kernloom.base.lookup import MISSING, lookup
 from kernloom.measure.trial import Trial
 from kernloom.store.lookups import SourceUse
 from kernloom.store.store import Store

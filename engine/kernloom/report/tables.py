@@ -7,9 +7,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TextIO
 
+from kernloom.base.units import count, time_text
+from kernloom.measure.ranking import standings
 from kernloom.measure.trial import Trial
 from kernloom.report.alike import Alike, alike
-from kernloom.report.best import standings
 from kernloom.report.columns import (
     Column,
     SamplesOf,
@@ -20,7 +21,6 @@ from kernloom.report.columns import (
 )
 from kernloom.report.page import WHOLE_ROW, Heading, Page
 from kernloom.report.questions import Answer, cell_text
-from kernloom.report.units import count, time_text
 
 MESSAGE_LINES = 12
 NUMBERED = ("wrong", "out_of_bounds", "crashed")

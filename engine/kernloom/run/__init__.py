@@ -1,0 +1,1 @@
+"""The engine: plans experiments and carries trials out."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernloom.errors import StoreError
+from kernloom.base.errors import StoreError
+from kernloom.base.sealed import seal
 from kernloom.measure.trial import Samples, Trial
-from kernloom.sealed import seal
 from kernloom.store.database import PlainConnection
 from kernloom.store.digests import trial_digest
 from kernloom.store.rows import sample_row

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kernloom.sealed import seal, unseal
+from kernloom.base.sealed import seal, unseal
 
 _SIZE = 4096
 

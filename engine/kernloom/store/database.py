@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kernloom.errors import ConfigError, KernloomError
+from kernloom.base.errors import ConfigError, KernloomError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

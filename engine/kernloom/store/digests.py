@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kernloom.files import sha256_text
+from kernloom.base.files import sha256_text
 from kernloom.store.schema import SAMPLES, TRIALS, Table
 
 DIGEST = "digest"

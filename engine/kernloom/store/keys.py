@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernloom.base.errors import UsageError, nearest
+from kernloom.base.files import canonical_json
+from kernloom.base.lookup import MISSING, lookup
 from kernloom.config.schema import ROOT_KEYS
-from kernloom.errors import UsageError, nearest
-from kernloom.files import canonical_json
-from kernloom.lookup import MISSING, lookup
 from kernloom.store.rows import DOCUMENTS
 
 COLUMNS = {

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from kernloom.base.sealed import DamagedFileError, unseal
 from kernloom.measure.trial import Samples, Trial
-from kernloom.sealed import DamagedFileError, unseal
 from kernloom.store.database import PlainConnection
 from kernloom.store.digests import DIGEST, is_sound, samples_are_sound
 from kernloom.store.rows import FACTS, SHARED, samples_of, trial_of

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, ProgrammingError
 
-from kernloom.errors import (
+from kernloom.base.errors import (
     ConfigError,
     KernloomError,
     StoreError,

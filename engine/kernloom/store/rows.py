@@ -9,10 +9,10 @@ from sys import intern
 from typing import Any
 
 import kernloom
-from kernloom.errors import without_password
-from kernloom.files import canonical_json
+from kernloom.base.errors import without_password
+from kernloom.base.files import canonical_json
+from kernloom.base.remember import ById
 from kernloom.measure.trial import Samples, Trial
-from kernloom.remember import ById
 from kernloom.store.shared import Writer, hash_of
 
 DOCUMENTS = (

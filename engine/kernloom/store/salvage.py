@@ -19,8 +19,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from kernloom.base.errors import DamagedError, StoreError
 from kernloom.config.schema import STATUSES
-from kernloom.errors import DamagedError, StoreError
 from kernloom.store import schema
 from kernloom.store.digests import is_sound, trial_digest
 from kernloom.store.pages import Pages, Row

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
-from kernloom.files import sha256_text
-from kernloom.remember import ById
+from kernloom.base.files import sha256_text
+from kernloom.base.remember import ById
 
 LARGE = 320
 """Sections with a longer text are kept apart."""

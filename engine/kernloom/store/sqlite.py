@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernloom.errors import DamagedError, StoreError
+from kernloom.base.errors import DamagedError, StoreError
 from kernloom.store import versions
 from kernloom.store.count_file import CountFile
 from kernloom.store.database import NOTHING, PlainConnection

@@ -18,8 +18,8 @@ from sqlalchemy import (
     tuple_,
 )
 
-from kernloom.errors import UsageError
-from kernloom.files import canonical_json
+from kernloom.base.errors import UsageError
+from kernloom.base.files import canonical_json
 from kernloom.measure.trial import Trial
 from kernloom.store.keys import (
     COMPARISONS,

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from kernloom.errors import KernloomError, StoreError, UsageError, nearest, without_password
+from kernloom.base.errors import KernloomError, StoreError, UsageError, nearest, without_password
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store import changes, lookups
 from kernloom.store.keys import Filter, Key, check_known, parse_key

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import kernloom
-from kernloom.errors import StoreError
+from kernloom.base.errors import StoreError
 from kernloom.store.database import Database, PlainConnection
 from kernloom.store.digests import trial_digest
 from kernloom.store.lookups import sample_rows

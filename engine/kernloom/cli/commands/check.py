@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
+from kernloom.base.files import write_atomically
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Workshop, exit_code
 from kernloom.cli.fleets import check_local
@@ -21,8 +23,6 @@ from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
 from kernloom.config.overrides import spelled
 from kernloom.config.settings import Fleet
-from kernloom.errors import ConfigError, KernloomError, UnavailableError
-from kernloom.files import write_atomically
 from kernloom.measure.trial import Trial
 from kernloom.report.checks import junit, print_checks
 from kernloom.report.documents import run_document

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import os
 
+from kernloom.base.errors import UsageError, nearest
+from kernloom.base.files import write_atomically
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.comparing import Contender, compare, unchanged
 from kernloom.cli.contenders import Contenders, store_words
@@ -22,8 +24,6 @@ from kernloom.cli.fleets import check_local
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.progress import Progress
 from kernloom.cli.stores import split_store
-from kernloom.errors import UsageError, nearest
-from kernloom.files import write_atomically
 from kernloom.measure.comparison import VERDICTS, Compared, Comparison
 from kernloom.report import comparisons as report
 from kernloom.report.documents import to_json

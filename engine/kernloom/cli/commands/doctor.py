@@ -21,6 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from kernloom import __version__
+from kernloom.base.errors import KernloomError, UnavailableError, UsageError
+from kernloom.base.expressions import format_size
+from kernloom.base.machine import machine_facts
+from kernloom.base.places import Places, find_places
 from kernloom.build.emulators import find_emulator
 from kernloom.build.toolchains import DRIVER, detect
 from kernloom.cli.calibrating import calibrate, describe
@@ -30,12 +34,8 @@ from kernloom.cli.progress import Progress
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Target, Toolchain
-from kernloom.errors import KernloomError, UnavailableError, UsageError
-from kernloom.expressions import format_size
-from kernloom.machine import machine_facts
 from kernloom.measure.roof import Calibration, load_calibration
 from kernloom.measure.statistics import median
-from kernloom.places import Places, find_places
 from kernloom.report.calibrations import print_calibration
 
 USAGE = "[output=json]"

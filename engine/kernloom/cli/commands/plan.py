@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kernloom.base.errors import UsageError, nearest
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import State
 from kernloom.build.stage import StepArtifact
@@ -23,7 +24,6 @@ from kernloom.cli.fleets import fleet_of
 from kernloom.cli.invocation import Invocation
 from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.reasons import Reason, reasons_for
-from kernloom.errors import UsageError, nearest
 from kernloom.plan.render import StepSource
 from kernloom.plan.schedule import StepRecord, TensorSpec, describe
 from kernloom.report.documents import plain

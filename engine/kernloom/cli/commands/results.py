@@ -25,18 +25,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from kernloom.base.errors import ConfigError, UsageError
+from kernloom.base.files import replacing
+from kernloom.base.places import find_places
+from kernloom.base.spool import Spool
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.stores import split_store
-from kernloom.errors import ConfigError, UsageError
-from kernloom.files import replacing
 from kernloom.measure.trial import Trial
-from kernloom.places import find_places
 from kernloom.report import questions
 from kernloom.report.documents import stored_document, to_json
 from kernloom.report.results import parse_filters, results, streamed, why_nothing
 from kernloom.report.source_versions import NEWEST, SourceVersions
 from kernloom.report.streaming import held_back, write_list
-from kernloom.spool import Spool
 from kernloom.store.keys import SOURCE, Filter, Key, parse_key
 from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store, open_store
@@ -137,7 +137,7 @@ def _of_newest_sources(
             kept += 1
             yield trial
     if left_out:
-        from kernloom.report.units import count
+        from kernloom.base.units import count
 
         print(
             f"note: {count(left_out, 'trial')} of older kernel sources left out; "
@@ -312,13 +312,13 @@ def _output(invocation: Invocation, file: Path | None) -> Iterator[TextIO]:
 
 def _say_written(file: Path | None, invocation: Invocation, number: int, what: str) -> None:
     if file:
-        from kernloom.report.units import count
+        from kernloom.base.units import count
 
         print(f"{count(number, what)} written: {file}", file=invocation.stderr)
 
 
 def _repair(place: Path | str, words: Sequence[str], invocation: Invocation) -> int:
-    from kernloom.report.units import count
+    from kernloom.base.units import count
 
     if words:
         raise UsageError(f"results repair takes no '{words[0]}'", hint="Only store.path=FILE.")

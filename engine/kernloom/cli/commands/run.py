@@ -29,6 +29,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
+from kernloom.base.errors import ConfigError, UsageError
+from kernloom.base.units import count
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.carry_out import Results, Workshop, exit_code
 from kernloom.cli.fleets import check_local, fleet_of
@@ -39,7 +41,6 @@ from kernloom.cli.progress import Progress
 from kernloom.cli.screening import Screening, screen
 from kernloom.cli.stores import place_of
 from kernloom.config.schema import Experiment
-from kernloom.errors import ConfigError, UsageError
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.documents import (
     build_document,
@@ -47,7 +48,6 @@ from kernloom.report.documents import (
     screened_document,
 )
 from kernloom.report.streaming import write_list
-from kernloom.report.units import count
 from kernloom.store.store import Store, open_store
 
 SWEEPS = True

@@ -6,6 +6,8 @@ import json
 import sys
 from typing import Any
 
+from kernloom.base.errors import KernloomError, UnavailableError, UsageError
+from kernloom.base.places import Places, find_places
 from kernloom.build.arches import NATIVE, check_runs, with_vector_bytes
 from kernloom.build.emulators import find_emulator
 from kernloom.build.toolchains import detect
@@ -14,8 +16,6 @@ from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Arch, Target, Toolchain
 from kernloom.device.devices import DEVICES
-from kernloom.errors import KernloomError, UnavailableError, UsageError
-from kernloom.places import Places, find_places
 
 USAGE = "[output=json]"
 

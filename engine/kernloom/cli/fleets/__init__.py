@@ -6,13 +6,13 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from kernloom.base.errors import UsageError
 from kernloom.build.builder import Outcome
 from kernloom.build.cores import MeasuredCore
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.planning import Planned
 from kernloom.cli.sharing import Share
 from kernloom.config.settings import Fleet as Settings
-from kernloom.errors import UsageError
 from kernloom.measure.trial import Trial
 from kernloom.run.progress import Progress
 from kernloom.store.store import Store

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import kernloom
+from kernloom.base.errors import ConfigError, UnavailableError, nearest
 from kernloom.config.settings import Fleet
-from kernloom.errors import ConfigError, UnavailableError, nearest
 
 PROGRAMS = ("sbatch", "squeue", "srun", "sinfo")
 ENDED = frozenset(

@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
+from kernloom.base.errors import UnavailableError
+from kernloom.base.files import sha256_json
 from kernloom.build.builder import Outcome
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.fleets import Build, Keep
@@ -45,8 +47,6 @@ from kernloom.cli.planning import Planned
 from kernloom.cli.sharing import Share
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import Fleet as Settings
-from kernloom.errors import UnavailableError
-from kernloom.files import sha256_json
 from kernloom.measure.trial import Trial
 from kernloom.run.progress import Progress
 from kernloom.store.store import Store

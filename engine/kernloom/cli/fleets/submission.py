@@ -23,13 +23,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.errors import UnavailableError
+from kernloom.base.files import sha256_json
+from kernloom.base.sealed import DamagedFileError, read_sealed, seal, unseal, write_sealed
 from kernloom.cli.planning import Planned
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import Fleet
-from kernloom.errors import UnavailableError
-from kernloom.files import sha256_json
 from kernloom.measure.trial import Samples, Trial
-from kernloom.sealed import DamagedFileError, read_sealed, seal, unseal, write_sealed
 
 FORMAT = 3
 NOT_SENT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep")

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import sleep
 
+from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
+from kernloom.base.machine import machine_class
 from kernloom.cli.assembly import Assembly
 from kernloom.cli.fleets.local import Local
 from kernloom.cli.fleets.submission import (
@@ -27,8 +29,6 @@ from kernloom.cli.fleets.where import place_of, unmeasured_id
 from kernloom.cli.main import Terminated
 from kernloom.cli.planning import Planned, plan_each
 from kernloom.cli.streams import prepare_streams
-from kernloom.errors import ConfigError, KernloomError, UnavailableError
-from kernloom.machine import machine_class
 from kernloom.measure.trial import Trial
 from kernloom.run.progress import NoProgress
 

@@ -11,10 +11,10 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+from kernloom.base.files import sha256_json
+from kernloom.base.sealed import key_of, seal, unseal
 from kernloom.cli.identity import ID_LENGTH
 from kernloom.config.settings import Fleet
-from kernloom.files import sha256_json
-from kernloom.sealed import key_of, seal, unseal
 
 
 def place_of(fleet: Fleet) -> str:

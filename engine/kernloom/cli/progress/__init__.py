@@ -6,8 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from kernloom.base.visible_text import visible_line
 from kernloom.cli.progress.tally import Tally
-from kernloom.visible_text import visible_line
 
 if TYPE_CHECKING:
     from kernloom.cli.progress.live import Live

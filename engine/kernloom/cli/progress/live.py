@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kernloom.visible_text import styled, visible_line
+from kernloom.base.visible_text import styled, visible_line
 
 if TYPE_CHECKING:
     from kernloom.cli.progress.tally import Tally

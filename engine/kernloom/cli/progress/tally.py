@@ -84,7 +84,7 @@ class Tally:
     def best(self) -> list[tuple[str, str]]:
         """Time and point of the leaders, best first; where points do different work, the best of
         each kind of work that has more than one."""
-        from kernloom.report.units import time_text
+        from kernloom.base.units import time_text
 
         self._rank()
         several = len(self._leaders) > 1
@@ -101,7 +101,7 @@ class Tally:
         return found
 
     def _rank(self) -> None:
-        from kernloom.report.best import FAILED, objective
+        from kernloom.measure.ranking import FAILED, objective
         from kernloom.report.columns import subjects_text
 
         for trial in self._ended:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kernloom.base.errors import ConfigError, UnavailableError
 from kernloom.config.limits import at_least
-from kernloom.errors import ConfigError, UnavailableError
 
 INSTALL = (
     "Install a driver, e.g. apt-get install ocl-icd-libopencl1 pocl-opencl-icd, and "

@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
+from kernloom.base.files import canonical_json
+from kernloom.base.temporary import process_folder
 from kernloom.config.convert import convert
 from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, Session
@@ -28,8 +30,6 @@ from kernloom.device.opencl.probe import (
 from kernloom.device.runner import RunnerSession
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
-from kernloom.files import canonical_json
-from kernloom.temporary import process_folder
 
 
 class OpenClDevice(Device):

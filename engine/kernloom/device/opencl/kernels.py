@@ -11,10 +11,10 @@ from typing import Any
 
 import pyopencl as cl
 
+from kernloom.base.errors import ConfigError
+from kernloom.base.expressions import evaluate
 from kernloom.device.messages import ArgumentKind, LaunchArgument, Status
 from kernloom.device.opencl.memory import Block, Memory, RequestError
-from kernloom.errors import ConfigError
-from kernloom.expressions import evaluate
 
 LAUNCH = "launch.json"
 _TYPES = {

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from kernloom.base.expressions import format_size
 from kernloom.device.messages import Status
-from kernloom.expressions import format_size
 
 GUARD_BYTES = 4096
 """On both sides of a buffer; a multiple of what any device asks of a sub-buffer's offset."""

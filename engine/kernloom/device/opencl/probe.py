@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import kernloom
-from kernloom.code_stamp import code_stamp
+from kernloom.base.code_stamp import code_stamp
+from kernloom.base.errors import UnavailableError
+from kernloom.base.files import file_stamp, sha256_json
+from kernloom.base.sealed import read_cache, write_cache
+from kernloom.base.temporary import own_folder, temporary_folder
 from kernloom.device.opencl.choice import INSTALL, Found
-from kernloom.errors import UnavailableError
-from kernloom.files import file_stamp, sha256_json
-from kernloom.sealed import read_cache, write_cache
-from kernloom.temporary import own_folder, temporary_folder
 
 PROBE_SECONDS = 60
 WORKER = ("-P", "-m", "kernloom.device.opencl.worker")

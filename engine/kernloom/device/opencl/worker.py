@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.errors import KernloomError
 from kernloom.device.messages import (
     HEADER,
     VERSION,
@@ -31,7 +32,6 @@ from kernloom.device.messages import (
 )
 from kernloom.device.opencl.choice import Options, choose, in_place
 from kernloom.device.supervisor import supervise
-from kernloom.errors import KernloomError
 
 NOT_A_MESSAGE = 3
 """What the worker, like the native runner, exits with when it was sent something else."""

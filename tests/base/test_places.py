@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.errors import ConfigError
-from kernloom.places import Places, confined, find_places, find_project, share_folder
+from kernloom.base.errors import ConfigError
+from kernloom.base.places import Places, confined, find_places, find_project, share_folder
 
 
 @pytest.fixture

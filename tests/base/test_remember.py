@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernloom.remember import Alike, ById
+from kernloom.base.remember import Alike, ById
 
 
 def test_the_same_objects_are_worked_out_once() -> None:

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernloom.config import sampling, solving, spaces
-from kernloom.config.clauses import EXACT, clauses_of, largest
-from kernloom.config.constraints import Names, Where, read_exclude, read_where
-from kernloom.config.settings import Sample
-from kernloom.config.solving import Solver
-from kernloom.config.spaces import Axis, Product, Row, Rows, Union, filtered
-from kernloom.expressions import parse
+from kernloom.base.expressions import parse
+from kernloom.space import sampling, solving, spaces
+from kernloom.space.clauses import EXACT, clauses_of, largest
+from kernloom.space.constraints import Names, Where, read_exclude, read_where
+from kernloom.space.solving import Solver
+from kernloom.space.spaces import Axis, Product, Row, Rows, Union, filtered
 
 _WHERES = [
     "a == b",
@@ -82,8 +81,8 @@ def test_solving_finds_what_asking_every_point_finds(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "_PATIENCE", 0)
         patch.setattr(sampling, "_WORTH", 0)
-        found = sampling.sampled(product, tests, Sample(count))
-        everything = sampling.sampled(product, tests, Sample(product.size - 1))
+        found = sampling.sampled(product, tests, count)
+        everything = sampling.sampled(product, tests, product.size - 1)
     assert {*found.indices} <= wanted
     assert len(found.indices) == min(count, len(wanted))
     assert len({*everything.indices}) == min(len(wanted), product.size - 1)
@@ -108,7 +107,7 @@ def test_parts_without_a_constraint_are_not_walked() -> None:
     parts = (Axis(("a",), (range(10**9),)), Axis(("b",), (range(4),)), Axis(("c",), (range(4),)))
     product = Product(parts)
     tests = _tests(["b == c"], ["a", "b", "c"])
-    found = sampling.sampled(product, tests, Sample(50))
+    found = sampling.sampled(product, tests, 50)
     assert len(found.indices) == 50
     joined, ended = Solver(product, tests, random.Random(0)).all()
     assert joined and joined.size == 4 and ended
@@ -118,7 +117,7 @@ def test_rows_of_nested_sweeps_that_lack_a_key_are_asked_one_by_one() -> None:
     nested = Union((Rows([{"a": 1}, {"a": 2, "b": 2}]), Rows([{"b": 7}])))
     product = Product((Axis(("c",), (range(3),)), nested))
     tests = _tests(["c == 1"], ["a", "b", "c"])
-    assert sampling.sampled(product, tests, Sample(8)).indices == [3, 4, 5]
+    assert sampling.sampled(product, tests, 8).indices == [3, 4, 5]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.errors import ConfigError
-from kernloom.files import files_below, read_text, replacing, write_atomically
+from kernloom.base.errors import ConfigError
+from kernloom.base.files import files_below, read_text, replacing, write_atomically
 
 
 def test_text_is_read(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from kernloom.errors import ConfigError, UnavailableError
-from kernloom.files import read_text
+import kernloom
+from kernloom.base.errors import ConfigError, UnavailableError
+from kernloom.base.files import read_text
 
 PROJECT_FILE = "kernloom.yaml"
 _LONGEST_MARKER = 1 << 16
@@ -50,7 +51,7 @@ class Places:
 
 @cache
 def share_folder() -> Path:
-    package = Path(__file__).resolve().parent
+    package = Path(kernloom.__file__).resolve().parent
     for candidate in (package / "share", package.parent.parent):
         if (candidate / "SConstruct").is_file() and (candidate / "configs").is_dir():
             return candidate
@@ -98,7 +99,7 @@ def find_places(start: Path | None = None) -> Places:
         _check_marker(project / PROJECT_FILE)
         home = project / ".kernloom"
         return Places(share, project, home / "build", home / "store.db")
-    if share != Path(__file__).resolve().parent / "share":
+    if share != Path(kernloom.__file__).resolve().parent / "share":
         return Places(share, None, share / "build", share / ".kernloom" / "store.db")
     cache_home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     home = Path(cache_home) / "kernloom"

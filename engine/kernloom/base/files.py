@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from kernloom.errors import ConfigError
+from kernloom.base.errors import ConfigError
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 

@@ -17,7 +17,7 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from kernloom.files import files_below, sha256_file, sha256_json
+from kernloom.base.files import files_below, sha256_file, sha256_json
 
 OURS = "kernloom"
 _ELSEWHERE = frozenset({OURS, "numpy"})

@@ -12,8 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from kernloom.base.temporary import (
+    own_folder,
+    process_folder,
+    remove_folder,
+    sweep,
+    temporary_folder,
+)
 from kernloom.device.scratch import Scratch
-from kernloom.temporary import own_folder, process_folder, remove_folder, sweep, temporary_folder
 
 NOBODY = 65534
 ENGINE = """

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from operator import attrgetter
 
-from kernloom.files import canonical_json
-from kernloom.lookup import MISSING, lookup
+from kernloom.base.files import canonical_json
+from kernloom.base.lookup import MISSING, lookup
 from kernloom.measure.trial import Trial
 
 RANKED_BY = ("virtual_ns", "instructions", "median_ns")

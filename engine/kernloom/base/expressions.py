@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
-from kernloom.arithmetic import (
+from kernloom.base.arithmetic import (
     BINARY,
     COMPARE,
     FUNCTIONS,
@@ -29,7 +29,7 @@ from kernloom.arithmetic import (
     shown,
     where,
 )
-from kernloom.errors import ConfigError, ExpressionError, nearest
+from kernloom.base.errors import ConfigError, ExpressionError, nearest
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 200

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from kernloom.machine import (
+from kernloom.base.machine import (
     available_memory,
     cgroup_room,
     cpu_model,

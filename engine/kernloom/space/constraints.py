@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernloom.config.clauses import Clause, clauses_of
-from kernloom.config.spaces import Row
-from kernloom.errors import ConfigError, ExpressionError, nearest
-from kernloom.expressions import Expression, evaluate, names_in, parse
+from kernloom.base.errors import ConfigError, ExpressionError, nearest
+from kernloom.base.expressions import Expression, evaluate, names_in, parse
+from kernloom.space.clauses import Clause, clauses_of
+from kernloom.space.spaces import Row
 
 LookUp = Callable[[Row, str], Any]
 """The value at a key of a point's config; raises KeyError where there is none."""

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from kernloom import spool
-from kernloom.spool import Reordered, Spool
+from kernloom.base import spool
+from kernloom.base.spool import Reordered, Spool
 
 
 @pytest.fixture(autouse=True)

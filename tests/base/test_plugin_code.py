@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from kernloom import plugin_code
+from kernloom.base import plugin_code
 from kernloom.measure.references import conv2d
 
 METADATA = "Metadata-Version: 2.1\nName: Its-Name\nVersion: {version}\n"

@@ -8,10 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from kernloom.config.hypercube import Cells, design, is_balanced, shuffled
-from kernloom.config.settings import Sample
-from kernloom.config.solving import Solver
-from kernloom.config.spaces import MAX_VISITED, Found, Product, Test
+from kernloom.space.hypercube import Cells, design, is_balanced, shuffled
+from kernloom.space.solving import Solver
+from kernloom.space.spaces import MAX_VISITED, Found, Product, Test
 
 _PATIENCE = 10_000
 """How many rows are tried before it is asked whether trying will do."""
@@ -23,20 +22,23 @@ _MAX_SPARE = 100_000
 """How many rows are put aside at most, before a hypercube is given up."""
 
 
-def sampled(product: Product, tests: Sequence[Test], sample: Sample) -> Found:
-    """Some rows, each at most once."""
-    generator = random.Random(sample.seed)  # noqa: S311 (no secret)
-    taking = _Taking(product, tests, min(sample.count, product.size))
-    if sample.method == "latin_hypercube" and taking.wanted < product.size:
+def sampled(
+    product: Product, tests: Sequence[Test], count: int, *, balanced: bool = False, seed: int = 0
+) -> Found:
+    """Some rows, each at most once; `balanced`: a Latin hypercube, with the values of every axis
+    equally often."""
+    generator = random.Random(seed)  # noqa: S311 (no secret)
+    taking = _Taking(product, tests, min(count, product.size))
+    if balanced and taking.wanted < product.size:
         for index in design(product, taking.wanted, generator, taking.allowed):
             taking.found[index] = None
         taking.cells = Cells(product, taking.wanted, taking.found)
     ended = taking.take(_tried(product, generator), taking.is_worth_it)
     if not ended and not taking.is_done:
         ended = _solved(taking, Solver(product, tests, generator), generator)
-    balanced = taking.fill_up()
+    even = taking.fill_up()
     removed = tuple(taking.removed)
-    return Found(sorted(taking.found), removed, len(taking.asked), ended, balanced)
+    return Found(sorted(taking.found), removed, len(taking.asked), ended, even)
 
 
 class _Taking:

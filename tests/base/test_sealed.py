@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.sealed import (
+from kernloom.base.sealed import (
     DamagedFileError,
     key_of,
     read_cache,

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernloom.files import write_atomically
+from kernloom.base.files import write_atomically
 
 SEAL = "sha256"
 _START = f'{{"{SEAL}": "'.encode()

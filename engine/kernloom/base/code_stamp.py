@@ -7,10 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import kernloom
 from kernloom import __version__
-from kernloom.files import sha256_file, sha256_json
+from kernloom.base.files import sha256_file, sha256_json
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(kernloom.__file__).resolve().parent
 
 
 @cache
@@ -22,10 +23,9 @@ def code_stamp(*modules: str, packages: tuple[str, ...] = ()) -> str:
 
 
 def _ours(module: str) -> str:
-    try:
-        return sha256_file(_PACKAGE / f"{module}.py")
-    except OSError:  # installed without sources: then our version must do
-        return ""
+    if not (_PACKAGE / "__init__.py").exists():
+        return ""  # Installed without sources: then our version must do.
+    return sha256_file(_PACKAGE / f"{module}.py")
 
 
 def _others(package: str) -> list[Any]:

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kernloom.errors import ExpressionError
+from kernloom.base.errors import ExpressionError
 
 MAX_BITS = 256
 """No whole number grows longer."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from kernloom.errors import ConfigError, nearest
+from kernloom.base.errors import ConfigError, nearest
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.errors import ConfigError
-from kernloom.registry import Registry
+from kernloom.base.errors import ConfigError
+from kernloom.base.registry import Registry
 
 Distribute = Callable[[str, str], None]
 

@@ -14,8 +14,8 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
-from kernloom.errors import ExpressionError
-from kernloom.expressions import Expression, parse
+from kernloom.base.errors import ExpressionError
+from kernloom.base.expressions import Expression, parse
 
 EXACT = 2.0**53
 """Up to here a float64 holds every whole number."""

@@ -14,8 +14,8 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from kernloom.config.clauses import EXACT, Clause
-from kernloom.config.spaces import Axis, Product, Space, Test
+from kernloom.space.clauses import EXACT, Clause
+from kernloom.space.spaces import Axis, Product, Space, Test
 
 if TYPE_CHECKING:
     import numpy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernloom.report.best import Standing, standings
+from kernloom.measure.ranking import Standing, standings
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kernloom.errors import ConfigError, ExpressionError
-from kernloom.expressions import evaluate, format_size, names_in, parse, parse_size
+from kernloom.base.errors import ConfigError, ExpressionError
+from kernloom.base.expressions import evaluate, format_size, names_in, parse, parse_size
 
 KNOWN = {"N": 12, "M": 5, "x": 2.5, "flag": True, "name": "ring"}
 

@@ -13,8 +13,8 @@ from itertools import accumulate
 from math import prod
 from typing import Any, Protocol
 
-from kernloom.config.clauses import Clause
-from kernloom.errors import ConfigError
+from kernloom.base.errors import ConfigError
+from kernloom.space.clauses import Clause
 
 Row = dict[str, Any]
 MAX_VISITED = 2_000_000

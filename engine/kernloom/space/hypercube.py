@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
-from kernloom.config.spaces import Product
+from kernloom.space.spaces import Product
 
 _STARTS = 5
 """How many designs are drawn and mended for one whose rows are all different and allowed."""

@@ -1,0 +1,1 @@
+"""What everyone may import: errors, files, places, expressions, registries, text for people."""

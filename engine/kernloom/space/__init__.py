@@ -1,0 +1,1 @@
+"""Search spaces: axes, constraints, solving, samples."""
