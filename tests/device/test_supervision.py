@@ -67,6 +67,10 @@ def dead(pid: int) -> bool:
         os.close(descriptor)
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def double_fork(session: Session, subject: Subject) -> int:
     out = session.allocate(8)
     session.launch([Call(session.load(subject.library, 1, entry="double_fork"), (out,))])
@@ -109,8 +113,45 @@ def test_a_double_forked_child_does_not_outlive_a_supervisor_that_is_killed(host
     with host.device.open(timeout=20) as session:
         child = double_fork(session, host)
         os.kill(session._connection.process.pid, signal.SIGKILL)
-    # Perhaps not reaped yet: that is the system's matter then.
-    assert dead(child)
+    assert not Path(f"/proc/{child}").exists()
+
+
+@PROCESSES
+@pytest.mark.parametrize("lower", [0, 1], ids=["exec", "exec-and-lower-limit"])
+def test_a_kernel_that_kills_its_supervisor_leaves_nothing_behind(
+    subject: Subject, lower: int
+) -> None:
+    with subject.device.open(timeout=30) as session:
+        out = session.allocate(8)
+        escape = session.load(subject.library, 2, entry="escape")
+        session.launch([Call(escape, (Scalar(lower), out))])
+        child = int.from_bytes(session.read(out), "little")
+        assert Path(f"/proc/{child}/environ").read_bytes() == b""
+        with pytest.raises(DeviceError, match="SIGKILL"):
+            session.launch([Call(session.load(subject.library, 0, entry="kill_supervisor"), ())])
+    assert not Path(f"/proc/{child}").exists()
+
+
+def test_only_processes_of_kernels_are_killed(host: Subject) -> None:
+    with (
+        host.device.open(timeout=20) as other,
+        host.device.open(timeout=20) as session,
+        subprocess.Popen(["sleep", "100"], start_new_session=True) as known,
+    ):
+        # Orphaned, as a compiler's server would be: now a child of the engine.
+        script = "setsid sleep 100 >/dev/null 2>&1 & echo $!"
+        orphan = int(subprocess.run(["sh", "-c", script], capture_output=True, check=True).stdout)
+        try:
+            assert parent_of(orphan) == os.getpid()
+            with pytest.raises(DeviceError, match="SIGKILL"):
+                session.launch([Call(session.load(host.library, 0, entry="kill_supervisor"), ())])
+            session.close()
+            assert (parent_of(orphan), known.poll()) == (os.getpid(), None)
+            other.allocate(8)
+        finally:
+            known.kill()
+            os.kill(orphan, signal.SIGKILL)
+            os.waitpid(orphan, 0)
 
 
 def test_a_window_is_used_again_only_if_nothing_was_left(host: Subject) -> None:

@@ -1,7 +1,8 @@
 """The runner as a process: started fast, ended for certain, its last words kept.
 
 Every runner, emulator and worker is a supervisor with one child (native/include/kernloom/
-supervisor.h): the supervisor kills whatever a kernel has started before it ends itself.
+supervisor.h): the supervisor kills whatever a kernel has started before it ends itself. Should
+the supervisor be killed, the engine does so (leftovers.py).
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kernloom.base.errors import UnavailableError
+from kernloom.device import leftovers
+from kernloom.device.leftovers import MARKER, kill_leftovers, new_mark
 from kernloom.device.messages import Exit
 
 TAIL_BYTES = 8192
-MARKER = "KERNLOOM_SESSION"
-"""Environment variable, different for each session, by which its processes are recognised."""
 END_SECONDS = 5.0
 """How long a supervisor may take to end everything before it is killed itself."""
 _RESET = [signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXFSZ]
@@ -62,7 +63,7 @@ class Process:
     ) -> None:
         self.returncode: int | None = None
         self._parent = os.getpid()
-        self._marker = f"{MARKER}={os.urandom(8).hex()}"
+        self._mark = new_mark()
         self._output = above_stdio(os.memfd_create("kernloom-output", os.MFD_CLOEXEC))
         actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -73,14 +74,16 @@ class Process:
         ]
         try:
             # Unlike fork this costs the same however large the engine has grown.
-            self.pid = os.posix_spawn(
-                command[0],
-                list(command),
-                _environment() | dict(environment or {}) | dict([self._marker.split("=")]),
-                file_actions=actions,
-                setpgroup=0,
-                setsigmask=[],
-                setsigdef=_RESET,
+            self.pid = leftovers.start(
+                lambda: os.posix_spawn(
+                    command[0],
+                    list(command),
+                    _environment() | dict(environment or {}) | {MARKER: self._mark},
+                    file_actions=actions,
+                    setpgroup=0,
+                    setsigmask=[],
+                    setsigdef=_RESET,
+                )
             )
         except OSError as error:
             os.close(self._output)
@@ -117,7 +120,7 @@ class Process:
             self._reap()
             # A supervisor that was killed, perhaps by the kernel itself, has ended nothing.
             if self.returncode == -signal.SIGKILL or not in_time:
-                _kill_marked(self._marker.encode())
+                kill_leftovers(self._mark)
         return self.returncode or 0
 
     def _ask_to_end(self) -> bool:
@@ -130,8 +133,7 @@ class Process:
 
     def _reap(self) -> None:
         try:
-            _, status = os.waitpid(self.pid, 0)
-            self.returncode = os.waitstatus_to_exitcode(status)
+            self.returncode = os.waitstatus_to_exitcode(leftovers.reap(self.pid))
         except ChildProcessError:
             # Somebody in this process waited for any child.
             self.returncode = -signal.SIGKILL
@@ -161,33 +163,6 @@ def _readable(descriptor: int, deadline: float) -> bool:
             return True
         if not remaining:
             return False
-
-
-def _kill_marked(marker: bytes) -> None:
-    """Kill the processes of a session that nobody else can end any more."""
-    deadline = time.monotonic() + END_SECONDS
-    while time.monotonic() < deadline:
-        found = [pid for pid in _processes() if marker in _environment_of(pid)]
-        if not found:
-            return
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.001)
-
-
-def _processes() -> Iterator[int]:
-    with os.scandir("/proc") as entries:
-        yield from (int(entry.name) for entry in entries if entry.name.isdigit())
-
-
-def _environment_of(pid: int) -> bytes:
-    """What a process was started with; nothing if it is dead or not ours."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 (hundreds at a time)
-            return file.read()
-    except OSError:
-        return b""
 
 
 def ending(returncode: int) -> str:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from kernloom.device.leftovers import MARKER, set_limit
 from kernloom.device.messages import Exit
 
 _PDEATHSIG, _CHILD_SUBREAPER = 1, 36
@@ -25,6 +26,8 @@ def supervise() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     prctl(_CHILD_SUBREAPER, 1)
     prctl(_PDEATHSIG, signal.SIGTERM)
+    if mark := os.environ.get(MARKER):
+        set_limit(mark)
     supervisor = os.getpid()
     worker = os.fork()
     if worker == 0:
