@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from building import TOP, compiled
+from building import TOP
 from subjects import KINDS, Subject, devices
 
 from kernloom.base.errors import DeviceError
@@ -21,7 +21,6 @@ from kernloom.device.emulated import EmulatedDevice
 from kernloom.device.host import HostDevice
 from kernloom.device.scratch import ScratchPool
 
-SUPERVISOR = TOP / "native" / "supervisor" / "main.c"
 PROCESSES = pytest.mark.parametrize(
     "subject",
     devices(k for k in KINDS.values() if k.device_class in (HostDevice, EmulatedDevice)),
@@ -38,20 +37,6 @@ out = session.allocate(8)
 session.launch([Call(session.load(Path(sys.argv[2]), 1, entry="double_fork"), (out,))])
 print(int.from_bytes(session.read(out), "little"), flush=True)
 sys.stdin.read()
-"""
-WORKER = """
-import os, sys
-from kernloom.device.supervisor import supervise
-supervise()
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        print(os.getpid(), flush=True)
-        os.execlp("sleep", "sleep", "1000")
-    os._exit(0)
-os.wait()
-sys.stdin.readline()
-sys.exit(int(sys.argv[1]))
 """
 
 
@@ -250,45 +235,3 @@ def test_sessions_that_failed_hold_no_descriptors(host: Subject) -> None:
             session.launch([Call(leave, (Scalar(3),))])
         errors.append(error)
     assert len(list(Path("/proc/self/fd").iterdir())) < before + 10
-
-
-@pytest.fixture(scope="module")
-def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("supervisor") / "supervisor", [SUPERVISOR])
-
-
-def test_a_supervisor_ends_what_its_program_left_and_says_so(supervisor: Path) -> None:
-    script = "setsid sh -c 'echo $$; exec sleep 1000' & read line; exit 0"
-    child, code = started([str(supervisor), "/bin/sh", "-c", script])
-    assert (dead(child), code) == (True, 109)
-
-
-@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -SEGV $$", -signal.SIGSEGV)])
-def test_a_supervisor_ends_the_way_its_program_does(
-    supervisor: Path, script: str, code: int
-) -> None:
-    done = subprocess.run([supervisor, "/bin/sh", "-c", script], check=False)
-    assert done.returncode == code
-
-
-def test_a_supervisor_says_what_cannot_be_started(supervisor: Path) -> None:
-    done = subprocess.run([supervisor, "/nowhere"], capture_output=True, text=True, check=False)
-    assert done.returncode == 127
-    assert done.stderr == "supervisor: /nowhere: No such file or directory\n"
-
-
-@pytest.mark.parametrize(("asked", "code"), [("0", 109), ("5", 5)])
-def test_a_worker_in_python_is_supervised_too(asked: str, code: int) -> None:
-    child, ended = started([sys.executable, "-c", WORKER, asked])
-    assert (dead(child), ended) == (True, code)
-
-
-def started(command: list[str]) -> tuple[int, int]:
-    """The process whose number a command prints, and how the command ends when told to."""
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT
-    ) as process:
-        assert process.stdout is not None
-        child = int(process.stdout.readline())
-        process.communicate(b"\n", timeout=30)
-    return child, process.returncode

@@ -1,4 +1,8 @@
-"""A supervisor for a worker in Python: does what native/include/kernloom/supervisor.h does."""
+"""A supervisor for a worker in Python, which runs where there is no compiler.
+
+It does what native/include/kernloom/supervisor.h does; tests/device/test_supervisors.py runs the
+same table of workers under both.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +17,41 @@ from typing import NoReturn
 from kernloom.device.leftovers import MARKER, set_limit
 from kernloom.device.messages import Exit
 
-_PDEATHSIG, _CHILD_SUBREAPER = 1, 36
+FAILED = 110
+"""Exit code of a supervisor that cannot start its worker."""
+_PDEATHSIG, _SET_NAME, _CHILD_SUBREAPER = 1, 15, 36
+_PTRACE_DETACH = 17
 _AWAITED = {signal.SIGCHLD, signal.SIGTERM}
 _PAUSE_S = 0.005
+_C = ctypes.CDLL(None)
+_C.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_C.ptrace.restype = ctypes.c_long
 
 
 def supervise() -> None:
     """Fork: the child returns and works; the parent ends like the child, once nothing is left."""
-    prctl = ctypes.CDLL(None).prctl
     engine = os.getppid()
     before = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    prctl(_CHILD_SUBREAPER, 1)
-    prctl(_PDEATHSIG, signal.SIGTERM)
+    _C.prctl(_CHILD_SUBREAPER, 1)
+    _C.prctl(_PDEATHSIG, signal.SIGTERM)
     if mark := os.environ.get(MARKER):
         set_limit(mark)
     supervisor = os.getpid()
-    worker = os.fork()
+    try:
+        worker = os.fork()
+    except OSError as error:
+        print(f"supervisor: fork: {error.strerror}", file=sys.stderr, flush=True)
+        os._exit(FAILED)
     if worker == 0:
         os.setpgid(0, 0)
-        prctl(_PDEATHSIG, signal.SIGKILL)
+        _C.prctl(_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != supervisor:
-            os._exit(1)
+            os._exit(FAILED)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    _C.prctl(_SET_NAME, b"kl-supervisor")
     _wait(worker, engine)
     status, leftovers = _end_all(worker)
     _end_like(status, leftovers)
@@ -47,17 +61,28 @@ def _wait(worker: int, engine: int) -> None:
     """Return when the worker has ended, or when the engine asks for the end or has died."""
     while not _ended(worker) and os.getppid() == engine:
         info = signal.sigwaitinfo(_AWAITED)
+        # A kernel may send SIGTERM as well: only the engine is obeyed.
         if info.si_signo == signal.SIGTERM and info.si_pid == engine:
             return
 
 
 def _ended(worker: int) -> bool:
-    """Whether the worker has ended; orphans that have are reaped."""
-    while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-        if found.si_pid == worker:
+    """Whether the worker has ended; orphans are reaped and traced processes let go of."""
+    events = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+    while True:
+        try:
+            found = os.waitid(os.P_PID, worker, events) or os.waitid(os.P_ALL, 0, events)
+        except ChildProcessError:
             return True
-        os.waitpid(found.si_pid, 0)
-    return False
+        if found is None:
+            return False
+        running = found.si_code in (os.CLD_TRAPPED, os.CLD_STOPPED)
+        if found.si_pid == worker and not running:
+            return True
+        _, status = os.waitpid(found.si_pid, os.WUNTRACED)
+        # Asked for by PTRACE_TRACEME; undone, or the next signal would stop it for ever.
+        if found.si_code == os.CLD_TRAPPED:
+            _C.ptrace(_PTRACE_DETACH, found.si_pid, None, os.WSTOPSIG(status))
 
 
 def _end_all(worker: int) -> tuple[int, bool]:
@@ -72,6 +97,9 @@ def _end_all(worker: int) -> tuple[int, bool]:
             return status or 0, leftovers
         if pid == worker:
             status = found
+        elif pid and os.WIFSIGNALED(found) and os.WTERMSIG(found) == signal.SIGKILL:
+            # Of the worker's group, and so killed with it.
+            leftovers = True
         if pid == 0:
             if status is not None:
                 leftovers = True
@@ -106,5 +134,5 @@ def _end_like(status: int, leftovers: bool) -> NoReturn:
             signal.signal(-code, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
         os.kill(os.getpid(), -code)
-    sys.stderr.flush()
-    os._exit(Exit.LEFTOVERS if code == 0 and leftovers else abs(code))
+        os._exit(128 - code)
+    os._exit(Exit.LEFTOVERS if code == 0 and leftovers else code)

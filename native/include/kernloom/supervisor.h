@@ -144,6 +144,9 @@ static struct supervisor_outcome supervisor_end_all(pid_t worker, const sigset_t
             if (ended == worker) {
                 outcome.status = status;
                 collected = true;
+            } else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+                /* Of the worker's group, and so killed with it. */
+                outcome.leftovers = true;
             }
         if (ended < 0 && errno == ECHILD)
             return outcome;
