@@ -14,6 +14,7 @@ from kernloom.base.places import Places
 from kernloom.base.units import count
 from kernloom.build.artifact import MANIFEST
 from kernloom.build.manifest import read_manifest
+from kernloom.build.workspace import locked
 from kernloom.cli.contenders import kept_folder
 from kernloom.cli.invocation import Invocation
 from kernloom.measure.trial import Trial
@@ -104,7 +105,8 @@ def _keep(trials: Iterable[Trial], places: Places, copies: Path) -> int:
 def _copy(folder: Path, kept: Path, names: Sequence[str]) -> None:
     """The folder appears when it is whole."""
     kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent) as made:
+    # Alone, or another process clears away what is not whole yet.
+    with locked(kept.parent), tempfile.TemporaryDirectory(dir=kept.parent) as made:
         for name in names:
             shutil.copy2(folder / name, Path(made) / name)
         # Somebody else may have been faster, with the same files.
@@ -118,12 +120,13 @@ def _clear(store: Store, places: Places) -> None:
     folder = kept_folder(store, places)
     if not folder.is_dir():
         return
-    needed = {
-        str(item["key"])
-        for name, _, _ in store.baselines()
-        for trial in store.baseline(name)
-        for item in trial.artifacts
-    }
-    for kept in folder.iterdir():
-        if kept.name not in needed:
-            shutil.rmtree(kept, ignore_errors=True)
+    with locked(folder):
+        needed = {
+            str(item["key"])
+            for name, _, _ in store.baselines()
+            for trial in store.baseline(name)
+            for item in trial.artifacts
+        }
+        for kept in folder.iterdir():
+            if kept.name not in needed:
+                shutil.rmtree(kept, ignore_errors=True)

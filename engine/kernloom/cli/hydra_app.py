@@ -22,7 +22,7 @@ from pathlib import Path
 from kernloom.base.errors import KernloomError, UnavailableError, UsageError, nearest
 from kernloom.base.places import Places
 from kernloom.cli.fleets.submission import NO_STORE, root_key
-from kernloom.cli.objectives import read_objective
+from kernloom.cli.objectives import files_of_jobs, read_objective
 from kernloom.config.groups import Groups
 from kernloom.config.hydra_compose import PRIMARY
 
@@ -74,7 +74,7 @@ def run_by_hydra(places: Places, words: Sequence[str], *, multirun: bool) -> int
             env={**os.environ, STORE_WORDS: json.dumps(store)},
             stdin=subprocess.DEVNULL,
         )
-        left = {int(path.name): path.read_text() for path in (folder / CODES).glob("*")}
+        left = {int(path.name): path.read_text() for path in files_of_jobs(folder / CODES)}
         best = _best(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -117,7 +117,8 @@ def _best(folder: Path) -> str:
         return f"{name} found\n{text.strip()}"
     if not math.isfinite(value):
         return f"{name} found no point that works"
-    metrics = {o.metric for o in map(read_objective, (folder / OBJECTIVES).iterdir()) if o}
+    files = files_of_jobs(folder / OBJECTIVES)
+    metrics = {objective.metric for objective in map(read_objective, files) if objective}
     shown = " ".join(f"{str(key).lstrip('+')}={value}" for key, value in params.items())
     return f"{name} found {shown}: {' or '.join(filter(None, metrics))} = {value:g}"
 

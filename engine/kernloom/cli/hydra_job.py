@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import kernloom
 from kernloom.base.errors import UsageError
-from kernloom.cli.objectives import read_objective
+from kernloom.cli.objectives import files_of_jobs, read_objective
 from kernloom.measure.ranking import Objective
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
@@ -85,7 +85,7 @@ def _run(chosen: Any, folder: Path, objective: Path) -> int:
 
 def comparable(own: Objective, folder: Path) -> bool:
     """Whether the jobs so far all did the same work, as far as they came to an end."""
-    found = [own, *filter(None, map(read_objective, folder.iterdir()))]
+    found = [own, *filter(None, map(read_objective, files_of_jobs(folder)))]
     return len({objective.work for objective in found if objective.work}) <= 1
 
 

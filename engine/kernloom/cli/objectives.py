@@ -15,6 +15,11 @@ UNKNOWN = ("unavailable", "interrupted")
 """Statuses that say nothing about how good a point is."""
 
 
+def files_of_jobs(folder: Path) -> list[Path]:
+    """The files that jobs have left, each named by its job's number: not those being written."""
+    return [path for path in folder.glob("*") if path.name.isdecimal()]
+
+
 def write_objective(path: Path, trials: Sequence[Trial]) -> None:
     """Write that of a run's one trial, unless nothing is known about it."""
     for trial in trials:
