@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kernloom.errors import StoreError
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store import open_store
+from kernloom.store.salvage import salvage
 from kernloom.store.schema import TRIALS
 
 MakeTrial = Callable[..., Trial]
@@ -107,6 +109,33 @@ def test_a_changed_section_is_noticed(path: Path, make_trial: MakeTrial) -> None
     change(path, "UPDATE documents SET text = replace(text, 'xxx', 'xyx')")
     with open_store(path) as store, pytest.raises(Exception, match="does not match its hash"):
         store.query()
+
+
+def test_a_changed_source_is_noticed(
+    place: Path | str, make_trial: MakeTrial, request: pytest.FixtureRequest
+) -> None:
+    """Another digit in the hash of a file would make another version of the source."""
+    with open_store(place) as store:
+        store.add(make_trial(sources={"gemm:c": {"gemm.c": "ab12"}}))
+        assert [dict(use.files) for use in store.sources()[0]] == [{"gemm:c": {"gemm.c": "ab12"}}]
+    statement = "UPDATE {}documents SET text = replace(text, 'ab12', 'ab13')"
+    if isinstance(place, Path):
+        change(place, statement.format(""))
+    else:
+        schema = place.rpartition("%3D")[2]
+        request.getfixturevalue("server").execute(statement.format(f"{schema}."))
+    with open_store(place) as store, pytest.raises(StoreError, match="does not match its hash"):
+        store.sources()
+
+
+def test_a_store_with_a_changed_source_can_be_repaired(path: Path, make_trial: MakeTrial) -> None:
+    with open_store(path) as store:
+        store.add(make_trial(sources={"gemm:c": {"gemm.c": "ab12"}}))
+    change(path, "UPDATE documents SET text = replace(text, 'ab12', 'ab13')")
+    assert salvage(path).kept
+    with open_store(path) as store:
+        assert store.sources()[0] == []
+        assert len(store.query()) == 1
 
 
 def test_a_damaged_trial_can_be_measured_again(

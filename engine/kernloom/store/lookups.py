@@ -13,7 +13,7 @@ from kernloom.measure.trial import Samples, Trial
 from kernloom.store.database import PlainConnection
 from kernloom.store.digests import DIGEST, is_sound, samples_are_sound
 from kernloom.store.rows import FACTS, SHARED, samples_of, trial_of
-from kernloom.store.shared import Reader
+from kernloom.store.shared import Reader, check_hash
 
 CHUNK = 500
 """How many are asked for by name in one statement."""
@@ -203,6 +203,8 @@ def sources(connection: PlainConnection) -> tuple[list[SourceUse], dict[str, str
         "JOIN documents ON documents.hash = sources.document "
         "GROUP BY sources.document, documents.text"
     )
+    for row in uses:
+        check_hash(row["document"], row["text"])
     found = [
         SourceUse(row["document"], json.loads(row["text"]), row["first"], row["last"])
         for row in uses

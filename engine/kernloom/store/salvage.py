@@ -148,6 +148,7 @@ def _is_sound(path: Path, found: _Found) -> bool:
                 whole = [row["integrity_check"] for row in said] == ["ok"]
                 database.check_version(connection)
             with open_store(copy, say=lambda note: None) as store:
+                store.sources()
                 return whole and len(store.query(history=True)) == len(found.current)
         except sqlite3.Error as error:
             explained = database.explain(error)

@@ -116,6 +116,12 @@ def hash_of(text: str) -> str:
     return sha256_text(text)[:HASH]
 
 
+def check_hash(name: str, text: str) -> None:
+    """Refuse the text of a document that is not what was stored under its name."""
+    if hash_of(text) != name:
+        raise json.JSONDecodeError(f"section {name} does not match its hash", name, 0)
+
+
 def places_in(text: str) -> list[str]:
     """The hashes of the sections that are kept apart from a text."""
     return _PLACE.findall(text)
@@ -152,8 +158,7 @@ class Reader:
             for name in missing - found.keys():
                 raise json.JSONDecodeError(f"section {name} is not there", name, 0)
             for name, text in found.items():
-                if hash_of(text) != name:
-                    raise json.JSONDecodeError(f"section {name} does not match its hash", name, 0)
+                check_hash(name, text)
             self._texts |= found
             texts = list(found.values())
 
