@@ -174,6 +174,16 @@ def test_a_fork_of_the_engine_that_ends_leaves_its_sessions_alone(host: Subject)
         session.fill(buffer, 1)
 
 
+def test_the_window_cannot_be_cut_short_under_the_engine(host: Subject) -> None:
+    with host.device.open() as session:
+        session.allocate(10)
+        assert isinstance(session, RunnerSession)
+        # As a kernel could open it, whose process has the same owner.
+        shared = Path(f"/proc/{os.getpid()}/fd/{session._connection.window.descriptor}")
+        with pytest.raises(PermissionError):
+            os.truncate(shared, 0)
+
+
 @pytest.mark.parametrize("victim", [runner_of, pid_of], ids=["runner", "supervisor"])
 def test_a_runner_killed_from_outside_is_a_crash(
     host: Subject, victim: Callable[[Session], int]

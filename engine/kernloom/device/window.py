@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
 import weakref
@@ -18,9 +19,12 @@ class Window:
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
-        self.descriptor = above_stdio(os.memfd_create("kernloom-window", os.MFD_CLOEXEC))
+        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        self.descriptor = above_stdio(os.memfd_create("kernloom-window", flags))
         self._close = weakref.finalize(self, os.close, self.descriptor)
         os.ftruncate(self.descriptor, nbytes)
+        # A kernel that cut it short would end the engine with SIGBUS.
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
         self.memory = mmap.mmap(self.descriptor, nbytes)
 
     def discard(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -122,11 +124,9 @@ class DataSets:
         # A stream of its own per tensor, so that adding one does not change the others.
         random = np.random.default_rng([seed, *spec.name.encode()])
         key = f"workload.tensors.{spec.name}.fill"
-        values = _FILLS[fill.kind](_Filling(spec, fill, random, self._folders, key))
-        if values.shape != spec.shape:
-            raise ConfigError(
-                f"gives shape {list(values.shape)}, but the tensor is {list(spec.shape)}", key=key
-            )
+        filling = _Filling(spec, fill, random, self._folders, key)
+        values = _FILLS[fill.kind](filling)
+        _check_shape(values.shape, filling)
         with np.errstate(all="ignore"):
             return np.ascontiguousarray(values.astype(spec.dtype))
 
@@ -269,6 +269,14 @@ class _Filling:
     key: str
 
 
+def _check_shape(shape: tuple[int, ...], filling: _Filling) -> None:
+    if shape != filling.spec.shape:
+        raise ConfigError(
+            f"gives shape {list(shape)}, but the tensor is {list(filling.spec.shape)}",
+            key=filling.key,
+        )
+
+
 def _is_integer(filling: _Filling) -> bool:
     return np.dtype(filling.spec.dtype).kind in "iu"
 
@@ -316,16 +324,57 @@ def _pattern(filling: _Filling) -> Array:
 
 
 def _file(filling: _Filling) -> Array:
+    """The numbers of a .npy file, read rather than mapped: whoever cuts a mapped file short ends
+    the process that looks at it. No more is read than the tensor has elements."""
     key = f"{filling.key}.path"
     path = confined(str(filling.fill.path), filling.folders, key=key, what="data file")
     try:
-        # Mapped, so that a header cannot ask for more memory than the file has bytes.
-        values: Array = np.load(path, allow_pickle=False, mmap_mode="r")
+        # Not blocking, as opening a FIFO would be.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise ConfigError(f"'{path}' is not a regular file", key=key)
+            header = _npy_header(file)
+            if header is None:
+                raise ConfigError(f"'{path}' is not a .npy file of numbers", key=key)
+            if header.dtype.kind not in "fiub":
+                raise ConfigError(f"'{path}' is not a .npy file of real numbers", key=key)
+            _check_shape(header.shape, filling)
+            needed = filling.spec.elements * header.dtype.itemsize
+            data = file.read(needed)
+    except OSError as error:
+        raise ConfigError(f"'{path}' cannot be read: {error.strerror}", key=key) from None
+    if len(data) < needed:
+        raise ConfigError(
+            f"'{path}' is cut short: its header announces {needed} bytes of numbers, and "
+            f"{len(data)} are there",
+            key=key,
+        )
+    flat: Array = np.frombuffer(data, header.dtype, filling.spec.elements)
+    return flat.reshape(header.shape, order=header.order)
+
+
+@dataclass(frozen=True)
+class _NpyHeader:
+    """What the header of a .npy file says about the numbers after it."""
+
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+    dtype: np.dtype[Any]
+
+
+def _npy_header(file: BinaryIO) -> _NpyHeader | None:
+    """The header of a file; None if it has none."""
+    try:
+        version = np.lib.format.read_magic(file)
+        # Version 3 differs from 2 only in names of fields, which numbers do not have.
+        first = version == (1, 0)
+        form = np.lib.format
+        read = form.read_array_header_1_0 if first else form.read_array_header_2_0
+        shape, fortran, dtype = read(file)
     except Exception:  # whatever the header of a damaged file leads numpy to
-        raise ConfigError(f"'{path}' is not a .npy file of numbers", key=key) from None
-    if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiub":
-        raise ConfigError(f"'{path}' is not a .npy file of real numbers", key=key)
-    return values
+        return None
+    return _NpyHeader(tuple(shape), "F" if fortran else "C", dtype)
 
 
 def _generated(filling: _Filling) -> Array:

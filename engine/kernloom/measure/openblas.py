@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import mmap
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +67,8 @@ def _located() -> Path:
 
 def _read(path: Path) -> tuple[str, bool]:
     """The version in the library's own text, and whether it has what is called."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        version = _VERSION.search(data)
-        named = version[1].decode() if version else ""
-        return named, any(data.find(name) >= 0 for name in _CALLED)
+    # Not mapped: an update that rewrites the file would end this process.
+    data = path.read_bytes()
+    version = _VERSION.search(data)
+    named = version[1].decode() if version else ""
+    return named, any(name in data for name in _CALLED)
