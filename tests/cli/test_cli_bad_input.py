@@ -43,6 +43,10 @@ USAGE = [
     (["recipe", "run", "missing.yaml"], ["missing.yaml", "No such file"]),
 ]
 MORE_USAGE = [
+    (
+        ["plan", "workload=axpy", "+workload.kernels.axpy.arguments.alpha.dtype=foo"],
+        ["workload.kernels.axpy.arguments.alpha.dtype", "unknown dtype 'foo'", "float32"],
+    ),
     (["check", "--junit"], ["--junit needs a value"]),
     (["run", "-m", "workload=good,goood"], ["workload 'goood'", "Did you mean 'good'?"]),
     (["run", "+extra.key=1"], ["'extra'", "Allowed: arch,"]),

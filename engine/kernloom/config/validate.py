@@ -75,9 +75,10 @@ def _check_memory_limit(experiment: Experiment) -> None:
 
 def _check_target(experiment: Experiment) -> None:
     target = experiment.target
-    # These become parts of paths below build/.
+    # These become parts of paths below build/, or text of a source.
     named = {
         "arch.name": experiment.arch.name,
+        "arch.isa": experiment.arch.isa,
         "target.variant": target.variant,
         "runtime.name": experiment.runtime.name,
     }
@@ -138,6 +139,8 @@ def _check_workload(workload: Workload) -> None:
 
 
 def _check_beside_sizes(workload: Workload, symbols: frozenset[str]) -> None:
+    _check_text(workload.tensors, _IDENTIFIER, "workload.tensors")
+    _check_text(workload.steps, _IDENTIFIER, "workload.steps")
     for name, tensor in workload.tensors.items():
         key = f"workload.tensors.{name}"
         _check_names(tensor.shape, symbols, f"{key}.shape")
@@ -232,7 +235,10 @@ def _check_kernel(kernel: Kernel, name: str) -> None:
     sizes = [name for name, argument in kernel.arguments.items() if argument.kind == "size"]
     common = _check_space(kernel, kernel.tunables, sizes, key)
     for name, argument in kernel.arguments.items():
-        _check_names(argument.shape, set(sizes), f"{key}.arguments.{name}.shape")
+        where = f"{key}.arguments.{name}"
+        _check_names(argument.shape, set(sizes), f"{where}.shape")
+        if argument.dtype is not None:
+            _check_dtype(argument.dtype, f"{where}.dtype")
     for family, source in kernel.sources.items():
         where = f"{key}.sources.{family}"
         if bool(source.template) == bool(source.file):
