@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kernloom.base.errors import ConfigError
 from kernloom.config.validate import experiment
-from kernloom.errors import ConfigError
 
 Compose = Callable[..., dict[str, Any]]
 CODE = 'x"; system("id'

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import kernloom
+from kernloom.base.errors import ConfigError
 from kernloom.config.schema import Fill
-from kernloom.errors import ConfigError
 from kernloom.measure import data
 from kernloom.measure.data import Array
 from kernloom.plan.schedule import TensorSpec

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.errors import StoreError
+from kernloom.base.errors import StoreError
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store import open_store
 from kernloom.store.salvage import salvage

@@ -26,7 +26,7 @@ _ATTEMPTS = 3
 def own_folder(parent: Path) -> Iterator[Path]:
     """A new folder below `parent`, gone afterwards; with it those that killed processes left."""
     parent.mkdir(parents=True, exist_ok=True)
-    with _locked(parent):
+    with locked(parent):
         _sweep(parent)
         folder = Path(tempfile.mkdtemp(dir=parent))
         # Held for as long as this process lives: what says that the folder is in use.
@@ -71,7 +71,7 @@ def sweep(parent: Path) -> None:
     """Remove what killed processes have left, where nothing else is to be done."""
     with contextlib.suppress(OSError):
         if any(parent.iterdir()):
-            with _locked(parent):
+            with locked(parent):
                 _sweep(parent)
 
 
@@ -123,9 +123,10 @@ def _user_folder() -> Path:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Alone on a folder, waiting for others."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def locked(path: Path) -> Iterator[None]:
+    """Alone on `path` (a folder, or a file that is made), waiting for others."""
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    handle = os.open(path, flags, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

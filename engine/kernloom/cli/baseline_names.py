@@ -11,10 +11,10 @@ from pathlib import Path
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.places import Places
+from kernloom.base.temporary import locked
 from kernloom.base.units import count
 from kernloom.build.artifact import MANIFEST
 from kernloom.build.manifest import read_manifest
-from kernloom.build.workspace import locked
 from kernloom.cli.contenders import kept_folder
 from kernloom.cli.invocation import Invocation
 from kernloom.measure.trial import Trial
