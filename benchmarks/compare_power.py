@@ -17,11 +17,11 @@ sys.path.insert(0, str(__import__("pathlib").Path(__file__).resolve().parent.par
 
 from busy import busy_neighbours
 
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.comparing import compare
 from kernloom.cli.contenders import Contenders
 from kernloom.cli.progress import Progress
 from kernloom.measure.comparison import VERDICTS
+from kernloom.run.assembly import Assembly
+from kernloom.run.comparing import compare
 from kernloom.store.store import open_store
 
 ELEMENTS = 65_536

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "engine"))
 
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.carry_out import Workshop
-from kernloom.cli.planning import plan_points
 from kernloom.cli.progress import Progress
 from kernloom.device.runner import RunnerSession
+from kernloom.run.assembly import Assembly
+from kernloom.run.execution import Workshop
+from kernloom.run.planning import plan_points
 from kernloom.store.sqlite import SqliteConnection
 from kernloom.store.store import open_store
 

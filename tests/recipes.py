@@ -11,11 +11,11 @@ import yaml
 
 from command_line import Project
 from kernloom.base.places import find_places
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.planning import Planned, plan_each, plan_points
-from kernloom.cli.trials import trial_of
 from kernloom.config.reader import load_yaml
 from kernloom.recipe.recipe import Entry, read_recipe, write_recipe
+from kernloom.run.assembly import Assembly
+from kernloom.run.planning import Planned, plan_each, plan_points
+from kernloom.run.trials import trial_of
 
 
 class RecipeBench:

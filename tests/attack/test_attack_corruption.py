@@ -24,8 +24,9 @@ from kernloom.build.builder import Builder
 from kernloom.build.compile_commands import FILE, write_compile_commands
 from kernloom.build.explain import Index
 from kernloom.build.manifest import read_manifest
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.fleets.submission import (
+from kernloom.config.settings import Fleet
+from kernloom.device.opencl import probe
+from kernloom.fleet.slurm.submission import (
     Gathering,
     Row,
     Submission,
@@ -33,13 +34,12 @@ from kernloom.cli.fleets.submission import (
     begin,
     read_submission,
 )
-from kernloom.cli.fleets.where import Gathered
-from kernloom.cli.planning import plan_points
-from kernloom.config.settings import Fleet
-from kernloom.device.opencl import probe
+from kernloom.fleet.slurm.where import Gathered
 from kernloom.measure.openblas import find_openblas
 from kernloom.measure.roof import Bandwidth, Calibration, Peak, load_calibration, save_calibration
 from kernloom.measure.trial import Samples, Trial
+from kernloom.run.assembly import Assembly
+from kernloom.run.planning import plan_points
 from parts import without
 
 WORDS = ("workload=axpy,good,matmul", "toolchain=gcc")

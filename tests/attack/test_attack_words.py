@@ -16,8 +16,8 @@ from attacks import Attack
 from kernloom.base.errors import KernloomError
 from kernloom.base.expressions import evaluate, parse_size
 from kernloom.base.places import Places, share_folder
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.planning import plan_each
+from kernloom.run.assembly import Assembly
+from kernloom.run.planning import plan_each
 
 LONGEST_S = 20.0
 """CPU time that no single case comes near to unless something grows without bounds."""

@@ -22,8 +22,8 @@ from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.stage import Compilers
 from kernloom.build.toolchains import detect
-from kernloom.cli.assembly import Assembly
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.run.assembly import Assembly
 
 Kernel = Callable[..., Artifact]
 EMPTY = "void kl_entry(void *const *args) { (void)args; }\n"

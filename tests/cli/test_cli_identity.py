@@ -12,9 +12,9 @@ import kernloom
 from command_line import ENGINE, WORKLOAD, Project
 from kernloom.base.files import sha256_file
 from kernloom.base.places import find_places
-from kernloom.cli import facts, identity
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.planning import Planned, plan_points
+from kernloom.run import facts, identity
+from kernloom.run.assembly import Assembly
+from kernloom.run.planning import Planned, plan_points
 
 TREE = ENGINE.parent
 RUNNERS = [

@@ -16,15 +16,15 @@ import pytest
 from command_line import Project
 from kernloom.base import remember, spool
 from kernloom.base.places import find_places
-from kernloom.cli import planning
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.planning import plan_points
 from kernloom.measure.trial import Trial
 from kernloom.report import csv, results
 from kernloom.report.csv import write_csv
 from kernloom.report.documents import stored_document, to_json
 from kernloom.report.results import streamed
 from kernloom.report.streaming import write_list
+from kernloom.run import planning
+from kernloom.run.assembly import Assembly
+from kernloom.run.planning import plan_points
 from kernloom.store import lookups, open_store, shared, statements
 from kernloom.store.store import Store
 

@@ -10,11 +10,11 @@ import pytest
 
 from command_line import DOUBLE, KERNEL, PATIENCE_S, Project
 from kernloom.base.places import find_places
-from kernloom.cli import carry_out
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.fleets.local import Local
-from kernloom.cli.planning import plan_points
 from kernloom.config.settings import Fleet
+from kernloom.fleet.local import Local
+from kernloom.run import execution as carry_out
+from kernloom.run.assembly import Assembly
+from kernloom.run.planning import plan_points
 from kernloom.run.progress import NoProgress
 from kernloom.store.store import open_store
 

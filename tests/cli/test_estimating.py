@@ -8,10 +8,10 @@ import pytest
 
 from command_line import Project
 from kernloom.base.places import find_places
-from kernloom.cli import estimating
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.estimating import estimate
-from kernloom.cli.planning import plan_points
+from kernloom.run import estimating
+from kernloom.run.assembly import Assembly
+from kernloom.run.estimating import estimate
+from kernloom.run.planning import plan_points
 from kernloom.store.store import open_store
 
 

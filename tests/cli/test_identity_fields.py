@@ -17,11 +17,11 @@ import pytest
 
 from command_line import Project
 from kernloom.base.places import find_places
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.facts import FILLED_BY, POLICY
-from kernloom.cli.planning import Planned, plan_each
 from kernloom.config.compose import Point
 from kernloom.config.schema import Experiment, Fill, Measure
+from kernloom.run.assembly import Assembly
+from kernloom.run.facts import FILLED_BY, POLICY
+from kernloom.run.planning import Planned, plan_each
 
 TEMPLATE = """\
 void {{ function }}(long n, const {{ ctype }} *x, float a, {{ ctype }} *y)

@@ -11,8 +11,8 @@ import pytest
 from kernloom.base.arithmetic import FUNCTIONS
 from kernloom.base.errors import ConfigError
 from kernloom.build import flags
-from kernloom.cli.assembly import STAGES
 from kernloom.config.groups import Groups
+from kernloom.run.assembly import STAGES
 
 TREE = Path(__file__).resolve().parents[2]
 ENGINE = TREE / "engine" / "kernloom"

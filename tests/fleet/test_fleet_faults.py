@@ -15,7 +15,7 @@ from command_line import ENGINE, PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
-SLURM = "kernloom.cli.fleets.slurm"
+SLURM = "kernloom.fleet.slurm.fleet"
 KILLED_AT_CLOSE = killed_at(SLURM, "Slurm._close")
 KILLED_AFTER_SUBMIT = f"import {SLURM}\nreal_submit = {SLURM}.submit\n" + killed_at(
     SLURM, "submit", "real_submit(*arguments, **named)"
@@ -94,7 +94,7 @@ def test_a_point_that_its_task_refuses_leaves_what_this_machine_has_measured(
     project = sweeps.project
     project.add("good")
     assert project.json("run", "-m", "workload=good").code == 0
-    code = "import kernloom.cli.fleets.submission as s\ns.sha256_json = lambda value: 'other'"
+    code = "import kernloom.fleet.slurm.submission as s\ns.sha256_json = lambda value: 'other'"
     done = project.json(*sweeps.words("workload=good"), env=login(project, code))
     assert [trial["status"] for trial in done.trials] == ["refused"], done.stderr
     assert project.json("run", "-m", "workload=good").trial["reused"]

@@ -11,23 +11,23 @@ import pytest
 
 from command_line import Project, environment
 from kernloom.base.errors import ConfigError, UnavailableError
-from kernloom.cli.fleets import queue
-from kernloom.cli.fleets.alone import alone
-from kernloom.cli.fleets.slurm import chunks
-from kernloom.cli.fleets.submission import (
+from kernloom.config.settings import Fleet
+from kernloom.fleet.alone import alone
+from kernloom.fleet.slurm import queue
+from kernloom.fleet.slurm.fleet import chunks
+from kernloom.fleet.slurm.submission import (
     Gathering,
     Row,
     Submission,
     append_row,
     root_key,
 )
-from kernloom.cli.fleets.where import Gathered
-from kernloom.config.settings import Fleet
+from kernloom.fleet.slurm.where import Gathered
 from kernloom.measure.trial import Samples, Trial
 
 HOLDER = """
 import sys
-from kernloom.cli.fleets.alone import alone
+from kernloom.fleet.alone import alone
 with alone(name=sys.argv[1]):
     print("mine", flush=True)
     sys.stdin.read()

@@ -14,12 +14,12 @@ from command_line import Project
 from kernloom.base.errors import ConfigError
 from kernloom.base.expressions import names_in
 from kernloom.base.places import find_places
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.planning import Planned, plan_points
 from kernloom.device.contract import Call, Scalar
 from kernloom.device.opencl.choice import Options
 from kernloom.device.opencl.device import OpenClDevice
 from kernloom.device.opencl.probe import devices
+from kernloom.run.assembly import Assembly
+from kernloom.run.planning import Planned, plan_points
 from parts import needs_opencl
 
 KERNEL = """\

@@ -13,12 +13,12 @@ import pytest
 from kernloom.base.errors import ConfigError, KernloomError, PipelineError
 from kernloom.base.places import share_folder
 from kernloom.base.registry import Registry
-from kernloom.cli.assembly import STAGES
 from kernloom.config.compose import Composer
 from kernloom.config.schema import Experiment
 from kernloom.config.validate import experiment as validated
 from kernloom.pipeline.graph import Graph, read_graph
 from kernloom.pipeline.stage import Context, Stage
+from kernloom.run.assembly import STAGES
 
 Stages = dict[str, dict[str, Any]]
 

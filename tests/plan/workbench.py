@@ -11,12 +11,12 @@ import pytest
 
 from kernloom.base.errors import ConfigError
 from kernloom.base.places import Places, share_folder
-from kernloom.cli.assembly import Assembly
 from kernloom.config.schema import Experiment
 from kernloom.config.validate import experiment as validated
 from kernloom.pipeline.graph import read_graph
 from kernloom.pipeline.stage import Context
 from kernloom.plan.schedule import Schedule
+from kernloom.run.assembly import Assembly
 
 # A kernel of its own for tests: what ships may change, what is promised here does not.
 TOY: Mapping[str, str] = {

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
-from kernloom.cli.assembly import STAGES
 from kernloom.config.schema import NOT_IDENTITY, Experiment
 from kernloom.device.opencl.choice import Options
 from kernloom.recipe.fields import DEVICE_OPTIONS, FIELDS, LOCAL_KEYS, STAGE_OPTIONS, Rule
+from kernloom.run.assembly import STAGES
 
 
 def dataclasses_in(wanted: Any) -> Iterator[type]:

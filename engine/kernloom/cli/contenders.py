@@ -14,13 +14,13 @@ from kernloom.base.files import sha256_file
 from kernloom.base.places import Places
 from kernloom.build.artifact import Artifact, is_key
 from kernloom.build.manifest import read_manifest
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.comparing import Contender
-from kernloom.cli.planning import MEASURING, Planned, plan_each
 from kernloom.config.compose import Point
 from kernloom.measure.trial import Trial
 from kernloom.recipe.fields import LOCAL_KEYS
 from kernloom.recipe.recipe import pinned, read_recipe
+from kernloom.run.assembly import Assembly
+from kernloom.run.comparing import Contender
+from kernloom.run.planning import MEASURING, Planned, plan_each
 from kernloom.store.keys import Filter
 from kernloom.store.store import Store
 

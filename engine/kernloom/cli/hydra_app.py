@@ -21,10 +21,10 @@ from pathlib import Path
 
 from kernloom.base.errors import KernloomError, UnavailableError, UsageError, nearest
 from kernloom.base.places import Places
-from kernloom.cli.fleets.submission import NO_STORE, root_key
 from kernloom.cli.objectives import files_of_jobs, read_objective
 from kernloom.config.groups import Groups
 from kernloom.config.hydra_compose import PRIMARY
+from kernloom.fleet.slurm.submission import NO_STORE, root_key
 
 CODES = "codes"
 """Where each job leaves its exit code, below the folder of the sweep; a file without one is of a

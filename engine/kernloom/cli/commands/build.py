@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from kernloom.base.errors import UsageError
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder, Outcome
-from kernloom.cli.assembly import Assembly
 from kernloom.cli.invocation import Flag, Invocation, without_output
-from kernloom.cli.planning import plan_points
 from kernloom.cli.progress import Progress
 from kernloom.report.alike import alike
 from kernloom.report.plans import print_builds
+from kernloom.run.assembly import Assembly
+from kernloom.run.planning import plan_points
 
 SWEEPS = True
 FLAGS = {"all": Flag("every runtime whose toolchain is present")}

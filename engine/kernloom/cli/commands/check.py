@@ -14,18 +14,18 @@ from collections.abc import Mapping, Sequence
 
 from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.base.files import write_atomically
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.carry_out import Workshop, exit_code
-from kernloom.cli.fleets import check_local
-from kernloom.cli.fleets.local import Local
 from kernloom.cli.invocation import Flag, Invocation, destination
-from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
 from kernloom.config.overrides import spelled
 from kernloom.config.settings import Fleet
+from kernloom.fleet.fleets import check_local
+from kernloom.fleet.local import Local
 from kernloom.measure.trial import Trial
 from kernloom.report.checks import junit, print_checks
 from kernloom.report.documents import run_document
+from kernloom.run.assembly import Assembly
+from kernloom.run.execution import Workshop, exit_code
+from kernloom.run.planning import Planned, plan_points
 
 SWEEPS = True
 FLAGS = {"junit": Flag("also write the outcome as JUnit XML", "FILE")}

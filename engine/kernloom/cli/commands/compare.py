@@ -17,17 +17,17 @@ import os
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.files import write_atomically
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.comparing import Contender, compare, unchanged
 from kernloom.cli.contenders import Contenders, store_words
-from kernloom.cli.fleets import check_local
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.progress import Progress
 from kernloom.cli.stores import split_store
+from kernloom.fleet.fleets import check_local
 from kernloom.measure.comparison import VERDICTS, Compared, Comparison
 from kernloom.report import comparisons as report
 from kernloom.report.documents import to_json
 from kernloom.report.results import parse_filters
+from kernloom.run.assembly import Assembly
+from kernloom.run.comparing import Contender, compare, unchanged
 from kernloom.store.store import open_store
 
 USAGE = "A B [C ...] | --baseline NAME [filter ...]"

@@ -27,7 +27,6 @@ from kernloom.base.machine import machine_facts
 from kernloom.base.places import Places, find_places
 from kernloom.build.emulators import find_emulator
 from kernloom.build.toolchains import DRIVER, detect
-from kernloom.cli.calibrating import calibrate, describe
 from kernloom.cli.installing import Missing, find_missing, install
 from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.cli.progress import Progress
@@ -37,6 +36,7 @@ from kernloom.config.schema import Target, Toolchain
 from kernloom.measure.roof import Calibration, load_calibration
 from kernloom.measure.statistics import median
 from kernloom.report.calibrations import print_calibration
+from kernloom.run.calibrating import calibrate, describe
 
 USAGE = "[output=json]"
 FLAGS = {

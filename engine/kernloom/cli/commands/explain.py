@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kernloom.cli.assembly import Assembly
 from kernloom.cli.invocation import Invocation
-from kernloom.cli.planning import plan_points
 from kernloom.report.plans import print_explanations
+from kernloom.run.assembly import Assembly
+from kernloom.run.planning import plan_points
 
 SWEEPS = True
 

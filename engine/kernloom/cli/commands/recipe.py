@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernloom.base.errors import UsageError, nearest
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.carry_out import exit_code
 from kernloom.cli.commands.run import carry_out_and_report
 from kernloom.cli.invocation import Invocation, without_output
-from kernloom.cli.planning import plan_each
 from kernloom.recipe.recipe import differences, read_recipe
+from kernloom.run.assembly import Assembly
+from kernloom.run.execution import exit_code
+from kernloom.run.planning import plan_each
 
 USAGE = "run FILE [output=json]"
 OUTPUTS = ("table", "json", "jsonl", "csv")

@@ -31,16 +31,12 @@ from typing import Any, TextIO
 
 from kernloom.base.errors import ConfigError, UsageError
 from kernloom.base.units import count
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.carry_out import Results, Workshop, exit_code
-from kernloom.cli.fleets import check_local, fleet_of
-from kernloom.cli.fleets.local import Local
 from kernloom.cli.invocation import Flag, Invocation, destination
-from kernloom.cli.planning import Planned, plan_points
 from kernloom.cli.progress import Progress
-from kernloom.cli.screening import Screening, screen
 from kernloom.cli.stores import place_of
 from kernloom.config.schema import Experiment
+from kernloom.fleet.fleets import check_local, fleet_of
+from kernloom.fleet.local import Local
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.documents import (
     build_document,
@@ -48,6 +44,10 @@ from kernloom.report.documents import (
     screened_document,
 )
 from kernloom.report.streaming import write_list
+from kernloom.run.assembly import Assembly
+from kernloom.run.execution import Results, Workshop, exit_code
+from kernloom.run.planning import Planned, plan_points
+from kernloom.run.screening import Screening, screen
 from kernloom.store.store import Store, open_store
 
 SWEEPS = True

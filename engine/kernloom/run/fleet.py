@@ -1,4 +1,4 @@
-"""Where the trials of a run are carried out: on this machine, or by a cluster."""
+"""The contract of a fleet: where the trials of a run are carried out."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from kernloom.base.errors import UsageError
 from kernloom.build.builder import Outcome
 from kernloom.build.cores import MeasuredCore
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.planning import Planned
-from kernloom.cli.sharing import Share
-from kernloom.config.settings import Fleet as Settings
 from kernloom.measure.trial import Trial
-from kernloom.run.progress import Progress
-from kernloom.store.store import Store
+from kernloom.run.planning import Planned
+from kernloom.run.sharing import Share
 
 
 class Keep(Protocol):
@@ -53,23 +48,3 @@ class Fleet(Protocol):
     @property
     def notes(self) -> list[str]:
         """What to say about it when all is over."""
-
-
-def fleet_of(assembly: Assembly, settings: Settings, store: Store, progress: Progress) -> Fleet:
-    """The fleet that an experiment asks for."""
-    if settings.kind == "slurm":
-        from kernloom.cli.fleets.slurm import Slurm
-
-        return Slurm(assembly, settings, store, progress)
-    from kernloom.cli.fleets.local import Local
-
-    return Local(assembly, progress, settings)
-
-
-def check_local(settings: Settings, command: str) -> None:
-    """Refuse a cluster for what is done here and now."""
-    if settings.kind != "local":
-        raise UsageError(
-            f"'{command}' works on this machine only, not on fleet '{settings.name}'",
-            hint="Say fleet=local, or leave it away; `kernloom run` takes other fleets.",
-        )

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from kernloom.base.files import canonical_json
 from kernloom.base.remember import ById
-from kernloom.cli.carry_out import lasting
-from kernloom.cli.facts import THIS_MACHINE, facts_of, groups_of
-from kernloom.cli.planning import Planned
 from kernloom.measure.trial import Trial
+from kernloom.run.execution import lasting
+from kernloom.run.facts import THIS_MACHINE, facts_of, groups_of
+from kernloom.run.planning import Planned
 from kernloom.store.store import Store
 
 COMPARED = 2000

@@ -13,7 +13,7 @@ from kernloom.config.schema import Target
 from kernloom.plan.render import source_for
 
 if TYPE_CHECKING:
-    from kernloom.cli.planning import Planned
+    from kernloom.run.planning import Planned
 
 DEFINITION = "definition"
 """In the place of a path: what the config says about a source beside its tunables."""

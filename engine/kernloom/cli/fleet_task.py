@@ -1,4 +1,4 @@
-"""A task of a submission, on a node: `python -m kernloom.cli.fleets.task FOLDER ROUND TASK`.
+"""A task of a submission, on a node: `python -m kernloom.cli.fleet_task FOLDER ROUND TASK`.
 
 Plans its points by the same code and with the identity of the machine it runs on, builds what is
 missing, and writes every trial down the moment it ends.
@@ -15,9 +15,10 @@ from time import sleep
 
 from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.base.machine import machine_class
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.fleets.local import Local
-from kernloom.cli.fleets.submission import (
+from kernloom.cli.main import Terminated
+from kernloom.cli.streams import prepare_streams
+from kernloom.fleet.local import Local
+from kernloom.fleet.slurm.submission import (
     Row,
     SentPoint,
     Submission,
@@ -25,11 +26,10 @@ from kernloom.cli.fleets.submission import (
     read_submission,
     sent_point,
 )
-from kernloom.cli.fleets.where import place_of, unmeasured_id
-from kernloom.cli.main import Terminated
-from kernloom.cli.planning import Planned, plan_each
-from kernloom.cli.streams import prepare_streams
+from kernloom.fleet.slurm.where import place_of, unmeasured_id
 from kernloom.measure.trial import Trial
+from kernloom.run.assembly import Assembly
+from kernloom.run.planning import Planned, plan_each
 from kernloom.run.progress import NoProgress
 
 ENDING = ("SIGTERM", "SIGKILL")

@@ -20,21 +20,21 @@ from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
 from kernloom.build.workspace import sweep
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.fleets import Fleet, Keep
-from kernloom.cli.planning import Planned
-from kernloom.cli.sharing import Share, Sharing
-from kernloom.cli.sources import sources_of
-from kernloom.cli.trials import ENGINE_FULL, MEMORY_LEFT
 from kernloom.config.sweeps import POINT
 from kernloom.measure.trial import Trial
 from kernloom.measure.turns import blocks
+from kernloom.run.assembly import Assembly
+from kernloom.run.fleet import Fleet, Keep
+from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
+from kernloom.run.sharing import Share, Sharing
+from kernloom.run.sources import sources_of
+from kernloom.run.trials import ENGINE_FULL, MEMORY_LEFT
 from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store
 
 if TYPE_CHECKING:
-    from kernloom.cli.screening import Screening
+    from kernloom.run.screening import Screening
 
 REUSABLE = ("ok", "wrong", "crashed", "out_of_bounds", "unconverged")
 """Statuses that say something about the trial itself; the others depend on the day."""

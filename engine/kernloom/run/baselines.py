@@ -13,7 +13,7 @@ from kernloom.config.compose import Point
 from kernloom.measure.sampler import threads_of
 
 if TYPE_CHECKING:
-    from kernloom.cli.planning import Planned
+    from kernloom.run.planning import Planned
 
 NUMPY = "numpy"
 OPENBLAS = "openblas"
@@ -78,8 +78,8 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
         hint = f"Allowed here: {', '.join(fit)}." if fit else "None of them fits here."
         raise ConfigError(f"baseline '{name}' {reason}", key=KEY, hint=hint)
     if name not in SOURCES:
-        from kernloom.cli.facts import WORK, facts_of
         from kernloom.measure.numpy_baseline import numpy_identity
+        from kernloom.run.facts import WORK, facts_of
 
         facts = facts_of(plan).groups()
         work = [facts[group] for group in WORK]

@@ -20,16 +20,16 @@ from kernloom.build.artifact import Artifact
 from kernloom.build.batch import batches, like
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.carry_out import lasting, once_each
-from kernloom.cli.fleets import Fleet
-from kernloom.cli.planning import Planned
-from kernloom.cli.trials import trial_of
 from kernloom.config.schema import Measure
 from kernloom.measure.ranking import ranked
 from kernloom.measure.statistics import median
 from kernloom.measure.trial import Trial
+from kernloom.run.assembly import Assembly
+from kernloom.run.execution import lasting, once_each
+from kernloom.run.fleet import Fleet
+from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
+from kernloom.run.trials import trial_of
 from kernloom.store.claims import Claims
 from kernloom.store.store import Store
 

@@ -36,7 +36,7 @@ from kernloom.pipeline.stage import Stage
 from kernloom.plan.inspect import sizes_of
 
 if TYPE_CHECKING:
-    from kernloom.cli.planning import Planned
+    from kernloom.run.planning import Planned
 
 Groups = Mapping[str, Mapping[str, Any]]
 SHARED = "shared"

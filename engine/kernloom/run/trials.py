@@ -18,11 +18,6 @@ from kernloom.base.files import sha256_text
 from kernloom.base.machine import available_memory, machine_class
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Outcome
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.baselines import PlannedBaseline
-from kernloom.cli.facts import facts_of
-from kernloom.cli.planning import Planned, replanned
-from kernloom.cli.sources import sources_of
 from kernloom.config.schema import Arch, Target
 from kernloom.device.contract import Device, DeviceSetup, require
 from kernloom.device.devices import DEVICES
@@ -36,6 +31,11 @@ from kernloom.measure.trial import Trial
 from kernloom.measure.turns import in_turns
 from kernloom.pipeline.stage import Context
 from kernloom.plan.source import ENTRY
+from kernloom.run.assembly import Assembly
+from kernloom.run.baselines import PlannedBaseline
+from kernloom.run.facts import facts_of
+from kernloom.run.planning import Planned, replanned
+from kernloom.run.sources import sources_of
 
 ENGINE_FULL = "the engine ran out of memory"
 MEMORY_LEFT = "memory_left"

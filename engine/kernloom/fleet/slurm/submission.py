@@ -26,10 +26,10 @@ from typing import Any
 from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_json
 from kernloom.base.sealed import DamagedFileError, read_sealed, seal, unseal, write_sealed
-from kernloom.cli.planning import Planned
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import Fleet
 from kernloom.measure.trial import Samples, Trial
+from kernloom.run.planning import Planned
 
 FORMAT = 3
 NOT_SENT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep")

@@ -10,12 +10,12 @@ from kernloom.base.errors import ConfigError
 from kernloom.base.files import canonical_json, file_stamp, sha256_file, sha256_text
 from kernloom.base.places import confined
 from kernloom.base.remember import ById
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.facts import Facts, facts_anywhere, facts_of
 from kernloom.config.schema import Experiment
+from kernloom.run.assembly import Assembly
+from kernloom.run.facts import Facts, facts_anywhere, facts_of
 
 if TYPE_CHECKING:
-    from kernloom.cli.planning import Planned
+    from kernloom.run.planning import Planned
 
 ID_LENGTH = 16
 _texts: ById[str] = ById()

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from kernloom.base.files import sha256_json
 from kernloom.base.sealed import key_of, seal, unseal
-from kernloom.cli.identity import ID_LENGTH
 from kernloom.config.settings import Fleet
+from kernloom.run.identity import ID_LENGTH
 
 
 def place_of(fleet: Fleet) -> str:

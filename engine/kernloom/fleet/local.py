@@ -9,18 +9,18 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from kernloom.build.builder import Outcome
 from kernloom.build.cores import MeasuredCore, beside
 from kernloom.build.workspace import scratch_folder
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.fleets import Build, Keep
-from kernloom.cli.planning import Planned
-from kernloom.cli.sharing import Everything, Share
-from kernloom.cli.trials import Trials
 from kernloom.config.schema import Measure
 from kernloom.config.settings import Fleet as Settings
 from kernloom.device.devices import DEVICES
 from kernloom.measure.sampler import threads_of
 from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.turns import blocks
+from kernloom.run.assembly import Assembly
+from kernloom.run.fleet import Build, Keep
+from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
+from kernloom.run.sharing import Everything, Share
+from kernloom.run.trials import Trials
 
 AT_ONCE = 8
 """How many trials must be built before measuring takes a core from the compilers."""
@@ -124,7 +124,7 @@ class Local:
     def _exclusively(self) -> AbstractContextManager[None]:
         if self._settings.exclusive == "none":
             return nullcontext()
-        from kernloom.cli.fleets.alone import alone
+        from kernloom.fleet.alone import alone
 
         return alone(lambda: self._progress.say("waiting: another Kernloom measures here"))
 

@@ -13,16 +13,16 @@ from kernloom.base.files import canonical_json
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.explain import Explanation
 from kernloom.build.workspace import scratch_folder
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.planning import Planned
-from kernloom.cli.trials import Trials, status_of
 from kernloom.config.schema import Experiment
 from kernloom.measure import noise
 from kernloom.measure.comparison import Compared, Entry, Race, counted, judged, paired, race
 from kernloom.measure.sampler import Sampler
 from kernloom.measure.statistics import process_medians, timing
 from kernloom.plan.inspect import sizes_of, tensors_of
+from kernloom.run.assembly import Assembly
+from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
+from kernloom.run.trials import Trials, status_of
 
 CONTROL = " (control)"
 

@@ -20,15 +20,6 @@ from kernloom.base.machine import available_memory
 from kernloom.base.remember import ById, Recalled
 from kernloom.build.artifact import Artifact
 from kernloom.build.stage import StepArtifact
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.baselines import (
-    PlannedBaseline,
-    Planner,
-    baseline_identity,
-    plan_baselines,
-)
-from kernloom.cli.facts import code_facts
-from kernloom.cli.identity import data_files, identity
 from kernloom.config.compose import Point, at_point
 from kernloom.config.schema import Experiment, Measure, Target
 from kernloom.config.validate import experiment as validated
@@ -40,6 +31,15 @@ from kernloom.pipeline.graph import Graph, read_graph
 from kernloom.pipeline.stage import Context
 from kernloom.plan.inspect import check_memory, tensors_of
 from kernloom.plan.select import check_applied
+from kernloom.run.assembly import Assembly
+from kernloom.run.baselines import (
+    PlannedBaseline,
+    Planner,
+    baseline_identity,
+    plan_baselines,
+)
+from kernloom.run.facts import code_facts
+from kernloom.run.identity import data_files, identity
 
 MEASURING = frozenset({"measure"})
 """Stage types that a baseline does without: whoever it is compared with measures it."""

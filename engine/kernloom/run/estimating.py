@@ -14,9 +14,9 @@ from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.explain import Index
 from kernloom.build.manifest import read_manifest
-from kernloom.cli.planning import Planned
 from kernloom.config.schema import Measure
 from kernloom.plan.inspect import sizes_of
+from kernloom.run.planning import Planned
 from kernloom.store.store import Store
 
 SCONS_S = 0.4

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from kernloom.cli.planning import Planned
 from kernloom.measure.trial import Trial
+from kernloom.run.planning import Planned
 from kernloom.store.claims import Claims
 
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_json
 from kernloom.build.builder import Outcome
-from kernloom.cli.assembly import Assembly
-from kernloom.cli.fleets import Build, Keep
-from kernloom.cli.fleets.local import Local
-from kernloom.cli.fleets.queue import (
+from kernloom.config.schema import NOT_IDENTITY
+from kernloom.config.settings import Fleet as Settings
+from kernloom.fleet.local import Local
+from kernloom.fleet.slurm.queue import (
     QueueDownError,
     TaskState,
     check_here,
@@ -32,7 +32,7 @@ from kernloom.cli.fleets.queue import (
     submit,
     tasks_in_queue,
 )
-from kernloom.cli.fleets.submission import (
+from kernloom.fleet.slurm.submission import (
     Gathering,
     Round,
     Row,
@@ -41,14 +41,14 @@ from kernloom.cli.fleets.submission import (
     only_engine,
     read_submission,
 )
-from kernloom.cli.fleets.where import Gathered, place_of, unmeasured_id
-from kernloom.cli.identity import identity_anywhere
-from kernloom.cli.planning import Planned
-from kernloom.cli.sharing import Share
-from kernloom.config.schema import NOT_IDENTITY
-from kernloom.config.settings import Fleet as Settings
+from kernloom.fleet.slurm.where import Gathered, place_of, unmeasured_id
 from kernloom.measure.trial import Trial
+from kernloom.run.assembly import Assembly
+from kernloom.run.fleet import Build, Keep
+from kernloom.run.identity import identity_anywhere
+from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
+from kernloom.run.sharing import Share
 from kernloom.store.store import Store
 
 RERUNS = ("none", "failed", "all")
@@ -248,7 +248,7 @@ class Slurm:
         self, submission: Submission, points: Sequence[int], tries: Mapping[int, int]
     ) -> None:
         round = submission.add_round(chunks(points, tries, self._settings.chunk))
-        words = [sys.executable, "-P", "-m", "kernloom.cli.fleets.task"]
+        words = [sys.executable, "-P", "-m", "kernloom.cli.fleet_task"]
         argv = [*words, str(submission.folder), str(round.number)]
         logs = submission.folder / "slurm"
         try:

@@ -1,0 +1,1 @@
+"""Fleets: where trials are carried out, this machine or a cluster."""

@@ -1,0 +1,1 @@
+"""A cluster that Slurm runs: trials in tasks of job arrays."""
