@@ -168,6 +168,7 @@ def _check_beside_sizes(workload: Workload, symbols: frozenset[str]) -> None:
 def _check_steps(workload: Workload) -> None:
     if not workload.steps:
         raise ConfigError("a workload needs at least one step", key="workload.steps")
+    outputs: dict[str, str] = {}
     written: set[str] = set()
     for name, step in workload.steps.items():
         key = f"workload.steps.{name}"
@@ -187,18 +188,49 @@ def _check_steps(workload: Workload) -> None:
                 )
         for argument, declared in kernel.arguments.items():
             bound = step.args.get(argument, argument)
-            if declared.kind == "tensor":
-                if bound not in workload.tensors:
-                    raise ConfigError(
-                        f"unknown tensor '{bound}'",
-                        key=f"{key}.args.{argument}",
-                        hint=nearest(str(bound), workload.tensors),
-                    )
-                if declared.access != "read":
-                    written.add(str(bound))
+            if declared.kind == "tensor" and bound not in workload.tensors:
+                raise ConfigError(
+                    f"unknown tensor '{bound}'",
+                    key=f"{key}.args.{argument}",
+                    hint=nearest(str(bound), workload.tensors),
+                )
         _check_aliases(step, kernel, key)
+        bound_to = _tensors_by_access(step, kernel)
+        for tensor in (*bound_to["read"], *bound_to["update"]):
+            outputs.pop(tensor, None)
+        for tensor in (*bound_to["write"], *bound_to["update"]):
+            outputs[tensor] = name
+            written.add(tensor)
+    _check_golden_names(workload, outputs, written)
+
+
+def _tensors_by_access(step: Step, kernel: Kernel) -> dict[str, list[str]]:
+    tensors: dict[str, list[str]] = {"read": [], "write": [], "update": []}
+    for name, argument in kernel.arguments.items():
+        if argument.kind == "tensor":
+            tensors[argument.access].append(str(step.args.get(name, name)))
+    return tensors
+
+
+def _check_golden_names(
+    workload: Workload, outputs: Mapping[str, str], written: Collection[str]
+) -> None:
+    """Every output has a golden, and every golden is of a tensor that is written. `outputs` are the
+    tensors whose last value no step reads, each with the step that writes it."""
     if not workload.golden:
-        raise ConfigError("no output has a golden reference", key="workload.golden")
+        raise ConfigError(
+            "no output has a golden reference",
+            key="workload.golden",
+            hint=f"Outputs: {', '.join(outputs)}.",
+        )
+    for name, step in outputs.items():
+        if name not in workload.golden:
+            raise ConfigError(
+                f"'{name}' has no golden, so nothing would verify it: step '{step}' writes it and "
+                "no later step reads it",
+                key="workload.golden",
+                hint=f"Say what it must be: workload.golden.{name}.",
+            )
     for name in workload.golden:
         if name not in written:
             raise ConfigError(
