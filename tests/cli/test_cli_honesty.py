@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,36 @@ def test_a_golden_of_nan_or_infinity_is_not_met_by_just_anything(project: Projec
     project.add("idle", "(void)n; (void)x; (void)y;")
     project.add("good")
     golden = "workload.golden.y"
-    nan = project.json("run", "workload=idle", f'{golden}="log(x-1000)"')
-    infinite = project.json("run", "workload=good", f'{golden}="x/(x-x)"')
+    nan = project.json("run", "workload=idle", f'{golden}="log(x)"')
+    infinite = project.json("run", "workload=good", f'{golden}="where(x<0, x/(x-x), 2*x)"')
     assert nan.trial["status"] == infinite.trial["status"] == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("golden", "said"), [("log(x-1000)", "NaN"), ("x/(x-x)", "NaN or infinite")]
+)
+def test_a_golden_without_a_finite_element_is_refused(
+    project: Project, golden: str, said: str
+) -> None:
+    project.add("not_a_number", "for (long i = 0; i < n; i++) y[i] = 0.0f / (x[i] - x[i]);")
+    done = project.json("run", "workload=not_a_number", f'workload.golden.y="{golden}"')
+    assert done.code == 1
+    assert (done.trial["status"], done.trial["verified"]) == ("refused", False)
+    proves_nothing = "workload.golden.y: the golden of 'y' proves nothing"
+    assert f"{proves_nothing}: all of its 1000 elements are {said}\n" in done.trial["message"]
+
+
+def test_a_golden_with_some_nan_gives_a_warning(project: Project) -> None:
+    # A NaN that is computed has other bits than the poison, so these elements count as written.
+    project.add("positive", "for (long i = 0; i < n; i++) y[i] = x[i] < 0 ? 0.0f / 0.0f : x[i];")
+    golden = 'workload.golden.y="where(x < 0, log(x), x)"'
+    trial = project.json("run", "workload=positive", golden).trial
+    assert trial["status"] == "ok"
+    (warning,) = [text for text in trial["warnings"] if "golden" in text]
+    assert re.match(r"\d+ of 1000 elements of the golden of 'y' are NaN", warning)
+    checked = project.run("check", "workload=positive", golden)
+    assert checked.code == 0
+    assert warning in " ".join(checked.stdout.split())
 
 
 def test_integers_are_not_all_zero_unless_that_is_asked_for(project: Project) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kernloom.base.errors import DeviceError
 from kernloom.config.schema import Tolerance
-from kernloom.measure.data import Array
+from kernloom.measure.data import Array, nan_warnings
 from kernloom.measure.verify import compare
 
 TOLERANCE = {"float32": Tolerance(rtol=0.1, atol=0.01)}
@@ -49,3 +49,11 @@ def test_an_element_that_was_never_written_is_wrong_even_where_nan_is_right() ->
     result.view(np.uint32)[2] = 0xFFFFFFFF
     with pytest.raises(DeviceError, match="never written"):
         error_of(result, np.where(GOLDEN == 0, np.nan, GOLDEN))
+
+
+def test_a_golden_with_nan_in_it_says_how_much_it_does_not_prove() -> None:
+    partly = np.where(GOLDEN == 0, np.nan, GOLDEN)
+    infinite = np.where(GOLDEN == 0, np.inf, GOLDEN)
+    goldens = {"whole": np.arange(3), "y": partly, "finite": GOLDEN, "infinite": infinite}
+    (warning,) = nan_warnings(goldens)
+    assert warning.startswith("1 of 4 elements of the golden of 'y' are NaN")

@@ -101,7 +101,7 @@ class DataSets:
         )
         return self._remember(
             key,
-            lambda: goldens_of(workload, sizes, self.inputs(workload, seed)),
+            lambda: _proving(goldens_of(workload, sizes, self.inputs(workload, seed))),
         )
 
     def _remember(
@@ -198,6 +198,30 @@ def goldens_of(
             )
         goldens[name] = result
     return goldens
+
+
+def _proving(goldens: dict[str, Array]) -> dict[str, Array]:
+    """The goldens, if each has a finite number: without one it would prove nothing."""
+    for name, golden in goldens.items():
+        if not np.isfinite(golden).any():
+            what = "NaN" if np.isnan(golden).all() else "NaN or infinite"
+            raise ConfigError(
+                f"the golden of '{name}' proves nothing: all of its {golden.size} elements are "
+                f"{what}",
+                key=f"workload.golden.{name}",
+                hint="Mend the golden, or the fill of the tensors that it is computed from.",
+            )
+    return goldens
+
+
+def nan_warnings(goldens: Mapping[str, Array]) -> tuple[str, ...]:
+    """For each golden with NaN in it, how much of its output it does not prove."""
+    return tuple(
+        f"{int(np.isnan(golden).sum())} of {golden.size} elements of the golden of '{name}' are "
+        "NaN: they prove nothing"
+        for name, golden in goldens.items()
+        if np.isnan(golden.min())  # without an array of its own, as hardly any golden has NaN
+    )
 
 
 def _golden(

@@ -17,7 +17,7 @@ from kernloom.base.remember import ById
 from kernloom.config.schema import Tolerance, Workload
 from kernloom.device.contract import LaunchResult, LaunchSettings
 from kernloom.measure.bench import Bench, Setup
-from kernloom.measure.data import Array
+from kernloom.measure.data import Array, nan_warnings
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.inspect import sizes_of
 
@@ -29,17 +29,19 @@ EXACT = Tolerance(rtol=0.0, atol=0.0)
 
 
 class Verify(Stage):
-    """Artifacts -> whether every output is right, and how far off it is."""
+    """Artifacts -> whether every output is right, how far off it is, and what is not proven."""
 
     phase = "run"
     inputs = {"artifacts": "artifacts"}
-    outputs = {"verified": "verified", "error": "number"}
+    outputs = {"verified": "verified", "error": "number", "warnings": "warnings"}
 
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         bench = context.need(Bench)
         setup = bench.setup(inputs["artifacts"], fresh=True)
         _, error = verified_launch(bench, setup, LaunchSettings(inner=1, samples=1))
-        return {"verified": True, "error": error}
+        experiment = context.experiment
+        goldens = bench.data.goldens(experiment.workload, experiment.seed)
+        return {"verified": True, "error": error, "warnings": nan_warnings(goldens)}
 
 
 def verified_launch(

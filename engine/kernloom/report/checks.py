@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from kernloom.base.units import xml_text
 from kernloom.measure.trial import Trial
-from kernloom.report.tables import closing_line, print_failures, print_rows
+from kernloom.report.tables import closing_line, print_failures, print_rows, print_warnings
 from kernloom.store.keys import value_text
 
 
@@ -30,6 +30,7 @@ def print_checks(trials: Sequence[Trial], build: Mapping[str, Any], file: TextIO
         row[trial.target if by_target else trial.case] = "verified" if trial.good else trial.status
     print_rows(list(rows.values()), file)
     print_failures(trials, file)
+    print_warnings(trials, file)
     print(closing_line(trials, build), file=file)
 
 

@@ -81,6 +81,11 @@ def print_failures(trials: Sequence[Trial], file: TextIO) -> None:
     _failures(Page(file), trials)
 
 
+def print_warnings(trials: Sequence[Trial], file: TextIO) -> None:
+    """Why not to trust these trials."""
+    _warnings(Page(file), trials)
+
+
 def print_rows(rows: Sequence[Mapping[str, str]], file: TextIO) -> None:
     """Plain rows under their keys as headers; columns that are empty everywhere are left out."""
     names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []

@@ -292,8 +292,17 @@ def _ended(
         }
     if all(plan.graph.of_type("converged", outputs)):
         return found | {"status": "ok", "verified": verified}
-    message = warnings[0] if warnings else ""
-    return found | {"status": "unconverged", "verified": verified, "message": message}
+    return found | {
+        "status": "unconverged",
+        "verified": verified,
+        "message": _why_unconverged(outputs),
+    }
+
+
+def _why_unconverged(outputs: Mapping[str, Any]) -> str:
+    """The first warning of the stage that did not converge."""
+    parts = (part for part in outputs.values() if not part.get("converged", True))
+    return next((part["warnings"][0] for part in parts if part.get("warnings")), "")
 
 
 def status_of(error: KernloomError) -> str:
