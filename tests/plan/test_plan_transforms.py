@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench import Plan, Workbench
+from workbench import Plan, Workbench, write
 
 from kernloom.base.errors import ConfigError, PipelineError
 from kernloom.base.places import share_folder
@@ -160,6 +161,109 @@ def test_a_tensor_that_is_seen_elsewhere_is_not_fused_away(shipped: Workbench) -
     assert "act1" in [record.name for record in shipped.plan(*words).schedule]
     message = shipped.refusal(*words, "select.fixed.fuse.act1.into_producer=true")
     assert "requires not into_producer or fusable" in message
+    assert "Step 'act1' is not fusable: it must read a tensor that step 'fc1' writes" in message
+
+
+PAIR: Mapping[str, str] = {
+    "configs/kernel/first.yaml": """
+name: first
+arguments:
+  n: {kind: size}
+  x: {kind: tensor, shape: [n]}
+  y: {kind: tensor, access: write, shape: [n]}
+sources: {host: {template: first.c.j2}}
+epilogues: [second]
+""",
+    "configs/kernel/second.yaml": """
+name: second
+arguments:
+  n: {kind: size}
+  t: {kind: tensor, shape: [n]}
+  y: {kind: tensor, access: write, shape: [n]}
+sources: {host: {template: first.c.j2}}
+tunables: {fuse: {into_producer: {values: [true, false], "off": false}}}
+constraints: [not into_producer or fusable]
+model: 0 if into_producer else 1
+epilogues: [second]
+""",
+    "configs/workload/pair.yaml": """
+defaults: [{/kernel@kernels.first: first}, {/kernel@kernels.second: second}, _self_]
+name: pair
+sizes: {n: 64}
+scalars: {lo: 0.5}
+tensors: {x: {shape: [n]}, y: {shape: [n]}, z: {shape: [n]}, u: {shape: [n]}}
+steps: {first: {kernel: first}, second: {kernel: second, args: {t: y, y: z}}}
+golden: {z: x}
+""",
+    "templates/first.c": "void first(long n, const float *x, float *y) {}",
+    "templates/first.c.j2": "static void {{ function }}() {}",
+}
+UPDATED = "workload.kernels.second.arguments.more={kind: tensor, access: update, shape: [n]}"
+THIRD = "+workload.steps.third={kernel: second, args: {t: z, y: u}}"
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Workbench:
+    """A kernel that can take another as its epilogue."""
+    write(tmp_path, {"kernloom.yaml": "", **PAIR})
+    return Workbench(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "step", "reason"),
+    [
+        (
+            ["+workload.kernels.second.arguments.lo={kind: scalar}"],
+            "second",
+            "it takes the scalar 'lo'",
+        ),
+        (
+            [f"+{UPDATED}", "+workload.steps.second.args.more=u", "+workload.golden.u=x"],
+            "second",
+            "an epilogue writes one tensor, and updates none",
+        ),
+        (
+            ["workload.steps.second.args.y=x", "~workload.golden.z", "+workload.golden.x=x"],
+            "second",
+            "it writes 'x', which step 'first' uses",
+        ),
+        (
+            [
+                "+workload.kernels.first.arguments.q={kind: tensor, access: write, shape: [n]}",
+                "+workload.kernels.second.arguments.q={kind: tensor, shape: [n]}",
+                "+workload.tensors.q={shape: [n]}",
+                "+workload.golden.q=x",
+            ],
+            "second",
+            "it reads 'q', which step 'first' writes as well",
+        ),
+        (
+            [
+                "~workload.kernels.first.sources.host.template",
+                "+workload.kernels.first.sources.host.file=first.c",
+                "+workload.kernels.first.sources.host.function=first",
+            ],
+            "second",
+            "kernel 'first' is a plain file",
+        ),
+        (
+            [THIRD, "+workload.golden.u=x", "~workload.golden.z"],
+            "third",
+            "step 'second' can itself be fused",
+        ),
+        (["workload.kernels.first.epilogues=[]"], "second", "among its epilogues"),
+    ],
+)
+def test_the_model_never_fuses_what_the_fuse_stage_would_refuse(
+    pair: Workbench, words: list[str], step: str, reason: str
+) -> None:
+    assert [record.name for record in pair.plan("workload=pair").schedule] == ["first"]
+    changed = pair.plan("workload=pair", *words)
+    assert step in [record.name for record in changed.schedule]
+    chosen = f"select.fixed.fuse.{step}.into_producer=true"
+    message = pair.refusal("workload=pair", *words, chosen)
+    assert f"Step '{step}' is not fusable: " in message
+    assert reason in message
 
 
 def _fuse(plan: Plan, steps: tuple[StepRecord, ...]) -> Any:
@@ -171,8 +275,10 @@ def _fuse(plan: Plan, steps: tuple[StepRecord, ...]) -> Any:
 def test_fuse_itself_refuses_what_cannot_be_fused(shipped: Workbench) -> None:
     plan = shipped.plan("workload=mlp")
     steps = plan.outputs["shapes"]["steps"]
-    alone = tuple(replace(record, fusable=False) for record in steps)
-    with pytest.raises(PipelineError, match="'act1' cannot be fused into the one before"):
+    alone = tuple(replace(record, unfusable="it is alone") for record in steps)
+    with pytest.raises(
+        PipelineError, match="'act1' cannot be fused into the one before it: it is alone"
+    ):
         _fuse(plan, alone)
     twice = (steps[0], steps[1], replace(steps[3], name="act_more"))
     with pytest.raises(PipelineError, match="second epilogue"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -40,6 +39,7 @@ class Inspect(Stage):
                 for name, step in workload.steps.items()
             ),
             workload,
+            context.experiment.target,
         )
         return {
             "steps": schedule,
@@ -155,7 +155,7 @@ def _record(
         dtype=workload.dtype,
         arguments=arguments,
         sizes=own_sizes,
-        fusable=False,
+        unfusable="no step comes before it",
         key=f"workload.kernels.{step.kernel}",
         decisions=_undecided.get(_off, kernel),
     )
@@ -221,15 +221,58 @@ def _check_tensor(
         )
 
 
-def _mark_fusable(schedule: Schedule, workload: Workload) -> Schedule:
-    """A step can be fused into the one before if what it reads passes between these two alone."""
+def _mark_fusable(schedule: Schedule, workload: Workload, target: Target) -> Schedule:
+    """The schedule in which each record says why it cannot be fused into the step before."""
     marked = list(schedule[:1])
-    for before, record in itertools.pairwise(schedule):
-        fusable = record.kernel.name in before.kernel.epilogues and bool(
-            handed_over(before, record, schedule, workload)
-        )
-        marked.append(replace(record, fusable=fusable))
+    for record in schedule[1:]:
+        reason = _why_unfusable(marked[-1], record, schedule, workload, target)
+        marked.append(replace(record, unfusable=reason))
     return tuple(marked)
+
+
+def _why_unfusable(
+    before: StepRecord,
+    record: StepRecord,
+    schedule: Schedule,
+    workload: Workload,
+    target: Target,
+) -> str:
+    """Why the `fuse` stage could not make `record` the epilogue of `before`; empty if it could."""
+    if record.kernel.name not in before.kernel.epilogues:
+        return f"kernel '{before.kernel.name}' has no '{record.kernel.name}' among its epilogues"
+    middle = handed_over(before, record, schedule, workload)
+    if not middle:
+        return f"it must read a tensor that step '{before.name}' writes and nothing else uses"
+    if _takes_true(before) and before.fusable:
+        return f"step '{before.name}' can itself be fused into the step before"
+    if _is_plain_file(before.kernel, target):
+        return (
+            f"kernel '{before.kernel.name}' is a plain file here; only a template takes epilogues"
+        )
+    scalars = [argument.name for argument in record.arguments if argument.kind == "scalar"]
+    if scalars:
+        return f"it takes the scalar '{scalars[0]}'"
+    outputs = [a for a in record.arguments if a.kind == "tensor" and a.access != "read"]
+    if len(outputs) != 1 or outputs[0].access != "write":
+        return "an epilogue writes one tensor, and updates none"
+    tensors = {a.binding: a.access for a in before.arguments if a.kind == "tensor"}
+    if outputs[0].binding in tensors:
+        return f"it writes '{outputs[0].binding}', which step '{before.name}' uses"
+    for argument in record.arguments:
+        if argument.binding != middle and tensors.get(argument.binding, "read") != "read":
+            return f"it reads '{argument.binding}', which step '{before.name}' writes as well"
+    return ""
+
+
+def _takes_true(record: StepRecord) -> bool:
+    """Whether the step's kernel has a tunable that would fuse it."""
+    tunable = record.kernel.tunables.get("fuse", {}).get("into_producer")
+    return tunable is not None and any(value is True for value in tunable.values)
+
+
+def _is_plain_file(kernel: Kernel, target: Target) -> bool:
+    source = next((kernel.sources[f] for f in target.sources if f in kernel.sources), None)
+    return source is not None and not source.template
 
 
 def handed_over(

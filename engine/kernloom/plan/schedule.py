@@ -53,13 +53,17 @@ class StepRecord:
     arguments: tuple[BoundArgument, ...]
     sizes: Mapping[str, int]
     """The kernel's size arguments with their values."""
-    fusable: bool
-    """Its input comes from the step before, which can take it as an epilogue."""
+    unfusable: str
+    """Why the step before cannot take it as an epilogue; empty if it can."""
     key: str
     """Where its kernel stands in the config: `workload.kernels.NAME`."""
     decisions: Mapping[str, Mapping[str, Scalar]]
     """Transform -> tunable -> value; `off` values where no stage has decided."""
     epilogue: Epilogue | None = None
+
+    @property
+    def fusable(self) -> bool:
+        return not self.unfusable
 
     def decided(self, transform: str, values: Mapping[str, Scalar]) -> StepRecord:
         """The record after `transform` has decided `values`."""
@@ -70,7 +74,7 @@ class StepRecord:
             self.dtype,
             self.arguments,
             self.sizes,
-            self.fusable,
+            self.unfusable,
             self.key,
             {**self.decisions, transform: group},
             self.epilogue,

@@ -94,6 +94,21 @@ class Select(Stage):
         providers: Sequence[tuple[str, Provider]],
         key: str,
     ) -> tuple[dict[str, Scalar], dict[str, str]]:
+        try:
+            return self._chosen(record, steps, arch, providers, key)
+        except ConfigError as error:
+            if record.unfusable and "fusable" in error.message:
+                error.hint += f" Step '{record.name}' is not fusable: {record.unfusable}."
+            raise
+
+    def _chosen(
+        self,
+        record: StepRecord,
+        steps: Schedule,
+        arch: Arch,
+        providers: Sequence[tuple[str, Provider]],
+        key: str,
+    ) -> tuple[dict[str, Scalar], dict[str, str]]:
         wanted = tunables_of(record.kernel)
         decided: dict[str, Scalar] = {}
         by: dict[str, str] = {}

@@ -124,9 +124,10 @@ class Fuse(Transform):
                 fused.append(record)
             elif not record.fusable:
                 raise PipelineError(
-                    f"step '{record.name}' cannot be fused into the one before it",
+                    f"step '{record.name}' cannot be fused into the one before it: "
+                    f"{record.unfusable}",
                     key=f"pipeline.stages.{self.name}",
-                    hint="Its input must come from that step alone, and be used nowhere else.",
+                    hint=f"Set select.fixed.fuse.{record.name}.into_producer=false.",
                 )
             elif fused[-1].epilogue:
                 raise PipelineError(
@@ -143,12 +144,6 @@ def _fused(
     before: StepRecord, record: StepRecord, schedule: Schedule, context: Context
 ) -> StepRecord:
     """`before` writing what `record` would have written, with the arguments it adds."""
-    scalars = [argument.name for argument in record.arguments if argument.kind == "scalar"]
-    if scalars:
-        raise PipelineError(
-            f"step '{record.name}' cannot be fused: it takes the scalar '{scalars[0]}'",
-            key="pipeline.stages",
-        )
     middle = handed_over(before, record, schedule, context.experiment.workload)
     outputs = [a for a in record.arguments if a.access == "write"]
     own = [a.name for a in before.arguments]
