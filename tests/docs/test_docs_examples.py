@@ -38,6 +38,20 @@ def test_the_plain_c_example_works_as_written(tmp_path: Path) -> None:
     assert "3 verified" in done.stdout
 
 
+def test_the_fused_example_works_as_written(tmp_path: Path) -> None:
+    page = "workloads-and-kernels.md"
+    words = shown(page, r"`kernloom (run -m workload=twice_add [^`]*)`")
+    project = project_of(page, tmp_path)
+    done = project.json(*words)
+    assert done.code == 0, done.stdout + done.stderr
+    fused, apart = ([item["name"] for item in trial["artifacts"]] for trial in done.trials)
+    assert fused == ["twice_add.twice", "runner"]
+    assert apart == ["twice_add.twice", "twice_add.add", "runner"]
+    chosen = project.json("plan", "workload=twice_add", "show=source.text")
+    assert chosen.code == 0, chosen.stderr
+    assert "y[i] = 2 * x[i] + b[i];" in chosen.stdout
+
+
 def test_the_plain_opencl_example_works_as_written(tmp_path: Path) -> None:
     needs_opencl()
     page = "workloads-and-kernels.md"
