@@ -12,7 +12,7 @@ from demo_kernel import shipped
 
 from kernloom.base.places import share_folder
 from kernloom.build import arches
-from kernloom.build.arches import host_caches, missing_features, resolve_native
+from kernloom.build.arches import host_caches, is_native, missing_features, resolve_native
 from kernloom.build.toolchains import Detected, accepts, check_compiles, detect
 from kernloom.config.convert import convert
 from kernloom.config.schema import Arch, Toolchain
@@ -58,6 +58,19 @@ def test_what_the_user_sets_of_native_is_kept(
     assert arch["cores"] == 3
     assert arch["caches"]["l1"] == "48KiB"
     assert arch["caches"]["l2"] == host_caches()["l2"]
+
+
+def test_an_arch_that_inherits_from_native_keeps_its_name(
+    compilers: dict[str, Detected], tmp_path: Path
+) -> None:
+    given = {**native(), "name": "mine", "cores": 3}
+    assert is_native(given) and is_native(native())
+    arch = resolve_native(given, compilers, tmp_path)
+    assert arch["name"] == "mine"
+    assert arch | {"name": ""} == resolve_native({**native(), "cores": 3}, compilers, tmp_path) | {
+        "name": ""
+    }
+    assert not is_native(arch)
 
 
 def test_a_feature_the_host_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,3 +166,24 @@ def test_a_toolchain_and_a_target_that_inherit_are_listed_as_they_run(project: P
     assert done.code == 0, done.stderr
     (stored,) = project.json("results", "store=mine").trials
     assert stored["config"]["toolchain"]["extra_flags"] == ["-O3"]
+
+
+def test_configs_that_inherit_have_results_of_their_own(project: Project) -> None:
+    project.write("configs/workload/mine.yaml", "defaults: [axpy, _self_]\nsizes: {N: 500}\n")
+    project.write("configs/toolchain/fast.yaml", "defaults: [gcc, _self_]\nextra_flags: [-O3]\n")
+    project.write("configs/arch/small.yaml", "defaults: [native, _self_]\ncaches: {l1: 8KiB}\n")
+    words = ["workload=axpy,mine", "toolchain=gcc,fast", "arch=native,small"]
+    done = project.json("run", "-m", *words)
+    assert done.code == 0, done.stderr
+    assert {trial["workload"] for trial in done.trials} == {"axpy", "mine"}
+    for key in ("workload", "toolchain", "arch.name"):
+        groups = project.json("results", "--group", key).document["rows"]
+        assert [group["trials"] for group in groups] == [4, 4]
+
+
+def test_targets_lists_each_target_by_the_name_of_its_file(project: Project) -> None:
+    project.write("configs/target/mine.yaml", "# @package _global_\ndefaults: [host, _self_]\n")
+    targets = project.json("targets").document
+    assert len({target["name"] for target in targets}) == len(targets)
+    listed = {target["name"]: target for target in targets}
+    assert listed["mine"] | {"name": "host"} == listed["host"]

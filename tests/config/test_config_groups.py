@@ -22,7 +22,12 @@ INHERITING = {
     "toolchain/again.yaml": "defaults: [mine]\nname: again\nextra_flags: [-O3]\n",
     "toolchain/weaker.yaml": "defaults: [_self_, gcc]\nname: weaker\nextra_flags: [-O3]\n",
     "toolchain/absolute.yaml": "defaults: [/toolchain/clang, _self_]\nname: absolute\n",
-    "toolchain/alone.yaml": (CONFIGS / "toolchain/gcc.yaml").read_text() + "\ndefaults: [_self_]\n",
+    "toolchain/alone.yaml": (CONFIGS / "toolchain/gcc.yaml")
+    .read_text()
+    .replace("name: gcc\n", "defaults: [_self_]\n"),
+    "toolchain/nameless.yaml": "defaults: [gcc, _self_]\nextra_flags: [-O3]\n",
+    "toolchain/last.yaml": "defaults: [_self_, nameless]\n",
+    "workload/doubled.yaml": "defaults: [axpy, _self_]\nsizes: {N: 2000}\n",
     "arch/narrow.yaml": "defaults: [x86_64_v3, _self_]\nname: narrow\ncaches: {l1: 16KiB}\n",
     "measure/brief.yaml": "defaults: [standard, _self_]\nname: brief\nmax_rounds: 5\n",
     "target/mine.yaml": (
@@ -30,6 +35,7 @@ INHERITING = {
         "defaults: [host, {override /toolchain: mine}, {override /arch: narrow}, _self_]\n"
         "target: {name: mine, about: This machine with a narrow arch.}\n"
     ),
+    "target/nameless.yaml": "# @package _global_\ndefaults: [host, _self_]\n",
 }
 
 
@@ -49,7 +55,53 @@ def test_an_option_that_inherits_is_read_as_a_run_composes_it(tmp_path: Path, pa
     composer = Composer(found, tmp_path / "cache", lambda data: data["arch"])
     (point,) = composer.points(words, multirun=False)
     data = Groups(found).read(group, name)
-    assert (data["target"] if group == "target" else data) == point.data[group]
+    section = data["target"] if group == "target" else data
+    if group == "workload":
+        # What a workload brings besides its own keys is composed for a run alone.
+        section = {**point.data[group], **section}
+    assert section == point.data[group]
+    assert section["name"] == name
+
+
+NAMED_OTHERWISE = {
+    "workload": "defaults: [axpy, _self_]\nname: axpy\n",
+    "kernel": "defaults: [axpy, _self_]\nname: axpy\n",
+    "toolchain": "defaults: [gcc, _self_]\nname: gcc\n",
+    "arch": "defaults: [x86_64_v3, _self_]\nname: x86_64_v3\n",
+    "measure": "defaults: [quick, _self_]\nname: quick\n",
+    "pipeline": "defaults: [native, _self_]\nname: native\n",
+    "runtime": "name: none\n",
+    "target": "# @package _global_\ndefaults: [host, _self_]\ntarget: {name: host}\n",
+}
+
+
+def refusals(tmp_path: Path, group: str, text: str) -> list[ConfigError]:
+    """What reading the option `mine` alone says, and what a run that chooses it says."""
+    found = folders(tmp_path, {f"{group}/mine.yaml": text})
+    composer = Composer(found, tmp_path / "cache", lambda data: data["arch"])
+    key = "kernel@workload.kernels.matmul" if group == "kernel" else group
+    with pytest.raises(ConfigError) as read:
+        Groups(found).read(group, "mine")
+    with pytest.raises(ConfigError) as run:
+        list(composer.points([f"{key}=mine"], multirun=False))
+    return [read.value, run.value]
+
+
+@pytest.mark.parametrize("group", NAMED_OTHERWISE)
+def test_a_file_that_says_the_name_of_another_is_refused(tmp_path: Path, group: str) -> None:
+    for error in refusals(tmp_path, group, NAMED_OTHERWISE[group]):
+        assert f"{group}/mine.yaml: says name: " in error.message
+        assert error.message.endswith(", but the file is mine.yaml")
+        assert error.hint.startswith("Say name: mine, or leave that line out")
+
+
+def test_kernels_have_the_name_of_their_file(tmp_path: Path) -> None:
+    kernel = "defaults: [axpy, _self_]\nabout: ours\n"
+    found = folders(tmp_path, {"kernel/mine.yaml": kernel})
+    composer = Composer(found, tmp_path / "cache", lambda data: data["arch"])
+    words = ["workload=axpy", "kernel@workload.kernels.axpy=mine"]
+    (point,) = composer.points(words, multirun=False)
+    assert point.data["workload"]["kernels"]["axpy"]["name"] == "mine"
 
 
 def test_a_target_that_inherits_chooses_what_its_parent_does(tmp_path: Path) -> None:

@@ -94,8 +94,16 @@ def test_a_toolchain_derived_from_another_replays(tmp_path: Path) -> None:
         plan = bench.plan("workload=axpy", "case=small", "toolchain=mine")
     except UnavailableError as error:
         without(error.message)
-    _, (again,) = bench.replan(bench.write("mine.yaml", [plan]))
+    path = bench.write("mine.yaml", [plan])
+    _, (again,) = bench.replan(path)
     assert artifact_keys(again) == artifact_keys(plan)
+    # Older recipes have such a toolchain under the name of the one that it is based on.
+    document = bench.document(path)
+    toolchain = document["trials"][0]["config"]["toolchain"]
+    assert toolchain["name"] == "mine"
+    toolchain["name"] = "gcc"
+    _, (older,) = bench.replan(bench.save("older.yaml", document))
+    assert older.experiment.toolchain.tools == plan.experiment.toolchain.tools
 
 
 def emulated(bench: RecipeBench) -> Any:

@@ -77,6 +77,12 @@ def check_runs(target: Target, arch: Arch) -> None:
         )
 
 
+def is_native(arch: Mapping[str, Any]) -> bool:
+    """Whether an arch section leaves it to this machine what it is: `native`, or a file that
+    inherits from it."""
+    return arch.get("name") == NATIVE or arch.get("isa", "") is None
+
+
 def with_vector_bytes(arch: Mapping[str, Any]) -> dict[str, Any]:
     """The arch as plain data, with the size of its vectors where that follows from their bits."""
     bits = arch.get("vector_bits")
@@ -90,7 +96,8 @@ def resolve_native(
 ) -> dict[str, Any]:
     """Arch `native` as plain data with a concrete name and concrete flags for each compiler family.
 
-    What `given` says (other than its name) is kept: a user may override any part of it.
+    What `given` says is kept: a user may override any part of it. A file that inherits from
+    `native` keeps its own name, too.
     """
     facts = _facts(compilers, cache)
     plain = _PLAIN_VECTORS.get(facts["isa"], _NO_VECTORS)
@@ -105,7 +112,7 @@ def resolve_native(
     for key, value in given.items():
         if key in ("flags", "caches") and isinstance(value or {}, Mapping):
             resolved[key] = {**resolved[key], **{k: v for k, v in (value or {}).items() if v}}
-        elif key != "name" and value not in (None, (), []):
+        elif (key, value) != ("name", NATIVE) and value not in (None, (), []):
             resolved[key] = value
     return resolved
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places
-from kernloom.build.arches import NATIVE, host_isa, with_vector_bytes
+from kernloom.build.arches import host_isa, is_native, with_vector_bytes
 from kernloom.build.artifact import Artifact
 from kernloom.build.compile import counter_artifact, runner_artifact, supervisor_artifact
 from kernloom.build.toolchains import Detected, detect
@@ -43,7 +43,7 @@ def all_runtimes(places: Places) -> Runtimes:
         programs = host_programs(places, lambda toolchain: detect(toolchain, places.cache))
         artifacts += programs.values()
     unavailable: dict[str, UnavailableError] = {}
-    arches = [arch for arch in _shipped(places, "arch", Arch) if arch.name != NATIVE]
+    arches = _shipped(places, "arch", Arch)
     for toolchain in _shipped(places, "toolchain", Toolchain):
         try:
             detected = detect(toolchain, places.cache)
@@ -90,11 +90,12 @@ def planned_runtimes(builder: Builder) -> Iterator[Path]:
 
 
 def _shipped(places: Places, group: str, cls: type[T]) -> list[T]:
-    """The options of a config group, read as they stand; the user's shadow ours."""
+    """The options of a config group, read as they stand; the user's shadow ours. What `native`
+    is, a toolchain decides."""
     groups = Groups(places.folders("configs"))
-    read = {name: groups.read(group, name) for name in groups.options(group) if name != NATIVE}
+    read = [groups.read(group, name) for name in groups.options(group)]
     return [
         convert(cls, with_vector_bytes(data) if group == "arch" else data, group)
-        for data in read.values()
-        if "defaults" not in data
+        for data in read
+        if not (group == "arch" and is_native(data))
     ]

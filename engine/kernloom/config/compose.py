@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 MAX_POINTS = 200_000
 CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """What a case of a workload may change."""
-_READING = ("hydra_compose", "yaml_source", "reader", "yaml_builder")
+_READING = ("hydra_compose", "naming", "yaml_source", "reader", "yaml_builder")
 """Our modules that decide what a config file says."""
 _NO_SWEEP: dict[str, Any] = {}
 """What every point has under `sweep`: it is one point."""

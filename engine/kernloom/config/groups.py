@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.files import read_text
-
-_GLOBAL = re.compile(r"\s*(?:#\s*@[^\n]*\n\s*)*?#\s*@package\s+_global_\s")
-"""A header that puts the keys of a file at the root of the config."""
+from kernloom.config.naming import at_root, check_file, with_name
 
 
 class Groups:
@@ -44,9 +41,13 @@ class Groups:
                 data = load_yaml(text, where=str(path))
                 if not isinstance(data, dict):
                     return {}
+                check_file(group, name, data, text, str(path))
                 if _inherits(data, group):
                     data = self._inherited(group, name, text)
-                return data if _at_root(group, text) else _without_defaults(data)
+                if not at_root(group, text):
+                    return _without_defaults(with_name(group, name, data))
+                own = {group: with_name(group, name, data[group])} if group in data else {}
+                return {**data, **own}
         raise ConfigError(
             f"unknown {group} '{name}'", key=group, hint=nearest(name, self.options(group))
         )
@@ -57,7 +58,7 @@ class Groups:
             from kernloom.config.hydra_compose import HydraComposer
 
             composed, chosen = HydraComposer(self._folders).compose_option(group, name)
-            own = composed if _at_root(group, text) else composed.get(group)
+            own = composed if at_root(group, text) else composed.get(group)
             defaults = [{f"/{other}": option} for other, option in chosen.items()]
             data = {**own, "defaults": defaults} if isinstance(own, dict) else {}
             self._composed[group, name] = data
@@ -72,11 +73,6 @@ class Groups:
                 for group, option in entry.items():
                     chosen[str(group).removeprefix("override ").lstrip("/")] = str(option)
         return chosen
-
-
-def _at_root(group: str, text: str) -> bool:
-    """Whether the keys of a file are those of the root, and not of its group's section."""
-    return not group or _GLOBAL.match(text) is not None
 
 
 def _without_defaults(data: Mapping[str, Any]) -> dict[str, Any]:

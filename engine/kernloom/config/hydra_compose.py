@@ -25,6 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.config.groups import Groups
+from kernloom.config.naming import with_names
 from kernloom.config.yaml_source import YamlSource
 
 PRIMARY = "kernloom"
@@ -48,7 +49,7 @@ class HydraComposer:
 
     def compose(self, groups: Sequence[str]) -> dict[str, Any]:
         """The merged files for these choices of groups, interpolations unresolved."""
-        return self._compose(PRIMARY, groups)[0]
+        return with_names(*self._compose(PRIMARY, groups))
 
     def compose_option(self, group: str, name: str) -> tuple[dict[str, Any], dict[str, str]]:
         """One option of a group with all that its defaults list adds, and the options of other

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from kernloom.base.errors import ConfigError
 from kernloom.base.files import read_text
+from kernloom.config.naming import check_file
 from kernloom.config.reader import CONFIG, load_yaml
 
 
@@ -34,6 +35,7 @@ class YamlSource(FileConfigSource):
         data = load_yaml(text, where=str(path))
         if data is not None and not isinstance(data, dict):
             raise ConfigError("expected keys and values at the top", key=str(path))
+        check_file(str(Path(config_path).parent), path.stem, data or {}, text, str(path))
         return ConfigResult(
             config=OmegaConf.create(data or {}),
             path=f"{self.scheme()}://{self.path}",

@@ -62,7 +62,8 @@ class Here:
     ) -> str:
         """The option of a group that has the name and the SAME fields of the recipe's section.
 
-        Usually the option is called by that name, too; a user's variation of it is not.
+        In older recipes a user's variation may have the name of the option that it is based on:
+        then any option with the SAME fields will do.
         """
         group = cls.__name__.lower()
         if not isinstance(config.get(group), Mapping):
@@ -75,7 +76,7 @@ class Here:
                 key=f"{where}.{group}.name",
                 hint=nearest(str(name), options),
             )
-        fields = [field for field, rule in FIELDS[cls].items() if rule in (Rule.NAME, Rule.SAME)]
+        fields = [field for field, rule in FIELDS[cls].items() if rule is Rule.SAME]
         for option in [name, *(other for other in options if other != name)]:
             ours = self.composed([f"{group}={option}", *words])[group]
             if all(section.get(field) == ours.get(field) for field in fields):

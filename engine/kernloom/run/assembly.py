@@ -12,7 +12,7 @@ from kernloom.base.errors import ConfigError, UnavailableError, nearest
 from kernloom.base.places import Places, find_places
 from kernloom.base.registry import Registry
 from kernloom.base.remember import ById
-from kernloom.build.arches import NATIVE, check_runs, resolve_native, with_vector_bytes
+from kernloom.build.arches import check_runs, is_native, resolve_native, with_vector_bytes
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import runner_artifact
@@ -115,7 +115,7 @@ class Assembly:
     def resolve_arch(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The arch section with `native` made concrete for the toolchain in use."""
         arch: Any = data.get("arch")
-        if not isinstance(arch, dict) or arch.get("name") != NATIVE:
+        if not isinstance(arch, dict) or not is_native(arch):
             return with_vector_bytes(arch)
         return self._arches.get(self._native_arch, arch, data.get("toolchain"))
 

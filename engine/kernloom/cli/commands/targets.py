@@ -8,7 +8,7 @@ from typing import Any
 
 from kernloom.base.errors import KernloomError, UnavailableError, UsageError
 from kernloom.base.places import Places, find_places
-from kernloom.build.arches import NATIVE, check_runs, with_vector_bytes
+from kernloom.build.arches import NATIVE, check_runs, is_native, with_vector_bytes
 from kernloom.build.emulators import find_emulator
 from kernloom.build.toolchains import detect
 from kernloom.cli.invocation import Invocation, without_output
@@ -100,7 +100,7 @@ def _check(groups: Groups, target: Target, chosen: dict[str, str], places: Place
         detect(toolchain, places.cache)
     if target.emulator:
         find_emulator(target.emulator, places.cache)
-    if target.family == "host" and chosen.get("arch", NATIVE) != NATIVE:
-        arch = with_vector_bytes(groups.read("arch", chosen["arch"]))
-        check_runs(target, convert(Arch, arch, "arch"))
+    arch = groups.read("arch", chosen["arch"]) if "arch" in chosen else {"name": NATIVE}
+    if target.family == "host" and not is_native(arch):
+        check_runs(target, convert(Arch, with_vector_bytes(arch), "arch"))
     DEVICES.get(target.device, key="target.device").check(target, cache=places.cache)

@@ -1,0 +1,66 @@
+"""The name of a config is the name of its file.
+
+Trials are stored, grouped and compared by these names, so two files must not share one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kernloom.base.errors import ConfigError
+
+NAMED = ("workload", "kernel", "target", "arch", "toolchain", "runtime", "pipeline", "measure")
+"""Groups whose options have a `name`. That of a store or fleet says what kind it is."""
+_GLOBAL = re.compile(r"\s*(?:#\s*@[^\n]*\n\s*)*?#\s*@package\s+_global_\s")
+"""A header that puts the keys of a file at the root of the config."""
+
+
+def at_root(group: str, text: str) -> bool:
+    """Whether the keys of a file are those of the root, and not of its group's section."""
+    return not group or _GLOBAL.match(text) is not None
+
+
+def check_file(group: str, option: str, data: Mapping[str, Any], text: str, where: str) -> None:
+    """Refuse a file that says another name than its own."""
+    if group not in NAMED:
+        return
+    section = data.get(group) if at_root(group, text) else data
+    if not isinstance(section, Mapping) or "name" not in section:
+        return
+    if section["name"] != option:
+        raise ConfigError(
+            f"says name: {section['name']}, but the file is {option}.yaml",
+            key=where,
+            hint=f"Say name: {option}, or leave that line out: the name follows from the file.",
+        )
+
+
+def with_name(group: str, option: str, section: Any) -> Any:
+    """A section with the name of its file, whatever the files that it inherits from say."""
+    if group not in NAMED or not isinstance(section, Mapping):
+        return section
+    return {**section, "name": option}
+
+
+def with_names(data: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
+    """A composed config with the names of the options (`group` or `group@package`) chosen in it."""
+    result = dict(data)
+    for key, option in chosen.items():
+        group, _, package = key.partition("@")
+        if group in NAMED:
+            _rename(result, (package or group).split("."), group, option.rpartition("/")[2])
+    return result
+
+
+def _rename(parent: dict[str, Any], path: list[str], group: str, option: str) -> None:
+    """Set the name of the section at a path, in copies of the mappings that lead to it."""
+    first, *rest = path
+    if not isinstance(parent.get(first), dict):
+        return
+    if not rest:
+        parent[first] = with_name(group, option, parent[first])
+        return
+    parent[first] = dict(parent[first])
+    _rename(parent[first], rest, group, option)
