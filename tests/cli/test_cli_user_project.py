@@ -183,7 +183,13 @@ def test_configs_that_inherit_have_results_of_their_own(project: Project) -> Non
 
 def test_targets_lists_each_target_by_the_name_of_its_file(project: Project) -> None:
     project.write("configs/target/mine.yaml", "# @package _global_\ndefaults: [host, _self_]\n")
+    project.write("configs/target/headless.yaml", "defaults: [host, _self_]\n")
     targets = project.json("targets").document
     assert len({target["name"] for target in targets}) == len(targets)
     listed = {target["name"]: target for target in targets}
     assert listed["mine"] | {"name": "host"} == listed["host"]
+    done = project.run("run", "target=headless", "workload=axpy")
+    assert done.code == 2
+    assert "its config is wrong" in listed["headless"]["reason"]
+    for said in (done.stderr, listed["headless"]["reason"]):
+        assert "headless.yaml: the first line of a target's file must be" in said

@@ -95,6 +95,19 @@ def test_a_file_that_says_the_name_of_another_is_refused(tmp_path: Path, group: 
         assert error.hint.startswith("Say name: mine, or leave that line out")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "defaults: [host, _self_]\n",
+        "defaults: [{/toolchain: gcc}, {/arch: native}, _self_]\ntarget: {name: mine}\n",
+    ],
+)
+def test_a_target_without_its_first_line_is_told_which(tmp_path: Path, text: str) -> None:
+    for error in refusals(tmp_path, "target", text):
+        assert "target/mine.yaml: the first line" in error.message
+        assert "`# @package _global_`" in error.message
+
+
 def test_kernels_have_the_name_of_their_file(tmp_path: Path) -> None:
     kernel = "defaults: [axpy, _self_]\nabout: ours\n"
     found = folders(tmp_path, {"kernel/mine.yaml": kernel})

@@ -13,6 +13,8 @@ from kernloom.base.errors import ConfigError
 
 NAMED = ("workload", "kernel", "target", "arch", "toolchain", "runtime", "pipeline", "measure")
 """Groups whose options have a `name`. That of a store or fleet says what kind it is."""
+AT_ROOT = "target"
+"""The group whose files put their keys at the root of the config, below `target` and beside it."""
 _GLOBAL = re.compile(r"\s*(?:#\s*@[^\n]*\n\s*)*?#\s*@package\s+_global_\s")
 """A header that puts the keys of a file at the root of the config."""
 
@@ -23,9 +25,15 @@ def at_root(group: str, text: str) -> bool:
 
 
 def check_file(group: str, option: str, data: Mapping[str, Any], text: str, where: str) -> None:
-    """Refuse a file that says another name than its own."""
+    """Refuse a file that says another name than its own, or a target's without its header."""
     if group not in NAMED:
         return
+    if group == AT_ROOT and not at_root(group, text):
+        raise ConfigError(
+            "the first line of a target's file must be `# @package _global_`",
+            key=where,
+            hint="Without it the toolchain, arch and pipeline that it chooses go below `target`.",
+        )
     section = data.get(group) if at_root(group, text) else data
     if not isinstance(section, Mapping) or "name" not in section:
         return
