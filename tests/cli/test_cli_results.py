@@ -7,12 +7,15 @@ import io
 import json
 import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from command_line import Project
+from kernloom.measure.trial import Trial
+from kernloom.store.store import open_store
 from parts import needs_module
 from postgres import PASSWORD, QUOTED, Server
 
@@ -37,6 +40,28 @@ def test_trials_are_grouped(swept: Project) -> None:
     assert all(0 < row["best"] <= row["median"] for row in rows)
     shown = swept.run("results", "--group", "n", "--sort", "-best", "--limit", "1").stdout
     assert len(shown.splitlines()) == 3
+
+
+def test_a_counted_trial_does_not_change_the_metric_of_timed_ones(
+    fresh_project: Project, make_trial: Callable[..., Trial]
+) -> None:
+    counts = {"instructions": 87555, "median_ns": 2.0}
+    failed = {"status": "crashed", "verified": False, "metrics": {}, "target": "riscv64"}
+    with open_store(fresh_project.folder / ".kernloom/store.db") as store:
+        store.add(make_trial(id="a" * 64))
+        store.add(make_trial(id="b" * 64, target="riscv64", metrics=counts))
+        store.add(make_trial(id="c" * 64, **failed))
+    rows = fresh_project.json("results", "--group", "target").document["rows"]
+    assert [(row["metric"], row["best"]) for row in rows] == [
+        ("median_ns", 12345.0),
+        ("instructions", 87555),
+    ]
+    mixed = fresh_project.run("results", "--group", "workload")
+    assert mixed.stderr.startswith("note: 1 group has trials that are ranked by different metrics")
+    done = fresh_project.run("results", "output=t4", "--sort", "id")
+    said = [result["objectives"] for result in json.loads(done.stdout)["results"]]
+    assert said == [["median_ns"], ["instructions"], ["instructions"]]
+    assert "different objectives (instructions, median_ns)" in done.stderr
 
 
 @pytest.mark.parametrize("axes", [["n", "seed"], ["n,seed"], ["n", "seed", "min_ns"]])

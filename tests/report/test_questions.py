@@ -52,11 +52,74 @@ def test_of_a_rate_the_largest_is_the_best(trials):
     assert [row[3] for row in answer.rows] == [10.0, 2.5]
 
 
-def test_the_metric_is_the_one_by_which_trials_are_ranked(trials, make_trial):
-    assert questions.chosen_metric(trials, "").text == "median_ns"
-    counted = make_trial(metrics={"instructions": 5, "median_ns": 2.0})
-    assert questions.chosen_metric([counted], "").text == "instructions"
-    assert questions.chosen_metric([counted], "gflops").text == "gflops"
+@pytest.fixture
+def counted(make_trial):
+    def make(id, instructions, **changes):
+        metrics = {"instructions": instructions, "median_ns": 2.0}
+        return make_trial(id=id, target="riscv64", metrics=metrics, **changes)
+
+    return make
+
+
+def shown(answer):
+    out = io.StringIO()
+    print_answer(answer, out)
+    return out.getvalue()
+
+
+def test_each_group_has_the_metric_that_its_own_trials_are_ranked_by(trials, counted):
+    several = [*trials, counted("c1", 87555), counted("c2", 95055)]
+    answer = questions.groups(several, keys("target"))
+    assert answer.rows == (("host", 5, 4, 100.0, 250.0), ("riscv64", 2, 2, 87555, 91305))
+    assert [row["metric"] for row in answer.documents()] == ["median_ns", "instructions"]
+    assert not answer.remarks
+    host, riscv64, note = shown(answer).splitlines()[1:]
+    assert host.endswith("100 ns               250 ns")
+    assert riscv64.endswith("87,555 instructions  91,305 instructions")
+    assert "instructions (the smallest), median_ns (the smallest)" in note
+
+
+def test_a_group_of_trials_ranked_by_different_metrics_says_so(trials, counted):
+    answer = questions.groups([*trials, counted("c", 5)], keys("workload"))
+    assert answer.rows == (("matmul", 6, 5, 100.0, 250.0),)
+    (remark,) = answer.remarks
+    assert remark.startswith("1 group has trials that are ranked by different metrics")
+    assert "1 trial is left out" in remark
+    asked = questions.groups([*trials, counted("c", 5)], keys("workload"), parse_key("median_ns"))
+    assert asked.rows == (("matmul", 6, 5, 2.0, 200.0),) and not asked.remarks
+
+
+def test_each_cell_of_a_pivot_table_has_the_metric_of_its_own_trials(trials, counted):
+    answer = questions.pivot([*trials, counted("c", 87555)], keys("workload"), keys("target"))
+    assert answer.rows == (("matmul", 100.0, 87555),)
+    assert answer.documents() == [
+        {
+            "workload": "matmul",
+            "metric of target=host": "median_ns",
+            "target=host": 100.0,
+            "metric of target=riscv64": "instructions",
+            "target=riscv64": 87555,
+        }
+    ]
+    assert shown(answer).splitlines()[1].split(maxsplit=3) == [
+        "matmul",
+        "100",
+        "ns",
+        "87,555 instructions",
+    ]
+
+
+def test_values_of_different_metrics_are_sorted_apart(trials, counted):
+    answer = questions.groups([*trials, counted("c", 150)], keys("target", "N"))
+    found = [row[4] for row in questions.ordered(answer, "best").rows]
+    assert found == [150, 100.0, 400.0]
+    assert [row[3] for row in questions.limited(questions.ordered(answer, "-best"), 2).rows]
+
+
+def test_virtual_time_is_not_taken_for_time():
+    assert questions.cell_text(1500.0, "virtual_ns", unit=True) == "1.50 µs virtual"
+    assert questions.cell_text(1500.0, "median_ns", unit=True) == "1.50 µs"
+    assert questions.cell_text(15.0, "metrics.gflops", unit=True) == "15.0 GFLOP/s"
 
 
 def test_a_pivot_table_has_the_best_of_each_pair_and_nothing_that_did_not_verify(trials):
@@ -109,6 +172,8 @@ def test_why_no_trial_has_a_metric_is_said(trials, make_trial):
         "no trial has gflops: the workload states no cost"
     )
     assert lack_of([plain], parse_key("instructions")) == "no trial has instructions"
+    assert lack_of(trials, None) == ""
+    assert lack_of(trials[-1:], None) == "none of these trials verified"
     assert lack_of(trials[-1:], parse_key("gflops")) == "none of these trials verified"
     assert lack_of([plain, *trials], parse_key("gflops")) == lack_of([], parse_key("gflops")) == ""
 

@@ -64,7 +64,7 @@ class Ranked:
 def objective(trial: Trial) -> Objective:
     if not trial.good or _value(trial) <= 0:
         return FAILED
-    return Objective(_metric(trial), _value(trial), _group(trial))
+    return Objective(metric_of(trial), _value(trial), _group(trial))
 
 
 def standings(trials: Iterable[Trial]) -> dict[str, Standing]:
@@ -94,7 +94,7 @@ def _ranked(trial: Trial) -> Ranked:
     metrics = trial.metrics
     return Ranked(
         trial.id,
-        _metric(trial),
+        metric_of(trial),
         _value(trial),
         None if floor is MISSING else floor,
         metrics.get("samples"),
@@ -104,19 +104,20 @@ def _ranked(trial: Trial) -> Ranked:
     )
 
 
-def _metric(trial: Trial) -> str:
+def metric_of(trial: Trial) -> str:
+    """What a trial is ranked by; nothing, if it has no such metric."""
     return next((name for name in RANKED_BY if trial.metrics.get(name) is not None), "")
 
 
 def _value(trial: Trial) -> float:
-    return float(trial.metrics.get(_metric(trial), 0))
+    return float(trial.metrics.get(metric_of(trial), 0))
 
 
 def _group(trial: Trial) -> str:
     """Trials with the same text did the same work in the same place, and count the same thing."""
     workload = trial.config.get("workload")
     work = [workload.get(name) for name in WORK] if isinstance(workload, Mapping) else []
-    return canonical_json([trial.workload, trial.case, trial.target, _metric(trial), work])
+    return canonical_json([trial.workload, trial.case, trial.target, metric_of(trial), work])
 
 
 def _apart(fast: Ranked, slow: Ranked) -> bool:

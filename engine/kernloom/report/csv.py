@@ -30,8 +30,9 @@ def write_csv(trials: Iterable[Trial], file: TextIO) -> int:
 
 def write_answer(answer: Answer, file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(answer.headings)
-    for row in answer.rows:
+    headings, rows = answer.table()
+    writer.writerow(headings)
+    for row in rows:
         writer.writerow(["" if value is None else value_text(value) for value in row])
 
 

@@ -49,11 +49,11 @@ PARQUET = "pyarrow"
 
 def t4_document(
     trials: Sequence[Trial],
-    objective: str,
+    objective: Callable[[Trial], str],
     samples_of: Callable[[Trial], Sequence[Samples]],
 ) -> dict[str, Any]:
     """The trials as T4 results."""
-    results = [t4_result(trial, objective, samples_of(trial)) for trial in trials]
+    results = [t4_result(trial, objective(trial), samples_of(trial)) for trial in trials]
     return {"results": results, **T4_REST}
 
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernloom.base.errors import UsageError, nearest
-from kernloom.base.units import three_digits, time_text
-from kernloom.measure.ranking import RANKED_BY
+from kernloom.base.units import count, three_digits, time_text
+from kernloom.measure.ranking import RANKED_BY, metric_of
 from kernloom.measure.trial import Trial
-from kernloom.store.keys import COLUMNS, SOURCE, Key, parse_key, value_text
+from kernloom.store.keys import COLUMNS, SOURCE, USUAL_METRICS, Key, parse_key, value_text
 from kernloom.store.rows import name_in
 
 LARGER_IS_BETTER = ("gflops", "gbytes_per_s", "roof_fraction", "ratio")
 """Of a metric whose name ends so the largest is the best; of any other, the smallest."""
 RATES = ("gflops", "gbytes_per_s")
 """Metrics that follow from a time and from what the workload states as its cost."""
+UNITS = {
+    "instructions": "instructions",
+    "gflops": "GFLOP/s",
+    "gbytes_per_s": "GB/s",
+    "_bytes": "B",
+}
+"""The end of a metric's name -> its unit; times have their own."""
 _NOT_SHOWN = ("attempt", "version")
 _IN_CONFIG = {"arch": ("arch", "name"), "toolchain": ("toolchain", "name")}
 
@@ -28,16 +36,57 @@ class Answer:
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    units: tuple[str, ...]
-    """The metric that a column shows, or nothing."""
+    metrics: tuple[tuple[str, ...], ...]
+    """The metric of each cell of the rows, or nothing."""
     note: str = ""
+    remarks: tuple[str, ...] = ()
+    """What to know before trusting the values."""
+    named: Mapping[int, str] = field(default_factory=dict)
+    """Column -> heading of a column before it that names its metric, for programs: they get
+    numbers without units."""
+
+    def table(self) -> tuple[list[str], list[list[Any]]]:
+        """Headings and rows for programs."""
+        headings = [[*self._naming(at), name] for at, name in enumerate(self.headings)]
+        rows = []
+        for row, metrics in zip(self.rows, self.metrics, strict=True):
+            cells = enumerate(zip(row, metrics, strict=True))
+            shown = [[metric or None, v] if at in self.named else [v] for at, (v, metric) in cells]
+            rows.append([value for some in shown for value in some])
+        return [name for some in headings for name in some], rows
+
+    def _naming(self, at: int) -> list[str]:
+        return [self.named[at]] if at in self.named else []
 
     def documents(self) -> list[dict[str, Any]]:
-        return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
+        headings, rows = self.table()
+        return [dict(zip(headings, row, strict=True)) for row in rows]
 
     def empty(self, keys: Sequence[Key]) -> list[Key]:
         """Those of the keys of its columns that have no value in any row."""
         return [key for at, key in enumerate(keys) if all(row[at] is None for row in self.rows)]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The values of a metric that some trials have."""
+
+    metric: Key
+    numbers: Sequence[float]
+    left_out: int = 0
+    """Verified trials that are ranked by another metric."""
+
+    @property
+    def best(self) -> float | None:
+        return _best(self.numbers, self.metric) if self.numbers else None
+
+    @property
+    def median(self) -> float | None:
+        if not self.numbers:
+            return None
+        middle = statistics.median(self.numbers)
+        whole = all(isinstance(number, int) for number in self.numbers)
+        return int(middle) if whole and middle == int(middle) else middle
 
 
 def parse_keys(text: str, flag: str) -> list[Key]:
@@ -85,67 +134,130 @@ class _Documents(dict[str, Any]):
 def columns(trials: Iterable[Trial], keys: Sequence[Key]) -> Answer:
     """One row for each trial, one column for each key."""
     rows = tuple(tuple(value_of(trial, key) for key in keys) for trial in trials)
-    return Answer(tuple(key.text for key in keys), rows, tuple(key.text for key in keys))
-
-
-def chosen_metric(trials: Sequence[Trial], asked: str) -> Key:
-    """The metric that was asked for, or the one by which these trials are ranked."""
-    if asked:
-        return parse_key(asked)
-    names = (name for name in RANKED_BY if any(name in trial.metrics for trial in trials))
-    return parse_key(next(names, RANKED_BY[-1]))
-
-
-def groups(trials: Sequence[Trial], keys: Sequence[Key], metric: Key) -> Answer:
-    """Trials with equal values together: how many, and of the good ones best and median."""
-    members = _together(trials, keys)
-    rows = []
-    for values in _sorted(members):
-        inside = members[values]
-        numbers = _numbers(inside, metric)
-        best = _best(numbers, metric) if numbers else None
-        middle = statistics.median(numbers) if numbers else None
-        rows.append((*values, len(inside), sum(t.good for t in inside), best, middle))
     names = tuple(key.text for key in keys)
+    return Answer(names, rows, (names,) * len(rows))
+
+
+def objectives(trials: Sequence[Trial]) -> dict[str, str]:
+    """Target -> the metric that most of its trials are ranked by."""
+    seen: dict[str, Counter[str]] = {}
+    for trial in trials:
+        if trial.good and (metric := metric_of(trial)):
+            seen.setdefault(trial.target, Counter())[metric] += 1
+    return {target: _most(counts) for target, counts in seen.items()}
+
+
+def groups(trials: Sequence[Trial], keys: Sequence[Key], asked: Key | None = None) -> Answer:
+    """Trials with equal values together: how many, and of the good ones best and median of the
+    metric that was asked for, or of the one that the trials of a group are ranked by."""
+    members = _together(trials, keys)
+    found = {values: _measured(members[values], asked) for values in _sorted(members)}
+    rows, metrics = [], []
+    names = tuple(key.text for key in keys)
+    for values, measured in found.items():
+        inside = members[values]
+        counts = (len(inside), sum(trial.good for trial in inside))
+        rows.append((*values, *counts, measured.best, measured.median))
+        metric = measured.metric.text if measured.numbers else ""
+        metrics.append((*("",) * (len(names) + 2), metric, metric))
+    several = _metrics_in(found.values())
+    if len(several) > 1:
+        shown = ", ".join(f"{key.text} (the {_direction(key)})" for key in several)
+        note = f"best and median of what the verified trials of a group are ranked by: {shown}"
+    else:
+        about = asked or next(iter(several), _DEFAULT)
+        note = f"best (the {_direction(about)}) and median of {about.text} of the verified trials"
     return Answer(
         (*names, "trials", "verified", "best", "median"),
         tuple(rows),
-        (*("",) * (len(names) + 2), metric.text, metric.text),
-        f"best (the {_direction(metric)}) and median of {metric.text} of the verified trials",
+        tuple(metrics),
+        note,
+        _remarks("group", found.values()),
+        {len(names) + 2: "metric"},
     )
 
 
 def pivot(
-    trials: Sequence[Trial], down: Sequence[Key], across: Sequence[Key], metric: Key
+    trials: Sequence[Trial], down: Sequence[Key], across: Sequence[Key], asked: Key | None = None
 ) -> Answer:
-    """The best of a metric for the values of some keys, in a column for each of those of others."""
+    """The best of a metric for the values of some keys, in a column for each of those of others;
+    without a metric that was asked for, of that which the trials of a cell are ranked by."""
     members = _together([trial for trial in trials if trial.good], (*down, *across))
+    found = {values: _measured(inside, asked) for values, inside in members.items()}
+    nothing = _Measured(asked or _DEFAULT, ())
     headings = _sorted({values[len(down) :] for values in members})
-    rows = []
+    rows, metrics = [], []
     for first in _sorted({values[: len(down)] for values in members}):
-        cells: list[Any] = [*first]
-        for heading in headings:
-            numbers = _numbers(members.get((*first, *heading), ()), metric)
-            cells.append(_best(numbers, metric) if numbers else None)
-        rows.append(tuple(cells))
+        cells = [found.get((*first, *heading), nothing) for heading in headings]
+        rows.append((*first, *(cell.best for cell in cells)))
+        shown = (cell.metric.text if cell.numbers else "" for cell in cells)
+        metrics.append((*("",) * len(down), *shown))
     names = tuple(" ".join(map(_heading, across, values)) for values in headings)
+    several = _metrics_in(found.values())
+    about = asked or next(iter(several), _DEFAULT)
+    best, what = f"the {_direction(about)}", about.text
+    if len(several) > 1:
+        best, what = "the best", " or ".join(key.text for key in several)
     by = ", ".join(key.text for key in down), ", ".join(key.text for key in across)
     return Answer(
         (*(key.text for key in down), *names),
         tuple(rows),
-        (*("",) * len(down), *(metric.text,) * len(names)),
-        f"{metric.text} by {by[0]} and {by[1]}: the {_direction(metric)} of the "
-        "verified trials in each cell",
+        tuple(metrics),
+        f"{what} by {by[0]} and {by[1]}: {best} of the verified trials in each cell",
+        _remarks("cell", found.values()),
+        {len(down) + at: f"metric of {name}" for at, name in enumerate(names)}
+        if len(several) > 1
+        else {},
     )
 
 
-def lack_of(trials: Sequence[Trial], metric: Key) -> str:
+_DEFAULT = parse_key(RANKED_BY[-1])
+
+
+def _measured(trials: Sequence[Trial], asked: Key | None) -> _Measured:
+    """The metric that was asked for, or the one that most of these trials are ranked by."""
+    if asked:
+        return _Measured(asked, _numbers(trials, asked))
+    counts = Counter(metric for trial in trials if trial.good and (metric := metric_of(trial)))
+    if not counts:
+        return _Measured(_DEFAULT, ())
+    chosen = _most(counts)
+    same = [trial for trial in trials if metric_of(trial) == chosen]
+    key = parse_key(chosen)
+    return _Measured(key, _numbers(same, key), counts.total() - counts[chosen])
+
+
+def _most(counts: Counter[str]) -> str:
+    return max(counts, key=lambda metric: (counts[metric], -RANKED_BY.index(metric)))
+
+
+def _metrics_in(found: Iterable[_Measured]) -> list[Key]:
+    """The metrics that values are of, in the order in which trials are ranked by them."""
+    keys = {measured.metric.text: measured.metric for measured in found if measured.numbers}
+    return [keys[name] for name in sorted(keys, key=lambda name: (*RANKED_BY, name).index(name))]
+
+
+def _remarks(what: str, found: Iterable[_Measured]) -> tuple[str, ...]:
+    mixed = [measured.left_out for measured in found if measured.left_out]
+    if not mixed:
+        return ()
+    trials = f"{count(sum(mixed), 'trial')} {'is' if sum(mixed) == 1 else 'are'} left out"
+    which = f"{count(len(mixed), what)} {'has' if len(mixed) == 1 else 'have'}"
+    return (
+        f"{which} trials that are ranked by different metrics: the one that most of them have "
+        f"counts, and {trials}; --metric chooses one, --group target or a filter keeps them apart",
+    )
+
+
+def lack_of(trials: Sequence[Trial], metric: Key | None) -> str:
     """Why none of these trials has a metric; nothing, if one has it."""
     good = [trial for trial in trials if trial.good]
-    if not trials or _numbers(good, metric):
+    if not trials or _measured(good, metric).numbers:
         return ""
     if not good:
         return "none of these trials verified"
+    if metric is None:
+        return "no trial has a metric that trials are ranked by"
     rate = metric.text.removeprefix("metrics.") in RATES
     timed = any("median_ns" in trial.metrics for trial in good)
     why = ": the workload states no cost" if rate and timed else ""
@@ -162,10 +274,19 @@ def ordered(answer: Answer, sort: str) -> Answer:
             f"--sort {sort}: the answer has no such column", hint=nearest(name, answer.headings)
         )
     at = answer.headings.index(name)
-    present = [row for row in answer.rows if row[at] is not None]
-    absent = [row for row in answer.rows if row[at] is None]
-    present.sort(key=lambda row: _order(row[at]), reverse=sort.startswith("-"))
-    return replace(answer, rows=tuple(present + absent))
+    both = list(zip(answer.rows, answer.metrics, strict=True))
+    present = [pair for pair in both if pair[0][at] is not None]
+    present.sort(key=lambda pair: _order(pair[0][at]), reverse=sort.startswith("-"))
+    # Values of different metrics cannot be compared: each metric has its own order.
+    present.sort(key=lambda pair: pair[1][at])
+    both = present + [pair for pair in both if pair[0][at] is None]
+    rows, metrics = (tuple(pair[place] for pair in both) for place in (0, 1))
+    return replace(answer, rows=rows, metrics=metrics)
+
+
+def limited(answer: Answer, limit: int) -> Answer:
+    """The first rows."""
+    return replace(answer, rows=answer.rows[:limit], metrics=answer.metrics[:limit])
 
 
 def _heading(key: Key, value: Any) -> str:
@@ -208,12 +329,18 @@ def _best(numbers: Sequence[float], metric: Key) -> float:
     return max(numbers) if _direction(metric) == "largest" else min(numbers)
 
 
-def cell_text(value: Any, metric: str) -> str:
-    """A value as people read it; times with their unit."""
+def cell_text(value: Any, metric: str, *, unit: bool = False) -> str:
+    """A value as people read it: times with their unit, other metrics where `unit` asks for it."""
     if value is None:
         return ""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if metric.endswith("_ns"):
-            return time_text(value)
-        return three_digits(value) if isinstance(value, float) else str(value)
-    return value_text(value)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return value_text(value)
+    name = metric.removeprefix("metrics.")
+    if name.endswith("_ns"):
+        return time_text(value) + (" virtual" if unit and name.startswith("virtual") else "")
+    if isinstance(value, float):
+        text = three_digits(value)
+    else:
+        text = f"{value:,}" if name in USUAL_METRICS else str(value)
+    units = (known for end, known in UNITS.items() if unit and name.endswith(end))
+    return " ".join((text, *units))

@@ -60,8 +60,11 @@ def print_answer(answer: Answer, file: TextIO) -> None:
     """Rows of chosen keys; numbers stand to the right."""
     page = Page(file)
     texts = [
-        [cell_text(value, unit) for value, unit in zip(row, answer.units, strict=True)]
-        for row in answer.rows
+        [
+            cell_text(value, metric, unit=metric != heading)
+            for value, metric, heading in zip(row, metrics, answer.headings, strict=True)
+        ]
+        for row, metrics in zip(answer.rows, answer.metrics, strict=True)
     ]
     headings = [
         Heading(name, number=_numeric(row[at] for row in answer.rows), folds=True)

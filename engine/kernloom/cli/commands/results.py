@@ -19,7 +19,7 @@ kernloom results repair                               # saves what can be read o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from kernloom.base.places import find_places
 from kernloom.base.spool import Spool
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.stores import split_store
+from kernloom.measure.ranking import RANKED_BY, metric_of
 from kernloom.measure.trial import Trial
 from kernloom.report import questions
 from kernloom.report.documents import stored_document, to_json
@@ -174,7 +175,7 @@ def _say_why(store: Store, filters: Sequence[Filter], invocation: Invocation) ->
             print(f"note: {note}", file=invocation.stderr)
 
 
-def _say_lack(trials: Sequence[Trial], metric: Key, invocation: Invocation) -> None:
+def _say_lack(trials: Sequence[Trial], metric: Key | None, invocation: Invocation) -> None:
     """Say so where no trial has the metric that the answer is about."""
     if note := questions.lack_of(trials, metric):
         print(f"note: {note}", file=invocation.stderr)
@@ -210,8 +211,8 @@ def _answer(
             down = [*down, parse_key(SOURCE)]
     elif not any(key.text == SOURCE for key in keys):
         trials = list(_of_newest_sources(trials, invocation))
-    metric = questions.chosen_metric(trials, asked)
-    store.check_keys(_unseen([*keys, *([metric] if asked else [])], trials))
+    metric = parse_key(asked) if asked else None
+    store.check_keys(_unseen([*keys, *([metric] if metric else [])], trials))
     if not trials:
         _say_why(store, filters, invocation)
     _say_lack(trials, metric, invocation)
@@ -219,9 +220,11 @@ def _answer(
         answer = questions.pivot(trials, down, across, metric)
     else:
         answer = questions.groups(trials, keys, metric)
+    for remark in answer.remarks:
+        print(f"note: {remark}", file=invocation.stderr)
     answer = questions.ordered(answer, flags.get("sort", ""))
     limit = flags.get("limit")
-    _show(replace(answer, rows=answer.rows[: int(limit)]) if limit else answer, invocation, file)
+    _show(questions.limited(answer, int(limit)) if limit else answer, invocation, file)
 
 
 def _show(answer: questions.Answer, invocation: Invocation, file: Path | None) -> None:
@@ -282,9 +285,11 @@ def _write_trials(
 def _write_t4(trials: Sequence[Trial], store: Store, invocation: Invocation, out: TextIO) -> int:
     from kernloom.report.exports import T4_REST, t4_result
 
-    objective = questions.chosen_metric(trials, invocation.flags.get("metric", ""))
-    store.check_keys(_unseen([objective], trials) if trials else [])
-    _say_lack(trials, objective, invocation)
+    asked = invocation.flags.get("metric", "")
+    metric = parse_key(asked) if asked else None
+    store.check_keys(_unseen([metric], trials) if metric and trials else [])
+    _say_lack(trials, metric, invocation)
+    objective = _objectives(trials, asked, invocation)
 
     def results() -> Iterator[str]:
         for start in range(0, len(trials), CHUNK):
@@ -292,9 +297,30 @@ def _write_t4(trials: Sequence[Trial], store: Store, invocation: Invocation, out
             taken = store.samples_of(some)
             for trial in some:
                 samples = taken.get((trial.id, trial.attempt), ())
-                yield to_json(t4_result(trial, objective.text, samples))
+                yield to_json(t4_result(trial, objective(trial), samples))
 
     return write_list("results", results(), T4_REST, out)
+
+
+def _objectives(
+    trials: Sequence[Trial], asked: str, invocation: Invocation
+) -> Callable[[Trial], str]:
+    """What each trial is to be optimised for: what was asked for, or what it is ranked by; if it
+    failed, what others on its target are ranked by."""
+    if asked:
+        return lambda trial: asked
+    usual = questions.objectives(trials)
+
+    def objective(trial: Trial) -> str:
+        return (metric_of(trial) if trial.good else "") or usual.get(trial.target, RANKED_BY[-1])
+
+    if len(several := sorted({objective(trial) for trial in trials})) > 1:
+        print(
+            f"note: the results have different objectives ({', '.join(several)}), for trials are "
+            "ranked by different metrics; --metric chooses one, target=NAME keeps them apart",
+            file=invocation.stderr,
+        )
+    return objective
 
 
 @contextmanager
