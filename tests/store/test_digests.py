@@ -88,6 +88,20 @@ def test_a_trial_with_other_samples_is_not_reused(
     assert len(said) == 1
 
 
+@pytest.mark.parametrize(
+    "statement", ["UPDATE samples SET inner_count = 4 WHERE trial = 'a1'", "DELETE FROM samples"]
+)
+def test_a_trial_with_other_samples_is_in_no_answer(
+    written: Path, said: list[str], statement: str
+) -> None:
+    change(written, statement)
+    assert shown(written, said) <= {"b2"}
+    with open_store(written, said.append) as store:
+        assert {trial.id for trial in store.query(sort="median_ns")} <= {"b2"}
+        assert {trial.id for trial in store.query(history=True)} <= {"b2"}
+        assert not store.query({"id": "a1"})
+
+
 def test_exchanged_samples_are_noticed(path: Path, make_trial: MakeTrial, said: list[str]) -> None:
     with open_store(path) as store:
         store.add(make_trial("a1", samples=TAKEN[:1]))

@@ -389,6 +389,43 @@ def test_a_trial_without_the_samples_it_had_is_incomplete(path, make_trial, two_
     assert (done.saved, done.lost, done.incomplete) == (4, 0, 2)
 
 
+def test_a_trial_that_does_not_match_its_digest_is_repaired(written, trials):
+    with closing(sqlite3.connect(written, isolation_level=None)) as database:
+        database.execute("UPDATE trials SET seconds = seconds + 1 WHERE id = 't007'")
+    done = salvage(written)
+    assert (done.saved, done.lost, done.incomplete) == (COUNT - 1, 1, 0)
+    check(written, trials, done)
+
+
+@pytest.mark.parametrize("all_of_them", [True, False])
+def test_samples_that_do_not_match_their_digest_are_not_taken_for_right(
+    written, trials, all_of_them
+):
+    with closing(sqlite3.connect(written, isolation_level=None)) as database:
+        if all_of_them:
+            database.execute("DELETE FROM samples WHERE trial = 't007'")
+        else:
+            change = "UPDATE samples SET wall_ns = '[1.0]' WHERE trial = 't007' AND process = 1"
+            database.execute(change)
+    done = salvage(written)
+    assert (done.saved, done.lost, done.incomplete) == (COUNT, 0, 1)
+    check(written, trials, done)
+    with open_store(written) as store:
+        assert store.samples("t007") == () and store.samples("t008")
+
+
+def test_zeroed_pages_of_samples_are_repaired(written, trials):
+    whole = written.read_bytes()
+    pages = range(0, len(whole), PAGE_SIZE)
+    # A leaf of an index with the times of samples, which no index of trials has.
+    leaf = [at for at in pages if whole[at] == 0x0A and b"[0,1]" in whole[at : at + PAGE_SIZE]]
+    changed(written, leaf[len(leaf) // 2], bytes(PAGE_SIZE))
+    done = salvage(written)
+    assert done.saved == COUNT and done.more
+    assert 0 < done.incomplete < COUNT
+    check(written, trials, done)
+
+
 ADD = """
 import sys
 from pathlib import Path

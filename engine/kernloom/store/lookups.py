@@ -39,12 +39,11 @@ class Sections:
         self._connection = connection
         self._damaged = damaged
 
-    def trials(self, rows: Iterable[Mapping[Any, Any]], *, samples: bool = False) -> list[Trial]:
-        """The trials of these rows; `samples` has their samples looked at, too."""
+    def trials(self, rows: Iterable[Mapping[Any, Any]]) -> list[Trial]:
+        """The trials of these rows whose rows and samples match their digests."""
         found = list(rows)
         bad = {_name(row) for row in found if not is_sound(row)}
-        if samples:
-            bad |= set(_unsound(self._connection, found))
+        bad |= set(_unsound(self._connection, [row for row in found if _name(row) not in bad]))
         if bad:
             self._damaged(sorted(bad))
             found = [row for row in found if _name(row) not in bad]
@@ -96,7 +95,7 @@ def _among(
 def latest(connection: PlainConnection, sections: Sections, ids: Sequence[str]) -> dict[str, Trial]:
     newest = " AND attempt = (SELECT max(attempt) FROM trials AS other WHERE other.id = trials.id)"
     rows = _among(connection, "SELECT * FROM trials WHERE id", ids, newest)
-    return {trial.id: trial for trial in sections.trials(rows, samples=True)}
+    return {trial.id: trial for trial in sections.trials(rows)}
 
 
 def samples_of_trial(

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from kernloom.base.errors import DamagedError, StoreError
 from kernloom.config.schema import STATUSES
 from kernloom.store import schema
-from kernloom.store.digests import is_sound, trial_digest
+from kernloom.store.digests import DIGEST, is_sound, samples_are_sound, trial_digest
 from kernloom.store.pages import Pages, Row
 from kernloom.store.rows import DOCUMENTS, FACTS, LISTS, SHARED
 from kernloom.store.shared import HASH, hash_of, places_in, without
@@ -63,6 +63,8 @@ class _Found:
     """Trials that an index names."""
     current: set[tuple[str, int]] = field(default_factory=set)
     """Trials that a sound store has."""
+    unsampled: set[tuple[str, int]] = field(default_factory=set)
+    """Trials whose samples do not match their digests; nobody knows which of them are right."""
     version: int = 0
 
 
@@ -147,9 +149,12 @@ def _is_sound(path: Path, found: _Found) -> bool:
                 said = connection.rows("PRAGMA integrity_check")
                 whole = [row["integrity_check"] for row in said] == ["ok"]
                 database.check_version(connection)
-            with open_store(copy, say=lambda note: None) as store:
+            # Trials that do not match their digests are noted, and left out of the answer.
+            noted: list[str] = []
+            with open_store(copy, noted.append) as store:
                 store.sources()
-                return whole and len(store.query(history=True)) == len(found.current)
+                trials = sum(1 for _ in store.stream(history=True))
+            return whole and not noted and trials == len(found.current)
         except sqlite3.Error as error:
             explained = database.explain(error)
             if isinstance(explained, DamagedError):
@@ -165,7 +170,23 @@ def _found(pages: Pages) -> _Found:
     found = _Found()
     for row in pages.rows():
         _sort_in(row, found)
+    taken = _samples_by_trial(found)
+    found.unsampled = {
+        name
+        for name, row in found.trials.items()
+        if not samples_are_sound(row[DIGEST], taken.get(name, []))
+    }
+    found.samples = {
+        key: row for key, row in found.samples.items() if key[:2] not in found.unsampled
+    }
     return found
+
+
+def _samples_by_trial(found: _Found) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    taken: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for key, row in found.samples.items():
+        taken.setdefault(key[:2], []).append(row)
+    return taken
 
 
 def _sort_in(row: Row, found: _Found) -> None:
@@ -276,7 +297,8 @@ def _note_what_is_lost(found: _Found) -> int:
     for key, row in found.trials.items():
         noted = {name: without(row[name], is_lost) for name in (*SHARED, FACTS)}
         processes = json.loads(row["metrics"]).get("processes", 0)
-        unsampled = isinstance(processes, int) and sampled[key] < processes
+        unsampled = key in found.unsampled
+        unsampled |= isinstance(processes, int) and sampled[key] < processes
         incomplete += unsampled or any(row[name] != text for name, text in noted.items())
         row.update(noted)
     return incomplete
@@ -356,12 +378,10 @@ def _free_name(path: Path) -> Path:
 
 
 def _write(path: Path, found: _Found) -> None:
-    taken: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for key, row in found.samples.items():
-        taken.setdefault(key[:2], []).append(row)
+    taken = _samples_by_trial(found)
     for name, row in found.trials.items():
         # Of what is left: samples and sections may be lost.
-        row["digest"] = trial_digest(row, taken.get(name, []))
+        row[DIGEST] = trial_digest(row, taken.get(name, []))
     ids = {id for id, _ in found.trials}
     rows: Mapping[schema.Table, list[dict[str, Any]]] = {
         # In their old order, as far as that is known.
