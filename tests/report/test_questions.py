@@ -193,6 +193,28 @@ def test_a_tunable_named_like_its_transform_is_shown_by_its_value(make_trial):
     assert answer.rows == ((4, 4, 4),)
 
 
+def test_groups_columns_and_pivots_take_a_short_name_for_all_trials_alike(make_trial):
+    config = {"toolchain": {"name": "gcc", "extra_flags": ["-O3"]}, "target": {"variant": "x"}}
+    several = [
+        make_trial(id="a", config=config, point={"toolchain.extra_flags": ["-O3"]}),
+        make_trial(id="b", config=config),
+    ]
+    (flags,) = keys("extra_flags")
+    assert questions.columns(several, [flags]).rows == ((["-O3"],), (["-O3"],))
+    assert [row[:2] for row in questions.groups(several, [flags]).rows] == [("-O3", 2)]
+    assert questions.pivot(several, keys("workload"), [flags]).headings[1] == "extra_flags=-O3"
+
+
+def test_a_short_name_with_several_meanings_is_refused(make_trial):
+    several = [
+        make_trial(id="a", config={"measure": {"clock": "cpu"}}),
+        make_trial(id="b", params={"tile": {"call": {"clock": 3}}}),
+    ]
+    for ask in (questions.columns, questions.groups):
+        with pytest.raises(UsageError, match=r"may mean measure\.clock or params\.clock"):
+            ask(several, keys("clock"))
+
+
 def test_a_swept_group_of_tunables_is_shown_as_such(make_trial):
     trial = make_trial(point={"select.fixed.unroll": {"unroll": 4, "k": True}})
     answer = questions.columns([trial], keys("select.fixed.unroll"))

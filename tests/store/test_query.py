@@ -110,6 +110,61 @@ def test_a_list_is_found_as_it_is_shown(place, make_trial, wanted):
         assert set(store.distinct("extra_flags")) == {"-O1 -g", "-O3"}
 
 
+@pytest.fixture
+def configured(place, make_trial):
+    """A trial of a sweep over the flags, and one of a single run with the same flags."""
+    config = {
+        "toolchain": {"extra_flags": ["-O3"], "family": "gcc", "tools": {"cc": "gcc"}},
+        "arch": {"vector_bits": 256, "caches": {"l2": "1MiB"}},
+        "target": {"family": "host"},
+        "measure": {"clock": "cpu", "samples": 9},
+        "workload": {"sizes": {"N": 8}, "scalars": {"alpha": 2.0}},
+    }
+    with open_store(place) as store:
+        store.add(make_trial("swept", config=config, point={"toolchain.extra_flags": ["-O3"]}))
+        store.add(make_trial("single", config=config, point={}))
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("extra_flags", "-O3"),
+        ("vector_bits", "256"),
+        ("clock", "cpu"),
+        ("l2", "1MiB"),
+        ("caches.l2", "1MiB"),
+        ("cc", "gcc"),
+        ("alpha", "2"),
+        ("N", "8"),
+    ],
+)
+def test_a_short_name_means_a_config_key_whether_it_was_swept_or_not(configured, key, value):
+    assert sorted(ids(configured.query({key: value}))) == ["single", "swept"]
+    assert configured.query({key: "77"}) == []
+    assert len(configured.distinct(key)) == 1
+
+
+def test_a_short_name_of_several_config_keys_is_refused_with_the_candidates(configured):
+    with pytest.raises(UsageError, match=r"'family' may mean target\.family or toolchain\.family"):
+        configured.query({"family": "gcc"})
+    assert len(configured.query({"toolchain.family": "gcc"})) == 2
+
+
+def test_a_short_name_with_another_meaning_in_another_trial_is_refused(place, make_trial):
+    with open_store(place) as store:
+        store.add(make_trial("param", params={"tile": {"call": {"clock": 3}}}))
+        store.add(make_trial("config", config={"measure": {"clock": "cpu"}}))
+        with pytest.raises(UsageError, match=r"may mean measure\.clock or params\.clock"):
+            store.query({"clock": "cpu"})
+        assert ids(store.query({"measure.clock": "cpu"})) == ["config"]
+        assert ids(store.query({"params.clock": "3"})) == ["param"]
+
+
+def test_a_metric_is_not_taken_from_the_config(configured):
+    assert configured.query({"samples": "9"}) == []
+
+
 def test_a_tunable_named_like_its_transform_is_found_by_that_name(place, make_trial):
     with open_store(place) as store:
         for number in (2, 4):

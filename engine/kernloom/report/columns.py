@@ -14,12 +14,10 @@ from kernloom.measure.trial import Samples, Trial
 from kernloom.report.page import Heading
 from kernloom.report.source_versions import NEWEST
 from kernloom.report.sparkline import samples_line
-from kernloom.store.keys import value_text
+from kernloom.store.keys import FIXED, value_text
 from kernloom.store.rows import name_in
 
 SHORT_ID = 12
-FIXED = "select.fixed."
-"""Swept keys that begin so choose parameters."""
 SamplesOf = Callable[[Trial], Sequence[Samples]]
 """Where a trial's samples are, those of a stored one for instance."""
 

@@ -12,7 +12,7 @@ from kernloom.base.errors import UsageError, nearest
 from kernloom.base.units import count, three_digits, time_text
 from kernloom.measure.ranking import RANKED_BY, metric_of
 from kernloom.measure.trial import Trial
-from kernloom.store.keys import COLUMNS, SOURCE, USUAL_METRICS, Key, parse_key, value_text
+from kernloom.store.keys import COLUMNS, SOURCE, USUAL_METRICS, Key, Meanings, parse_key, value_text
 from kernloom.store.rows import name_in
 
 LARGER_IS_BETTER = ("gflops", "gbytes_per_s", "roof_fraction", "ratio")
@@ -102,8 +102,11 @@ def parse_keys(text: str, flag: str) -> list[Key]:
     return [parse_key(name) for name in names]
 
 
-def value_of(trial: Trial, key: Key) -> Any:
-    """The value of a key, or None; of a short name that several steps have, all of them."""
+def value_of(trial: Trial, key: Key, meanings: Meanings | None = None) -> Any:
+    """The value of a key, or None; of a short name that several steps have, all of them.
+
+    `meanings` are those that short names have in other trials of the same answer.
+    """
     if key.text == SOURCE:
         return trial.source or None
     if key.column:
@@ -113,7 +116,7 @@ def value_of(trial: Trial, key: Key) -> Any:
         if name == "variant":
             return name_in(trial.config, "target", "variant")
         return getattr(trial, name)
-    values = key.values(_Documents(trial))
+    values = (meanings or Meanings()).values(key, _Documents(trial))
     if not values:
         return None
     found = values[0] if len({value_text(value) for value in values}) == 1 else values
@@ -133,7 +136,8 @@ class _Documents(dict[str, Any]):
 
 def columns(trials: Iterable[Trial], keys: Sequence[Key]) -> Answer:
     """One row for each trial, one column for each key."""
-    rows = tuple(tuple(value_of(trial, key) for key in keys) for trial in trials)
+    meanings = Meanings()
+    rows = tuple(tuple(value_of(trial, key, meanings) for key in keys) for trial in trials)
     names = tuple(key.text for key in keys)
     return Answer(names, rows, (names,) * len(rows))
 
@@ -295,8 +299,9 @@ def _heading(key: Key, value: Any) -> str:
 
 def _together(trials: Sequence[Trial], keys: Sequence[Key]) -> dict[tuple[Any, ...], list[Trial]]:
     members: dict[tuple[Any, ...], list[Trial]] = {}
+    meanings = Meanings()
     for trial in trials:
-        values = tuple(_hashable(value_of(trial, key)) for key in keys)
+        values = tuple(_hashable(value_of(trial, key, meanings)) for key in keys)
         members.setdefault(values, []).append(trial)
     return members
 

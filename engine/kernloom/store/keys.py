@@ -2,8 +2,9 @@
 
 `metrics.gflops`, `params.tile.multiply.mr` and `config.seed` name the document they look into. A
 path without one is looked for where it belongs: `gflops` among the metrics, `workload.sizes.M`
-among the swept keys and then in the config. Swept keys, parameters and sizes go by their short
-names, too, as tables show them: `mr`, `tile.mr`, `M`.
+among the swept keys and then in the config. Parameters and config keys go by their short names,
+too, as tables show them: `mr`, `tile.mr`, `M`, `extra_flags`. A short name has one meaning for all
+trials of an answer; one that has several is refused.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kernloom.base.errors import UsageError, nearest
 from kernloom.base.files import canonical_json
 from kernloom.base.lookup import MISSING, lookup
 from kernloom.config.schema import ROOT_KEYS
+from kernloom.store.config_names import config_paths, short_config_names
 from kernloom.store.rows import DOCUMENTS
 
 COLUMNS = {
@@ -72,7 +74,8 @@ FIRST = ("status", "workload", "target", "toolchain")
 
 SHORT = ("point", "params")
 """Documents whose paths go by short names."""
-SIZES = ("workload", "sizes")
+FIXED = "select.fixed."
+"""Swept keys that begin so choose parameters."""
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -92,6 +95,8 @@ class Key:
     column: str = ""
     places: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Document and path, tried in order."""
+    config: tuple[tuple[str, ...], ...] = ()
+    """Of a short name: the paths in the config that it may mean, tried after the places."""
 
     @property
     def is_metric(self) -> bool:
@@ -100,27 +105,70 @@ class Key:
 
     @property
     def documents(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for name, _ in self.places))
+        names = [*(name for name, _ in self.places), *(["config"] if self.config else [])]
+        return tuple(dict.fromkeys(names))
 
     def values(self, documents: Mapping[str, Any]) -> list[Any]:
         """The values in a trial's decoded documents: of a short name, one for each step."""
+        return self.found(documents)[1]
+
+    def found(self, documents: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """What the key means in a trial, as a whole name, and the values there."""
         for name, path in self.places:
             found = lookup(documents[name], path)
             if found is not MISSING and not isinstance(found, Mapping):
-                return [found]
+                return f"{name}.{'.'.join(path)}", [found]
             if name in SHORT:
                 # Before a group of the same name: the tunable `unroll` of the transform `unroll`.
                 short = ".".join(path)
-                all_found = [
-                    lookup(documents[name], whole.split("."))
-                    for whole in paths_in(documents[name])
-                    if short in short_names(whole)
+                matching = [
+                    whole for whole in paths_in(documents[name]) if short in short_names(whole)
                 ]
-                if all_found:
-                    return all_found
+                if matching:
+                    meaning = _meaning(name, short, matching)
+                    return meaning, [lookup(documents[name], w.split(".")) for w in matching]
             if found is not MISSING:
-                return [found]
-        return []
+                return f"{name}.{'.'.join(path)}", [found]
+        return self._in_config(documents)
+
+    def _in_config(self, documents: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """What a short name means in the config of a trial."""
+        if not self.config:
+            return "", []
+        found = {".".join(path): lookup(documents["config"], path) for path in self.config}
+        there = {path: value for path, value in found.items() if value is not MISSING}
+        if len(there) > 1:
+            raise ambiguous(self.text, there)
+        return next(iter(there), ""), list(there.values())
+
+
+def _meaning(document: str, short: str, whole: Sequence[str]) -> str:
+    """What a short name means, given the paths that have it: a key that chooses a parameter means
+    that parameter."""
+    if document == "point" and not all(path.startswith(FIXED) for path in whole):
+        return whole[0]
+    return f"params.{short.rpartition('.')[2]}"
+
+
+def ambiguous(text: str, meanings: Iterable[str]) -> UsageError:
+    return UsageError(
+        f"'{text}' may mean {' or '.join(sorted(meanings))}", hint="Say which: the whole name."
+    )
+
+
+class Meanings:
+    """What short names mean in the trials of an answer: one thing in all of them."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Key, str] = {}
+
+    def values(self, key: Key, documents: Mapping[str, Any]) -> list[Any]:
+        """The values of a key in a trial; a name that means something else in another trial is
+        refused."""
+        meaning, values = key.found(documents)
+        if key.config and values and self._seen.setdefault(key, meaning) != meaning:
+            raise ambiguous(key.text, {meaning, self._seen[key]})
+        return values
 
 
 @dataclass(frozen=True)
@@ -198,7 +246,8 @@ def parse_key(text: str) -> Key:
     if head in ROOT_KEYS:
         return Key(text, places=(("point", path), ("config", path)))
     places = tuple((name, path) for name in ("metrics", *SHORT, "machine"))
-    return Key(text, places=places if rest else (*places, ("config", (*SIZES, head))))
+    # The config has no metrics: `samples` of a trial that failed are none, not those planned.
+    return Key(text, places=places, config=() if text in USUAL_METRICS else config_paths(text))
 
 
 def short_names(path: str) -> set[str]:
@@ -250,8 +299,7 @@ def paths_in(value: Any) -> Iterable[str]:
 def spellings(name: str, document: Any) -> set[str]:
     """Everything that a value in a trial's document `name` may be called."""
     paths = set(paths_in(document))
-    sizes = lookup(document, SIZES) if name == "config" else ()
-    bare = {str(size) for size in sizes} if isinstance(sizes, Mapping) else set()
+    bare = set(short_config_names(document)) if name == "config" else set()
     if name in SHORT:
         paths |= {short for path in paths for short in short_names(path)}
     return paths | bare | {f"{name}.{path}" for path in paths}

@@ -26,6 +26,7 @@ from kernloom.store.keys import (
     USUAL_METRICS,
     Filter,
     Key,
+    Meanings,
     check_known,
     not_a_number,
     number,
@@ -106,13 +107,13 @@ def search(
     documents = sorted({name for key in keys for name in key.documents})
     wanted = [trials.c[name] for name in ("id", "attempt", *documents)]
     candidates = []
-    missed = set(keys)
+    missed, meanings = set(keys), Meanings()
     wordy = [asked for asked in inside if asked.key.is_metric and asked.misses_numbers(())]
     rows = connection.execute(select(*wanted).where(*conditions).order_by(*ordering))
     for row in (row for some in rows.mappings().partitions() for row in _ready(some, sections)):
         decoded = _Decoded(row, sections.document)
         try:
-            values = {key: key.values(decoded) for key in keys}
+            values = {key: meanings.values(key, decoded) for key in keys}
         except ValueError:
             # A damaged document: reading the whole trial tells.
             candidates.append(((row["id"], row["attempt"]), None))
