@@ -63,6 +63,19 @@ def test_check_of_one_case_checks_that_alone(checked: Project) -> None:
     assert (done.code, done.trial["case"]) == (0, "tiny")
 
 
+def test_check_of_a_case_leaves_out_workloads_without_it(checked: Project) -> None:
+    done = checked.json("check", "case=tiny")
+    assert done.code == 0, done.stderr
+    assert {trial["workload"] for trial in done.trials} == {"good", "early"}
+    done = checked.json("check", "-m", "workload=axpy,early", "case=tiny")
+    assert done.code == 1
+    assert {t["workload"]: t["status"] for t in done.trials} == {"axpy": "refused", "early": "ok"}
+    done = checked.run("check", "case=tyni")
+    assert (done.code, done.stdout) == (2, "")
+    assert "case: no workload has the case 'tyni'" in done.stderr
+    assert "Did you mean 'tiny'?" in done.stderr
+
+
 def test_check_writes_junit_xml_that_parses(checked: Project) -> None:
     done = checked.run("check", "-m", "workload=good,early", "--junit", "report.xml")
     assert done.code == 1

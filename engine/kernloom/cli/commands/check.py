@@ -1,6 +1,7 @@
 """Correctness only: every case of the workloads on the target, verified against the golden.
 
-Nothing is measured and nothing is stored. With no workload named, all of them are checked.
+Nothing is measured and nothing is stored. With no workload named, all of them are checked; where a
+case is chosen, those that have it.
 
   kernloom check
   kernloom check workload=matmul toolchain=clang
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
+from kernloom.base.errors import ConfigError, KernloomError, UnavailableError, nearest
 from kernloom.base.files import write_atomically
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
@@ -60,14 +61,18 @@ def _plan_workloads(
     plans: list[Planned] = []
     errors: dict[str, KernloomError] = {}
     workloads = _workloads(assembly, words)
+    named = bool(assembly.composer.choices(words, "workload"))
+    known: set[str] = set()
     for workload, own in workloads:
         try:
-            cases = _with_cases(assembly, own)
-            plans += plan_points(assembly, cases, multirun=True, without=["measure"])
+            chosen = _with_cases(assembly, own, known, named=named)
+            if chosen:
+                plans += plan_points(assembly, chosen, multirun=True, without=["measure"])
         except (ConfigError, UnavailableError) as error:
             if not workload:
                 raise
             errors[workload] = error
+    _check_case(assembly.composer.choices(words, "case"), known)
     if len(errors) == len(workloads) and len({str(error) for error in errors.values()}) == 1:
         first = next(iter(errors.values()))
         if isinstance(first, ConfigError):
@@ -86,13 +91,31 @@ def _workloads(assembly: Assembly, words: Sequence[str]) -> list[tuple[str, list
     return [(name, [*rest, f"workload={name}"]) for name in chosen]
 
 
-def _with_cases(assembly: Assembly, words: Sequence[str]) -> list[str]:
-    """The words with every case of their workload, unless they choose one."""
-    if assembly.composer.choices(words, "case"):
+def _with_cases(
+    assembly: Assembly, words: Sequence[str], known: set[str], *, named: bool
+) -> list[str]:
+    """The words with every case of their workload, or the cases that they choose; none for a
+    workload that nobody named and that has no such case. Adds the workload's cases to `known`."""
+    said = [word for word in words if word.lstrip("+").startswith("case=")]
+    if said and named:
         return list(words)
-    point = next(assembly.composer.points(words, multirun=True))
-    cases = ["default", *(point.data["workload"].get("cases") or {})]
-    return [*words, f"case=choice({','.join(spelled(str(case)) for case in cases)})"]
+    rest = [word for word in words if word not in said]
+    point = next(assembly.composer.points(rest, multirun=True))
+    cases = ["default", *map(str, point.data["workload"].get("cases") or {})]
+    known.update(cases)
+    if said:
+        chosen = [str(case) for case in assembly.composer.choices(said, "case")]
+        cases = [case for case in chosen if case in cases]
+    return [*rest, f"case=choice({','.join(map(spelled, cases))})"] if cases else []
+
+
+def _check_case(chosen: Sequence[object], known: set[str]) -> None:
+    """Refuse a case that none of the workloads has, if their cases were looked at."""
+    for case in map(str, chosen):
+        if known and case not in known:
+            raise ConfigError(
+                f"no workload has the case '{case}'", key="case", hint=nearest(case, known)
+            )
 
 
 def _refused(
