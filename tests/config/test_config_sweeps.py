@@ -263,6 +263,37 @@ def test_an_exclusion_that_matches_nothing_is_told(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
+    ("exclude", "matches"),
+    [
+        ("{toolchain: icc}", False),
+        ("{toolchain: clang}", True),
+        ("{toolchain: clang, seed: 7}", True),
+        ("{toolchain: clang, seed: 400}", False),
+        ("{M: 1, N: 20}", False),
+        ("{M: 2, N: 20}", True),
+        ("{case: ragged, seed: 7}", False),
+        ("{case: small, seed: 7}", True),
+    ],
+)
+def test_an_exclusion_that_matches_nothing_is_told_beside_a_sample(
+    project: Project, exclude: str, matches: bool
+) -> None:
+    said: list[str] = []
+    composer = project({})
+    composer._say = said.append
+    words = [
+        "toolchain=gcc,clang",
+        "seed=range(100)",
+        "case=small",
+        "sweep.zip=[{workload.sizes.M: [1, 2], workload.sizes.N: [10, 20]}]",
+        f"sweep.exclude={exclude}",
+        "sweep.sample.count=3",
+    ]
+    assert len(list(composer.points(words, multirun=True))) == 3
+    assert [text for text in said if "matches no point" in text] == ([] if matches else [said[0]])
+
+
+@pytest.mark.parametrize(
     ("text", "words", "said"),
     [
         (f"axes: {{{M}s: [1]}}", [], ["unknown key 'Ms'", "M, N"]),

@@ -15,7 +15,7 @@ from kernloom.config.overrides import MAX_VALUES, Override, parse_overrides, spe
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import Sample, Sweep
 from kernloom.config.values import apply
-from kernloom.space.constraints import LookUp, Names, is_written, read_exclude, read_where
+from kernloom.space.constraints import Exclude, LookUp, Names, is_written, read_exclude, read_where
 from kernloom.space.spaces import (
     Axis,
     Chosen,
@@ -247,13 +247,15 @@ class Reader:
             sample = sweep.sample
             balanced = sample.method == "latin_hypercube"
             found = sampled(product, asked, sample.count, balanced=balanced, seed=sample.seed)
+            unmatched = [not _matches_any(test, product) for test in asked]
         elif asked:
             found = filtered(product, asked)
-            for (text, _), removed in zip(tests, found.removed, strict=True):
-                if not removed and text.startswith("exclude"):
-                    self.say(f"{place}: {text} matches no point")
+            unmatched = [not removed for removed in found.removed]
         else:
-            found = Found(range(product.size), (), 0)
+            found, unmatched = Found(range(product.size), (), 0), []
+        for (text, test), useless in zip(tests, unmatched, strict=True):
+            if useless and isinstance(test, Exclude):
+                self.say(f"{place}: {text} matches no point")
         if not found.indices:
             raise _nothing_left(product, tests, found, place)
         if sweep.sample:
@@ -303,6 +305,11 @@ class Reader:
                 row[override.key] = value
             rows.append(row)
         return Product((*typed, Rows(rows)))
+
+
+def _matches_any(test: Test, product: Product) -> bool:
+    """Whether an exclusion can match; a sample alone does not tell."""
+    return not isinstance(test, Exclude) or test.matches_any(product)
 
 
 def _nothing_left(

@@ -7,19 +7,21 @@ A key may be called by its whole name or by any end of it that is its own: `work
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kernloom.base.errors import ConfigError, ExpressionError, nearest
 from kernloom.base.expressions import Expression, evaluate, names_in, parse
 from kernloom.space.clauses import Clause, clauses_of
-from kernloom.space.spaces import Row
+from kernloom.space.spaces import Product, Row
 
 LookUp = Callable[[Row, str], Any]
 """The value at a key of a point's config; raises KeyError where there is none."""
 _DOTTED = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_0-9]\w*)+""", re.ASCII)
 _SIZES = "workload.sizes."
+_MAX_LOOKED_AT = 100_000
+"""How many rows of a part of a product are looked through for an exclusion's values."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,23 @@ class Exclude:
         return ()
 
     def holds(self, row: Row) -> bool:
-        return not all(self._has(row, key, wanted) for key, wanted in self.values.items())
+        return not self.agrees(row, self.values)
+
+    def agrees(self, row: Row, keys: Iterable[str]) -> bool:
+        """Whether a row has the excluded values of these keys."""
+        return all(self._has(row, key, self.values[key]) for key in keys)
+
+    def matches_any(self, product: Product) -> bool:
+        """Whether some row of a product has all the values; a part that is too large to look
+        through counts as having them."""
+        parts = [(part, part.keys & self.values.keys()) for part in product.parts]
+        fixed = self.values.keys() - product.keys
+        return self.agrees({}, fixed) and all(
+            part.size > _MAX_LOOKED_AT
+            or any(self.agrees(part.at(index), keys) for index in range(part.size))
+            for part, keys in parts
+            if keys
+        )
 
     def _has(self, row: Row, key: str, wanted: Any) -> bool:
         if key not in row and key not in self.fixed:
