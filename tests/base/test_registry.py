@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernloom.base.errors import ConfigError
 from kernloom.base.registry import Registry
+from kernloom.device.devices import DEVICES
+from kernloom.measure.data import GENERATORS, REFERENCE_FUNCTIONS
 
 Distribute = Callable[[str, str], None]
 
@@ -43,6 +46,16 @@ def test_an_unknown_name_is_an_error_with_the_nearest_one() -> None:
         things().get("ourz", key="pipeline.stages.a.use")
     assert "pipeline.stages.a.use: unknown thing 'ourz'" in str(caught.value)
     assert "Did you mean 'ours'?" in str(caught.value)
+
+
+def test_an_unknown_name_tells_how_packages_add_one() -> None:
+    registries: list[Registry[Any]] = [things(), DEVICES, GENERATORS, REFERENCE_FUNCTIONS]
+    for registry in registries:
+        with pytest.raises(ConfigError) as caught:
+            registry.get("nobody_has_this", key="k")
+        message = f"k: unknown {registry.what} 'nobody_has_this'"
+        assert caught.value.message == message
+        assert f"by entry point: the group is kernloom.{registry.what}s." in caught.value.hint
 
 
 def test_other_packages_add_names_by_entry_point(distribute: Distribute) -> None:

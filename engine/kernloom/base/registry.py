@@ -62,6 +62,11 @@ class Registry(Generic[T]):
                     key=key,
                     hint="Mend or remove the package that adds it.",
                 ) from None
-            raise ConfigError(
-                f"unknown {self.what} '{name}'", key=key, hint=nearest(name, self._known)
-            ) from None
+            raise self.unknown(name, key=key) from None
+
+    def unknown(self, name: str, *, key: str) -> ConfigError:
+        """The error for a name that nothing has, and how a package adds one."""
+        hint = nearest(name, self.names())
+        if self._group:
+            hint += f" Installed packages add others by entry point: the group is {self._group}."
+        return ConfigError(f"unknown {self.what} '{name}'", key=key, hint=hint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.registry import Registry
 from kernloom.device.contract import Device
 
@@ -28,7 +27,7 @@ class Devices(Registry[type[Device]]):
             device: type[Device] = getattr(import_module(module), cls)
             return device
         if name not in self.names():
-            raise ConfigError(f"unknown device '{name}'", key=key, hint=nearest(name, self.names()))
+            raise self.unknown(name, key=key)
         return super().get(name, key=key)
 
 
