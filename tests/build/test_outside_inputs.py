@@ -210,6 +210,33 @@ def test_a_flag_whose_reach_is_unknown_is_refused_by_name(
 @pytest.mark.parametrize(
     "flags",
     [
+        ("-Itemplates",),
+        ("-I", "templates"),
+        ("-I.",),
+        ("-isystem", "include"),
+        ("-isysteminclude",),
+        ("-iquote", "include"),
+        ("-idirafter", "include"),
+        ("-Llib",),
+        ("-L", "lib"),
+        ("--sysroot=root",),
+        ("-Wl,-Llib",),
+        ("-Wl,-L,lib",),
+        ("-Wl,--library-path=lib",),
+        ("-Xlinker", "-Llib"),
+    ],
+)
+def test_a_relative_folder_is_refused(kernel: Kernel, flags: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        kernel(flags=flags)
+    assert caught.value.key == "toolchain.extra_flags"
+    assert f"the flag '{' '.join(flags)}' has a relative path" in caught.value.message
+    assert caught.value.hint == "Use an absolute path."
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
         ("-funroll-loops", "-g", "-DX=/a/b", "-D", "Y=2", "-Wno-unused", "-w"),
         ("--param", "max-unroll-times=4", "-mno-avx", "-pthread", "-s"),
         ("-ffile-prefix-map=/a=b", "-Wl,-rpath,/nowhere", "-Wl,-z,now", "-ffast-math"),

@@ -15,6 +15,10 @@ from kernloom.base.errors import ConfigError
 
 _INCLUDES = ("-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-isysroot", "-I")
 _SEARCHES = ("--sysroot", "-target", "--target", "-L", "-l", "-T")
+_FOLDERS = ("-isystem", "-iquote", "-idirafter", "-isysroot", "-I", "--sysroot", "-L")
+"""Those of the flags above that name a folder. One that is not there is silently skipped."""
+_LIBRARY_PATHS = ("--library-path", "-L")
+"""The same, as a linker spells it."""
 _SPLIT_WORDS = ("--param", "-mllvm", "-D", "-U", "-u", "-z")
 """Flags whose argument may stand in the next word and names no file."""
 _LINKER = ("-Wl,", "-Xlinker")
@@ -67,7 +71,7 @@ def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
         for flag, argument, shown in _pairs(words, key):
             linking = flag.startswith(_LINKER)
             if flag in _INCLUDES or flag in _SEARCHES:
-                _inside(argument or "", shown, key)
+                _check_path(flag, argument or "", shown, key)
                 searches = True
                 includes = includes or flag not in ("-L", "-l", "-T")
                 if flag == "-imacros":
@@ -76,6 +80,7 @@ def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
                 passed = argument.split(",") if argument else flag.split(",")[1:]
                 if any(word.startswith(("@", "-plugin", "--plugin")) for word in passed):
                     raise ConfigError(f"the flag '{shown}' is refused", key=key, hint=_REFUSED)
+                _check_linker_paths(passed, shown, key)
                 searches = True
                 pieces = [piece for word in passed for piece in word.split("=")]
                 files.extend(Path(p) for p in pieces if p[:1] == "/" and Path(p).is_file())
@@ -153,10 +158,22 @@ def _file(name: str, shown: str, key: str) -> Path:
     return path
 
 
-def _inside(argument: str, shown: str, key: str) -> None:
-    if ".." in PurePosixPath(argument).parts and not argument.startswith("/"):
+def _check_path(flag: str, argument: str, shown: str, key: str) -> None:
+    """Refuse a path that depends on the folder where it is compiled, which is one of Kernloom's."""
+    leads_out = ".." in PurePosixPath(argument).parts
+    if (flag in _FOLDERS or leads_out) and not argument.startswith("/"):
         raise ConfigError(
-            f"the flag '{shown}' leads out of the folder where it is compiled",
+            f"the flag '{shown}' has a relative path, but the compiler runs in a folder of its own",
             key=key,
             hint="Use an absolute path.",
         )
+
+
+def _check_linker_paths(words: Sequence[str], shown: str, key: str) -> None:
+    for number, word in enumerate(words):
+        flag = next((f for f in _LIBRARY_PATHS if word.startswith(f)), None)
+        if flag:
+            argument = word.removeprefix(flag).removeprefix("=") or "".join(words[number + 1 :][:1])
+            # A folder given by the next -Xlinker is not seen here, so only what stands here counts.
+            if argument:
+                _check_path("-L", argument, shown, key)
