@@ -56,6 +56,70 @@ def test_the_nearest_trial_is_the_one_with_the_fewest_differences(stored: Projec
     assert planned(stored, "workload.sizes.n=100", "seed=3")["nearest"] == first["id"]
 
 
+TUNED = """\
+name: {name}
+arguments:
+  n: {{kind: size}}
+  x: {{kind: tensor, shape: [n]}}
+  y: {{kind: tensor, access: write, shape: [n]}}
+sources:
+  host: {{file: {name}.c, function: {name}, macros: {{U: u}}}}
+tunables:
+  unroll:
+    u: {{values: [1, 2, 4], "off": 1}}
+"""
+TWO_STEPS = """\
+defaults:
+  - /kernel@kernels.aff: aff
+  - /kernel@kernels.cl: cl
+  - _self_
+name: two
+sizes: {n: 100}
+tensors:
+  x: {shape: [n]}
+  t: {shape: [n]}
+  y: {shape: [n]}
+steps:
+  aff: {kernel: aff, args: {y: t}}
+  cl: {kernel: cl, args: {x: t}}
+golden: {y: 4 * x}
+"""
+
+
+@pytest.fixture
+def two_steps(project: Project) -> Project:
+    """A workload of two steps whose kernels have headers of their own and a tunable."""
+    for name in ("aff", "cl"):
+        body = "for (long i = 0; i < n; i++) y[i] = 2 * x[i] + 0 * U;"
+        project.add(name, body, head=f'#include "{name}.h"', kernel=TUNED.format(name=name))
+        project.write(f"templates/{name}.h", "/* nothing */\n")
+    project.write("configs/workload/two.yaml", TWO_STEPS)
+    return project
+
+
+def test_the_nearest_trial_differs_in_single_facts_not_in_groups(two_steps: Project) -> None:
+    sweep = ("-m", "workload=two", "select.fixed.unroll.u=1,2,4")
+    assert two_steps.run("run", *sweep).code == 0
+    stored = {
+        t["point"]["select.fixed.unroll.u"]: t["id"] for t in two_steps.json("results").trials
+    }
+    two_steps.write("templates/cl.h", "static int other;\n")
+    for trial in two_steps.json("plan", *sweep).trials:
+        assert trial["reason"] == "kernel of step cl"
+        assert trial["nearest"] == stored[trial["point"]["select.fixed.unroll.u"]]
+
+
+def test_parameters_that_make_another_kernel_are_named(two_steps: Project) -> None:
+    chosen = two_steps.write("chosen.yaml", "unroll: {u: 1}\n")
+    words = ("workload=two", "select.file=chosen.yaml", "select.providers=[file,model]")
+    done = two_steps.run("run", *words)
+    assert done.code == 0, done.stderr
+    chosen.write_text("unroll: {u: 4}\n")
+    trial = two_steps.json("plan", *words).trial
+    assert trial["differs"] == ["kernel of step aff: unroll.u", "kernel of step cl: unroll.u"]
+    assert trial["reason"].startswith("kernel of step aff: unroll.u 1 -> 4; kernel of step cl")
+
+
 def test_trials_of_one_reason_share_a_line(stored: Project) -> None:
     sweep = ("plan", "-m", "workload=good")
     done = stored.run(*sweep, "workload.sizes.n=100,200,300,400", "measure.samples=7")

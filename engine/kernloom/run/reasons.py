@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,8 @@ class Difference:
     label: str
     change: str = ""
     """`0 -> 1`, where that can be read."""
+    step: str = ""
+    """Whose kernel differs, if one does."""
 
     def __str__(self) -> str:
         return f"{self.label} {self.change}".rstrip()
@@ -89,7 +91,49 @@ def reasons_for(plans: Sequence[Planned], store: Store) -> dict[str, Reason]:
             left_out = THIS_MACHINE if experiment.fleet.kind != "local" else ()
             stored[subject] = _Stored(store.facts(*subject, COMPARED), left_out)
         found[plan.id] = stored[subject].reason(facts_of(plan).groups())
+    _name_parameters(plans, found, store)
     return found
+
+
+def _name_parameters(plans: Sequence[Planned], found: dict[str, Reason], store: Store) -> None:
+    """Where a kernel differs, and the parameters of its step do, name these."""
+    by_kernel = [plan for plan in plans if any(d.step for d in found[plan.id].differences)]
+    nearest = store.latest(found[plan.id].nearest for plan in by_kernel)
+    for plan in by_kernel:
+        reason = found[plan.id]
+        if trial := nearest.get(reason.nearest):
+            differences = tuple(
+                named
+                for difference in reason.differences
+                for named in _with_parameters(difference, trial.params, plan.params)
+            )
+            text = "; ".join(map(str, differences))
+            found[plan.id] = replace(reason, text=text, differences=differences)
+
+
+def _with_parameters(
+    difference: Difference, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> list[Difference]:
+    """One difference for each parameter of its step that changed; itself, if none has."""
+    if not difference.step:
+        return [difference]
+    old, new = (_parameters(params, difference.step) for params in (before, now))
+    changed = [
+        Difference(f"{difference.label}: {name}", _change(old.get(name), new.get(name)))
+        for name in dict.fromkeys([*new, *old])
+        if canonical_json(old.get(name)) != canonical_json(new.get(name))
+    ]
+    return changed or [difference]
+
+
+def _parameters(params: Mapping[str, Any], step: str) -> dict[str, Any]:
+    """`transform.tunable` -> value of a step."""
+    return {
+        f"{transform}.{name}": value
+        for transform, steps in params.items()
+        if isinstance(steps, Mapping)
+        for name, value in steps.get(step, {}).items()
+    }
 
 
 def _not_reused(trial: Trial, plan: Planned) -> str:
@@ -103,46 +147,64 @@ def _not_reused(trial: Trial, plan: Planned) -> str:
 
 
 class _Stored:
-    """Facts of stored trials, as numbers: equal numbers are equal groups."""
+    """Facts of stored trials, as numbers: a column for each single fact, equal numbers for equal
+    values."""
 
     def __init__(
         self, trials: Sequence[tuple[str, Mapping[str, Any]]], left_out: Sequence[str]
     ) -> None:
         self._left_out = left_out
         self._numbers: dict[str, int] = {}
-        self._texts: ById[str] = ById()
+        self._flattened: ById[dict[str, str]] = ById()
         self._ids = [id for id, _ in trials]
         self._facts = [self._compared(groups_of(document)) for _, document in trials]
-        self._groups = sorted({group for facts in self._facts for group in facts})
-        rows = [self._row(facts, self._added) for facts in self._facts]
-        self._table: npt.NDArray[np.int64] = np.array(rows, dtype=np.int64)
+        rows = [self._texts(facts) for facts in self._facts]
+        self._names = sorted({name for row in rows for name in row})
+        numbers = [self._row(row, self._added) for row in rows]
+        self._table: npt.NDArray[np.int64] = np.array(numbers, dtype=np.int64)
 
     def _compared(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         return {group: found for group, found in facts.items() if group not in self._left_out}
 
-    def _row(self, facts: Mapping[str, Any], number: Callable[[str], int]) -> list[int]:
-        texts = (
-            f"{group}:{self._texts.get(canonical_json, facts.get(group))}" for group in self._groups
-        )
-        return [number(text) for text in texts]
+    def _texts(self, facts: Mapping[str, Any]) -> dict[str, str]:
+        """Group and path of each single fact -> its value as text."""
+        return {
+            f"{group}:{path}": text
+            for group, found in facts.items()
+            for path, text in self._flattened.get(_flattened, found).items()
+        }
+
+    def _row(self, texts: Mapping[str, str], number: Callable[[str], int]) -> list[int]:
+        return [number(texts.get(name, "")) for name in self._names]
 
     def _added(self, text: str) -> int:
         return self._numbers.setdefault(text, len(self._numbers))
 
     def _known(self, text: str) -> int:
-        """-1 is equal to no number of a stored group."""
+        """-1 is equal to no number of a stored fact."""
         return self._numbers.get(text, -1)
 
     def reason(self, facts: Mapping[str, Any]) -> Reason:
-        """Against the stored trial with the fewest other groups, the newest of several."""
+        """Against the stored trial with the fewest other facts, the newest of several."""
         if not self._ids:
             return Reason(NOTHING_LIKE_IT)
         facts = self._compared(facts)
-        row = np.array(self._row(facts, self._known), dtype=np.int64)
+        row = np.array(self._row(self._texts(facts), self._known), dtype=np.int64)
+        # Facts that no stored trial has count the same against each of them.
         at = int((self._table != row).sum(axis=1).argmin())
         differences = tuple(_differences(self._facts[at], facts))
         text = "; ".join(map(str, differences)) or NOTHING_LIKE_IT
         return Reason(text, differences, self._ids[at])
+
+
+def _flattened(value: Any, path: str = "") -> dict[str, str]:
+    """Path and text of everything that is not a mapping."""
+    if not isinstance(value, Mapping):
+        return {path: canonical_json(value)}
+    found: dict[str, str] = {}
+    for name, inner in value.items():
+        found |= _flattened(inner, f"{path}.{name}" if path else str(name))
+    return found
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
@@ -171,11 +233,16 @@ def _changed(group: str, old: Any, new: Any, path: str = "") -> Iterator[Differe
         return
     label = _LABELS.get(group, f"{group}.{{}}").format(path)
     if group in _HASHED:
-        yield Difference(label)
+        yield Difference(label, step=path if group == "artifacts" else "")
         return
+    yield Difference(label, _change(old, new, hashed=group == "code"))
+
+
+def _change(old: Any, new: Any, *, hashed: bool = False) -> str:
+    """`0 -> 1`, if that can be read."""
     texts = [value if isinstance(value, str) else canonical_json(value) for value in (old, new)]
-    if group == "code":
+    if hashed:
         # Version and hash, or the hash alone.
         texts = [text.split(" ")[0] if " " in text else "" for text in texts]
     readable = all(0 < len(text) <= SHOWN for text in texts) and texts[0] != texts[1]
-    yield Difference(label, f"{texts[0]} -> {texts[1]}" if readable else "")
+    return f"{texts[0]} -> {texts[1]}" if readable else ""
