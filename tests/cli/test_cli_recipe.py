@@ -286,3 +286,18 @@ def test_a_recipe_that_cannot_be_written_is_refused_before_the_run(home: Project
     assert done.code == 2
     assert set(done.document) == {"error"}
     assert home.json("results", "seed=77").trials == []
+
+
+def test_a_recipe_that_a_replay_will_refuse_is_written_with_a_warning(project: Project) -> None:
+    project.add("good")
+    done = project.run("run", "workload=good", "toolchain.extra_flags=[-lm]", "recipe=r.yaml")
+    assert done.code == 0, done.stderr
+    assert (
+        "warning: `recipe run` will refuse it: toolchain.extra_flags: a recipe cannot use the flag "
+        "'-lm'\n  Put toolchain.extra_flags into configs/toolchain/NAME.yaml" in done.stderr
+    )
+    own = "defaults: [gcc, _self_]\nname: mine\nextra_flags: [-lm]\n"
+    project.write("configs/toolchain/mine.yaml", own)
+    done = project.run("run", "workload=good", "toolchain=mine", "recipe=r.yaml")
+    assert (done.code, "warning" in done.stderr) == (0, False), done.stderr
+    assert project.run("recipe", "run", "r.yaml").code == 0

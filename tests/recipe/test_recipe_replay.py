@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from command_line import Project
 from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.base.places import share_folder
+from kernloom.cli.trials import trial_of
+from kernloom.recipe.recipe import refusals
 from parts import without
 from recipes import RecipeBench, artifact_keys
 
@@ -104,6 +107,38 @@ def test_a_toolchain_derived_from_another_replays(tmp_path: Path) -> None:
     toolchain["name"] = "gcc"
     _, (older,) = bench.replan(bench.save("older.yaml", document))
     assert older.experiment.toolchain.tools == plan.experiment.toolchain.tools
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        (
+            "toolchain.extra_flags=[-lm]",
+            "toolchain.extra_flags: a recipe cannot use the flag '-lm'",
+        ),
+        ("toolchain.extra_flags=[-I/usr/include]", "cannot use the flag '-I/usr/include'"),
+        ("toolchain.tools.cc=x86_64-linux-gnu-gcc", "toolchain.tools: differs from this machine's"),
+    ],
+)
+def test_what_a_replay_would_refuse_is_known_when_a_recipe_is_written(
+    bench: RecipeBench, word: str, says: str
+) -> None:
+    try:
+        plan = bench.plan("workload=axpy", "case=small", word)
+    except UnavailableError as error:
+        without(error.message)
+    trial = trial_of(plan, {}, datetime.now(UTC), status="ok", verified=True)
+    (said,) = refusals([trial, trial], bench.assembly.composer)
+    assert says in said
+    assert "into configs/toolchain/NAME.yaml" in said
+    with pytest.raises(ConfigError, match="toolchain"):
+        bench.read(bench.write("refused.yaml", [plan]))
+
+
+def test_a_recipe_that_replays_is_written_without_a_warning(bench: RecipeBench) -> None:
+    plan = bench.plan("workload=axpy", "case=small", "toolchain.extra_flags=[-O3]")
+    trial = trial_of(plan, {}, datetime.now(UTC), status="ok", verified=True)
+    assert refusals([trial], bench.assembly.composer) == []
 
 
 def emulated(bench: RecipeBench) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernloom import __version__
-from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.errors import ConfigError, KernloomError, nearest
 from kernloom.base.files import canonical_json, sha256_json, write_atomically
 from kernloom.build.artifact import is_key
 from kernloom.config.compose import Composer, Point
@@ -45,6 +45,32 @@ def write_recipe(path: Path, trials: Sequence[Trial]) -> None:
         write_atomically(path, text)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}", key="recipe") from None
+
+
+OWN_CONFIG = ("toolchain", "target", "arch", "pipeline")
+"""Groups that a recipe names a config of: what such a file says is this machine's own."""
+
+
+def refusals(trials: Sequence[Trial], composer: Composer) -> list[str]:
+    """Why a replay on this machine would refuse a recipe of these trials, and what to do; one text
+    for each thing that is refused."""
+    here = Here(composer)
+    found: dict[str, str] = {}
+    for trial in trials:
+        try:
+            Replay(here, "config").config(_entry(trial)["config"])
+        except KernloomError as error:
+            key = getattr(error, "key", "").removeprefix("config.")
+            group = key.partition(".")[0]
+            advice = error.hint
+            if group in OWN_CONFIG:
+                advice = (
+                    f"Put {key} into configs/{group}/NAME.yaml, with `name: NAME` and "
+                    f"`defaults: [{trial.config[group].get('name')}, _self_]`, and run with "
+                    f"{group}=NAME: a replay takes it from there."
+                )
+            found.setdefault(error.message.removeprefix("config."), advice)
+    return [f"{message}\n  {advice}" if advice else message for message, advice in found.items()]
 
 
 def _entry(trial: Trial) -> dict[str, Any]:

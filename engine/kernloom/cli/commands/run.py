@@ -118,11 +118,13 @@ def carry_out_and_report(
         results.screening = screening
         results.interrupted |= screening is not None and screening.interrupted
         if recipe and not results.interrupted and not results.failure:
-            from kernloom.recipe.recipe import write_recipe
+            from kernloom.recipe.recipe import refusals, write_recipe
 
             # Before the report: if it fails, the error is all that stdout shows.
             write_recipe(recipe, results.trials)
             print(f"recipe written: {recipe}", file=invocation.stderr)
+            for refusal in refusals(results.trials, assembly.composer):
+                print(f"warning: `recipe run` will refuse it: {refusal}", file=invocation.stderr)
 
         def samples_of(trial: Trial) -> tuple[Samples, ...]:
             return trial.samples or (() if results.failure else store.samples(trial.id))
