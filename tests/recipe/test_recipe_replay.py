@@ -13,8 +13,8 @@ import pytest
 from command_line import Project
 from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.base.places import share_folder
-from kernloom.cli.trials import trial_of
 from kernloom.recipe.recipe import refusals
+from kernloom.run.trials import trial_of
 from parts import without
 from recipes import RecipeBench, artifact_keys
 
