@@ -18,6 +18,9 @@ CONFIG = {
 }
 
 
+BUILT = ({"name": "matmul.multiply", "key": "k1", "cached": False},)
+
+
 def trial(id: str, created: str = "2026-01-05", **changes: Any) -> Trial:
     return Trial(id, "matmul", "default", "host", "ok", True, created=created, **changes)
 
@@ -71,10 +74,16 @@ def test_sources_of_different_families_do_not_compete() -> None:
 
 def test_a_trial_of_unknown_source_counts_if_it_is_not_older_than_the_newest() -> None:
     uses = [use("a", "2026-01-09", first="2026-01-05", matmul_host={"m.j2": "1"})]
-    old = trial("old", "2026-01-04", config=CONFIG)
-    refused = trial("refused", "2026-01-06", config=CONFIG)
-    unrelated = trial("unrelated", "2026-01-01")
-    assert ages(uses, old, refused, unrelated, of={}) == [1, 0, 0]
+    old = trial("old", "2026-01-04", config=CONFIG, artifacts=BUILT)
+    new = trial("new", "2026-01-06", config=CONFIG, artifacts=BUILT)
+    unrelated = trial("unrelated", "2026-01-01", artifacts=BUILT)
+    assert ages(uses, old, new, unrelated, of={}) == [1, 0, 0]
+
+
+def test_a_trial_that_never_had_a_source_is_not_older() -> None:
+    uses = [use("a", "2026-01-09", first="2026-01-05", matmul_host={"m.j2": "1"})]
+    unavailable = trial("unavailable", "2026-01-04", config=CONFIG)
+    assert ages(uses, unavailable, of={}) == [0]
 
 
 def test_a_store_in_which_no_source_was_noted_leaves_nothing_out() -> None:

@@ -47,7 +47,9 @@ class SourceVersions:
         document = self._document_of.get(trial.id)
         if document in self._ages:
             return self._ages[document]
-        # Refused before it had a source, or stored before sources were noted.
+        if not trial.artifacts:
+            return 0  # Refused before a source was rendered: there is no version that it ran.
+        # Stored before sources were noted.
         since = [self._since[kernel] for kernel in _kernels_of(trial) if kernel in self._since]
         return self._oldest if since and trial.created < max(since) else 0
 
