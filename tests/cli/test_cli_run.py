@@ -204,3 +204,27 @@ def test_a_target_with_one_session_queues_the_next_run(project: Project) -> None
                 stream.close()
     assert list((project.build / "sessions").rglob("0"))
     assert not list((project.build / "sessions").rglob("1"))
+
+
+TUNED = """\
+name: tuned
+arguments:
+  n: {kind: size}
+  x: {kind: tensor, shape: [n]}
+  y: {kind: tensor, access: write, shape: [n]}
+sources:
+  host: {file: tuned.c, function: tuned, macros: {U: u}}
+tunables:
+  unroll:
+    u: {values: [1, 2], "off": 1}
+"""
+
+
+def test_a_stored_trial_shows_who_chose_its_parameters_now(project: Project) -> None:
+    project.add("tuned", kernel=TUNED)
+    words = ("run", "workload=tuned")
+    assert project.json(*words, "select.fixed.unroll.u=1").trial["provider"] == "fixed"
+    again = project.json(*words).trial
+    assert (again["provider"], again["params"]) == ("model", {"unroll": {"call": {"u": 1}}})
+    (stored,) = project.json("results").trials
+    assert (stored["id"], stored["provider"]) == (again["id"], "fixed")

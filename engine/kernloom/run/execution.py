@@ -291,6 +291,9 @@ class Workshop:
         trial = replace(
             trial,
             point=plan.point.swept,
+            # Equal kernels may have been chosen otherwise, and by somebody else.
+            params=plan.params,
+            provider=plan.provider,
             artifacts=artifacts,
             # Descriptions may have changed; the arch is that of the machine that measured.
             config={**plan.point.data, "arch": trial.config.get("arch", plan.point.data["arch"])},
