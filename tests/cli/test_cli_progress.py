@@ -100,8 +100,10 @@ def test_a_sweep_over_different_work_alone_has_no_best(make: Make) -> None:
     tally = Tally()
     tally.reached("measuring", 0, 2, "", 0.0, 0.0)
     tally.add(make(1, workload="axpy"))
+    assert tally.best() == []
     tally.add(make(2, workload="softmax"))
     assert tally.best() == []
+    assert "best" not in tally.line()
 
 
 def test_the_rate_of_one_phase_says_nothing_about_the_next(make: Make) -> None:
@@ -187,7 +189,7 @@ def test_a_document_on_stdout_leaves_the_lines_elsewhere(
     monkeypatch.setattr("kernloom.cli.progress._EVERY_S", 0.0)
     before = signal.getsignal(signal.SIGTERM)
     try:
-        for command, phase in (("build", "building"), ("run", "measuring"), ("check", "measuring")):
+        for command, phase in (("build", "building"), ("run", "measuring"), ("check", "verifying")):
             assert main([command, "-m", "workload=good,also", "output=json"]) == 0
             said = capsys.readouterr()
             assert json.loads(said.out)

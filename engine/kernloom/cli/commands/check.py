@@ -41,7 +41,7 @@ def run(invocation: Invocation) -> int:
     for plan in plans:
         check_local(plan.experiment.fleet, "check")
     progress = Progress(invocation.stderr)
-    here = Local(assembly, progress, Fleet("local"))
+    here = Local(assembly, progress, Fleet("local"), "verifying")
     results = Workshop(assembly, None, progress, here).carry_out(plans)
     trials = [*results.trials, *refused]
     build = vars(results.build)

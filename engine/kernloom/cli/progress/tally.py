@@ -82,14 +82,14 @@ class Tally:
         return f"{often}, {left}"
 
     def best(self) -> list[tuple[str, str]]:
-        """Time and point of the leaders, best first; where points do different work, the best of
-        each kind of work that has more than one."""
+        """Time and point of the leaders, best first, of work that was done more than once; where
+        points do different work, the best of each."""
         from kernloom.base.units import time_text
 
         self._rank()
         several = len(self._leaders) > 1
         # One that nothing can be compared with is not the best of anything.
-        compared = (group for group in self._leaders.values() if len(group) > 1 or not several)
+        compared = (group for group in self._leaders.values() if len(group) > 1)
         shown = [leader for group in compared for leader in group[: 1 if several else LEADERS]]
         found = []
         for leader in shown[:LEADERS]:
