@@ -147,3 +147,38 @@ def test_the_limit_holds_on_emulated_cpus_and_under_a_sanitizer(
     project.add("good")
     done = project.json("run", "-m", "workload=good,greedy", "memory_limit=64MiB", *words)
     assert [trial["status"] for trial in done.trials] == ["ok", "out_of_memory"], done.trials
+
+
+def test_an_option_that_cannot_be_read_is_refused_and_the_others_go_on(project: Project) -> None:
+    project.add("good")
+    project.write("configs/workload/broken.yaml", "name: broken\n  sizes: [\n")
+    project.write("configs/workload/odd.yaml", "name: odd\nsteps: 7\n")
+    done = project.json("run", "-m", "workload=broken,good,odd", "seed=1,2")
+    assert done.code == 1, done.stderr
+    statuses = [(t["workload"], t["point"]["seed"], t["status"]) for t in done.trials]
+    assert statuses == [
+        ("good", 1, "ok"),
+        ("good", 2, "ok"),
+        ("broken", 1, "refused"),
+        ("broken", 2, "refused"),
+        ("odd", 1, "refused"),
+        ("odd", 2, "refused"),
+    ]
+    assert "broken.yaml:2" in done.trials[2]["message"]
+    assert "workload.steps: expected keys and values" in done.trials[4]["message"]
+    lines = project.run("run", "-m", "workload=broken,good", "output=jsonl").lines
+    assert [line["status"] for line in lines] == ["ok", "refused"]
+    assert [t["workload"] for t in project.json("results").trials] == ["good"] * 3
+
+
+def test_a_sweep_with_nothing_that_can_be_read_or_a_wrong_word_is_an_error(
+    project: Project,
+) -> None:
+    project.add("good")
+    project.write("configs/workload/broken.yaml", "name: broken\n  sizes: [\n")
+    nothing = project.run("run", "-m", "workload=broken", "seed=1,2")
+    assert nothing.code == 2
+    assert "broken.yaml:2" in nothing.stderr
+    for word in ("case=smal", "workload.sizes.nn=7", "seed=x,1"):
+        done = project.run("run", "-m", "workload=good,broken", word)
+        assert (done.code, done.stdout) == (2, ""), word

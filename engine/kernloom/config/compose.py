@@ -46,6 +46,8 @@ _READING = ("hydra_compose", "naming", "yaml_source", "reader", "yaml_builder")
 """Our modules that decide what a config file says."""
 _NO_SWEEP: dict[str, Any] = {}
 """What every point has under `sweep`: it is one point."""
+Refuse = Callable[[Row, ConfigError], None]
+"""Told of a point that cannot be composed, and why; the other points of the sweep go on."""
 ResolveArch = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Composed data -> its arch section with `native` made concrete."""
 
@@ -93,8 +95,11 @@ class Composer:
     def options(self, group: str) -> list[str]:
         return self._groups.options(group)
 
-    def points(self, words: Sequence[str], *, multirun: bool) -> Iterator[Point]:
-        """Every point the words describe, in Hydra's order: the last axis moves fastest."""
+    def points(
+        self, words: Sequence[str], *, multirun: bool, refuse: Refuse | None = None
+    ) -> Iterator[Point]:
+        """Every point the words describe, in Hydra's order: the last axis moves fastest. `refuse`
+        gets those whose options of swept groups cannot be composed; without it they raise."""
         overrides = parse_overrides(words, self._groups, multirun=multirun)
         for override in overrides:
             self._check_options(override)
@@ -106,9 +111,11 @@ class Composer:
                 hint="Add -m to carry it out, or say sweep=none.",
             )
         plain = [override for override in overrides if not _is_sweep(override)]
-        yield from self._points(sweep, plain)
+        yield from self._points(sweep, plain, refuse)
 
-    def _points(self, sweep: Sweep, plain: Sequence[Override]) -> Iterator[Point]:
+    def _points(
+        self, sweep: Sweep, plain: Sequence[Override], refuse: Refuse | None
+    ) -> Iterator[Point]:
         """The points of a sweep and of the axes among the command line's overrides."""
         typed = {override.key for override in plain if override.swept}
         known: dict[Any, Any] = {}
@@ -147,12 +154,42 @@ class Composer:
             except ConfigError as error:
                 raise at_point(error, row) from None
 
-        yield from map(point, rows_of(space))
+        for row in rows_of(space):
+            try:
+                made = point(row)
+            except ConfigError as error:
+                if refuse is None or not self.sweeps_groups(row) or self._composes(chosen(row)):
+                    raise
+                refuse(row, error)
+            else:
+                yield made
+
+    def sweeps_groups(self, swept: Mapping[str, Any]) -> bool:
+        """Whether options of a group are among the swept values of a point."""
+        return any(self._groups.exists(key.partition("@")[0]) for key in swept)
+
+    def groups_alone(self, point: Point) -> dict[str, Any]:
+        """The config of the options that a point chooses, without its other values."""
+        overrides = parse_overrides(point.words, self._groups, multirun=False)
+        return self._data([(o, _first(o)) for o in overrides if o.group])
+
+    def _composes(self, chosen: Sequence[tuple[Override, Any]]) -> bool:
+        """Whether the options that are chosen can be composed, whatever the other values are."""
+        try:
+            self._data([(override, value) for override, value in chosen if override.group])
+        except ConfigError:
+            return False
+        return True
 
     def _sweep(self, overrides: Sequence[Override]) -> Sweep:
         """What the sweep's file and the overrides of it say beyond the command line's axes."""
         first = [(override, _first(override)) for override in overrides]
-        composed = self._compose(_groups(first))
+        try:
+            composed = self._compose(_groups(first))
+        except ConfigError:
+            # One option of a swept group may be wrong: what the sweep is does not depend on it.
+            first = [(o, value) for o, value in first if not (o.group and o.swept)]
+            composed = self._compose(_groups(first))
         mine = [(o, value) for o, value in first if _is_sweep(o)]
         for override, value in mine:
             if override.group and value != "none":

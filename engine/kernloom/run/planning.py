@@ -20,7 +20,7 @@ from kernloom.base.machine import available_memory
 from kernloom.base.remember import ById, Recalled
 from kernloom.build.artifact import Artifact
 from kernloom.build.stage import StepArtifact
-from kernloom.config.compose import Point, at_point
+from kernloom.config.compose import Point, Refuse, at_point
 from kernloom.config.schema import Experiment, Measure, Target
 from kernloom.config.validate import experiment as validated
 from kernloom.device.contract import Device
@@ -284,12 +284,31 @@ class PlannedSweep:
         return known if known.measure == brief.measure else brief
 
 
+@dataclass(frozen=True)
+class Unplanned:
+    """A point of a sweep whose config is wrong, by the fault of an option of a swept group."""
+
+    swept: Mapping[str, Any]
+    error: ConfigError
+
+
 def plan_points(
-    assembly: Assembly, words: Sequence[str], *, multirun: bool, without: Iterable[str] = ()
+    assembly: Assembly,
+    words: Sequence[str],
+    *,
+    multirun: bool,
+    without: Iterable[str] = (),
+    unplanned: list[Unplanned] | None = None,
 ) -> list[Planned]:
-    """Every point of the words. In a sweep a point that cannot be is refused; the others go on."""
-    points = assembly.composer.points(words, multirun=multirun)
-    plans = plan_each(assembly, points, alone=not multirun, without=without)
+    """Every point of the words. In a sweep a point that cannot be is refused; the others go on.
+    With `unplanned`, that gets the points whose options are wrong, unless all are."""
+    refuse: Refuse | None = None
+    if multirun and unplanned is not None:
+        refuse = lambda row, error: unplanned.append(Unplanned(row, error))  # noqa: E731
+    points = assembly.composer.points(words, multirun=multirun, refuse=refuse)
+    plans = plan_each(assembly, points, alone=not multirun, without=without, refuse=refuse)
+    if unplanned and not plans:
+        raise unplanned[0].error
     asked = any(_SCREEN.match(word) for word in words)
     if asked and not multirun and plans[0].experiment.screen.keep:
         raise UsageError(
@@ -300,17 +319,42 @@ def plan_points(
 
 
 def plan_each(
-    assembly: Assembly, points: Iterable[Point], *, alone: bool, without: Iterable[str] = ()
+    assembly: Assembly,
+    points: Iterable[Point],
+    *,
+    alone: bool,
+    without: Iterable[str] = (),
+    refuse: Refuse | None = None,
 ) -> list[Planned]:
-    """The points, planned; `alone` raises what would otherwise be a refused trial among others."""
+    """The points, planned; `alone` raises what would otherwise be a refused trial among others.
+    `refuse` gets the points whose options are wrong; without it they raise."""
     left_out, memory = frozenset(without), available_memory()
     sweep = PlannedSweep(assembly, left_out, memory, alone=alone)
-    planned = list(map(sweep.plan, points))
+    planned = []
+    for point in points:
+        try:
+            planned.append(sweep.plan(point))
+        except ConfigError as error:
+            if refuse is None or not _is_options_fault(assembly, point):
+                raise
+            refuse(point.swept, error)
     refusals = [item.refusal for item in planned]
-    first = refusals[0]
+    first = refusals[0] if refusals else None
     if first and len({str(refusal and refusal.error) for refusal in refusals}) == 1:
         raise first.error
     return planned
+
+
+def _is_options_fault(assembly: Assembly, point: Point) -> bool:
+    """Whether the options of groups that a point sweeps are wrong, whatever its other values."""
+    if not assembly.composer.sweeps_groups(point.swept):
+        return False
+    try:
+        alone = validated(assembly.composer.groups_alone(point))
+        read_graph(alone.pipeline.stages, assembly.stages)
+    except ConfigError:
+        return True
+    return False
 
 
 def _planned(

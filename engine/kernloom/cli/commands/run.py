@@ -46,7 +46,7 @@ from kernloom.report.documents import (
 from kernloom.report.streaming import write_list
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Results, Workshop, exit_code
-from kernloom.run.planning import Planned, plan_points
+from kernloom.run.planning import Planned, Unplanned, plan_points
 from kernloom.run.screening import Screening, screen
 from kernloom.store.store import Store, open_store
 
@@ -63,8 +63,9 @@ def run(invocation: Invocation) -> int:
 
         return run_by_hydra(assembly.places, invocation.words, multirun=invocation.multirun)
     file = _objective_file(invocation)
+    words, unplanned = invocation.words, list[Unplanned]()
     try:
-        plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+        plans = plan_points(assembly, words, multirun=invocation.multirun, unplanned=unplanned)
     except ConfigError as error:
         if file and error.stage:
             # The words make sense, but a stage of the pipeline refuses this point.
@@ -72,7 +73,8 @@ def run(invocation: Invocation) -> int:
 
             write_refused(file)
         raise
-    results = carry_out_and_report(assembly, plans, invocation)
+    refused = [_refused(assembly, words, point) for point in unplanned]
+    results = carry_out_and_report(assembly, plans, invocation, refused)
     if file and not results.interrupted and not results.failure:
         from kernloom.cli.objectives import write_objective
 
@@ -82,6 +84,23 @@ def run(invocation: Invocation) -> int:
         chain(results.trials, looked_at),
         interrupted=results.interrupted,
         failed=results.failure is not None,
+    )
+
+
+def _refused(assembly: Assembly, words: Sequence[str], point: Unplanned) -> Trial:
+    """The trial of a point without a config; it is shown, but not stored."""
+    swept, composer = point.swept, assembly.composer
+    case = next(iter(composer.choices(words, "case")), "default")
+    return Trial(
+        id="",
+        workload=str(swept.get("workload", composer.chosen(words, "workload")[0])),
+        case=str(swept.get("case", case)),
+        target=str(swept.get("target", composer.chosen(words, "target")[0])),
+        status="refused",
+        verified=False,
+        point=swept,
+        stage="plan",
+        message=str(point.error),
     )
 
 
@@ -98,9 +117,13 @@ def _objective_file(invocation: Invocation) -> Path | None:
 
 
 def carry_out_and_report(
-    assembly: Assembly, plans: list[Planned], invocation: Invocation
+    assembly: Assembly,
+    plans: list[Planned],
+    invocation: Invocation,
+    refused: Sequence[Trial] = (),
 ) -> Results:
-    """Carry the trials out, write the recipe if one is wanted, and print them."""
+    """Carry the trials out, write the recipe if one is wanted, and print them, followed by those
+    that were refused without a plan."""
     experiment = plans[0].experiment
     recipe = destination(experiment.recipe, "recipe") if experiment.recipe else None
     progress = Progress(invocation.stderr)
@@ -125,6 +148,10 @@ def carry_out_and_report(
             print(f"recipe written: {recipe}", file=invocation.stderr)
             for refusal in refusals(results.trials, assembly.composer):
                 print(f"warning: `recipe run` will refuse it: {refusal}", file=invocation.stderr)
+        if refused:
+            results.trials = [*results.trials, *refused]
+            for trial in refused:
+                _line_printer(invocation)(trial)
 
         def samples_of(trial: Trial) -> tuple[Samples, ...]:
             return trial.samples or (() if results.failure else store.samples(trial.id))
