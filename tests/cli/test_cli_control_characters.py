@@ -24,6 +24,10 @@ OURS = re.compile(r"\x1b\[[0-9;]*m|\r\x1b\[\d+A\x1b\[J|\r\n")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
+NAMED = f"workload.name='good{ESCAPES}'"
+"""A file has its own name; a word may give any other."""
+
+
 def quoted(text: str) -> str:
     """A scalar in YAML's double quotes, which may stand for any character."""
     return json.dumps(text)
@@ -67,7 +71,6 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Project:
     for name in ("bad", "broken", "good"):
         file = project.folder / f"configs/workload/{name}.yaml"
         text = file.read_text(encoding="utf-8")
-        text = text.replace(f"name: {name}\n", f"name: {quoted(name + ESCAPES)}\n")
         file.write_text(
             f"{text}about: {quoted(ESCAPES)}\ncases: {{{quoted('c' + ESCAPES)}: {{}}}}\n",
             encoding="utf-8",
@@ -105,9 +108,9 @@ def test_styles_of_our_own_reach_the_stream() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "run -m workload=bad,broken,good measure=quick",
-        "plan workload=good",
-        "check workload=bad",
+        f"run -m workload=bad,broken,good measure=quick {NAMED}",
+        f"plan workload=good {NAMED}",
+        f"check workload=bad {NAMED}",
         "results",
         "run workload=good case=nothing",
         f"run workload=good 'case=a{ESCAPES}'",
@@ -119,7 +122,7 @@ def test_styles_of_our_own_reach_the_stream() -> None:
     ids=lambda words: visible(words)[:24],
 )
 def test_no_command_sends_them_to_a_terminal(hostile: Project, words: str) -> None:
-    split = [word.strip("'") for word in words.split(" ")]
+    split = [word if word == NAMED else word.strip("'") for word in words.split(" ")]
     shown = on_terminal(hostile, *split)
     assert not CONTROL.search(OURS.sub("", shown)), ascii(shown)
     assert "Traceback" not in shown
@@ -132,7 +135,7 @@ def test_no_command_sends_them_to_a_terminal(hostile: Project, words: str) -> No
 
 def test_programs_get_them_exactly(hostile: Project) -> None:
     workload = f"good{ESCAPES}"
-    trial = hostile.json("run", "workload=good", "measure=quick").trial
+    trial = hostile.json("run", "workload=good", "measure=quick", NAMED).trial
     assert trial["workload"] == workload
     listed = hostile.run("results", "output=csv", "workload.sizes.n=1000")
     # Reading text has turned the carriage return into a newline.
@@ -141,7 +144,7 @@ def test_programs_get_them_exactly(hostile: Project) -> None:
 
 def test_junit_files_stay_xml(hostile: Project, tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
-    hostile.run("check", "workload=bad", "--junit", str(report))
+    hostile.run("check", "workload=bad", NAMED, "--junit", str(report))
     names = [case.get("classname", "") for case in ElementTree.parse(report).iter("testcase")]
     assert names
     assert all(SHOWN in name for name in names)
