@@ -28,6 +28,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, shared_project: Project) -> 
     project.add("good")
     done = project.run("run", "-m", "workload=good", "workload.sizes.n=100,200", "seed=1,2")
     assert done.code == 0, done.stderr
+    assert project.run("results", "baseline", "save", "first").code == 0
     return project
 
 
@@ -153,6 +154,11 @@ def test_only_the_asked_columns_are_shown(swept: Project) -> None:
         (["store=postgres"], "needs a URL"),
         (["store=postgers"], "Did you mean 'postgres'?"),
         (["store.pat=x"], "Did you mean 'path'?"),
+        (["repiar"], "Did you mean 'repair'?"),
+        (["baselin", "list"], "Did you mean 'baseline'?"),
+        (["baseline", "shwo", "first"], "Did you mean 'show'?"),
+        (["baseline", "show", "frist"], "Did you mean 'first'?"),
+        (["baseline", "remove", "frist"], "Did you mean 'first'?"),
     ],
 )
 def test_a_mistake_is_answered_with_what_was_meant(

@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from kernloom.base.errors import ConfigError, UsageError
+from kernloom.base.errors import ConfigError, UsageError, nearest
 from kernloom.base.files import replacing
 from kernloom.base.places import find_places
 from kernloom.base.spool import Spool
@@ -63,6 +63,8 @@ FLAGS = {
     "csv": Flag("the same as output=csv"),
 }
 SHAPES = ("columns", "group", "pivot")
+ACTIONS = ("baseline", "repair")
+"""First words that are no filters."""
 
 
 def run(invocation: Invocation) -> int:
@@ -94,6 +96,11 @@ def run(invocation: Invocation) -> int:
         plain = [word for word in words if not any(sign in word for sign in "=<>")]
         axes = [flags["pivot"], *plain] if plain else flags["pivot"].split(",")
         words = tuple(word for word in words if word not in plain)
+    if words and not any(sign in words[0] for sign in "=<>"):
+        raise UsageError(
+            f"results has no command '{words[0]}', and a filter is key=value or 'key<value'",
+            hint=nearest(words[0], ACTIONS),
+        )
     filters = parse_filters(words)
     with open_store(place) as store:
         if shape in ("group", "pivot"):
