@@ -53,5 +53,7 @@ def test_a_calibrated_machine_shows_the_share_of_its_roof(project: Project) -> N
     assert again["metrics"]["roof_fraction"] > 0
     assert "roof" in project.run("run", "workload=axpy").stdout
 
+    sanitized = project.json("run", "workload=axpy", "target.variant=asan").trial
+    assert "roof_fraction" not in sanitized["metrics"]
     cold = project.json("run", "workload=axpy", "measure.cache=cold").trial
     assert cold["metrics"]["roof_fraction"] > 0

@@ -65,6 +65,19 @@ def test_a_counted_trial_does_not_change_the_metric_of_timed_ones(
     assert "different objectives (instructions, median_ns)" in done.stderr
 
 
+def test_trials_with_a_sanitizer_are_not_exported_for_autotuners(
+    fresh_project: Project, make_trial: Callable[..., Trial]
+) -> None:
+    with open_store(fresh_project.folder / ".kernloom/store.db") as store:
+        store.add(make_trial(id="a" * 64))
+        store.add(make_trial(id="b" * 64, config={"target": {"variant": "asan"}}))
+    done = fresh_project.run("results", "output=t4")
+    assert len(json.loads(done.stdout)["results"]) == 1
+    said = "note: 1 trial with a sanitizer is not ranked: such times mean nothing\n"
+    assert done.stderr == said
+    assert fresh_project.run("results", "--group", "workload").stderr == said
+
+
 @pytest.mark.parametrize("axes", [["n", "seed"], ["n,seed"], ["n", "seed", "min_ns"]])
 def test_a_metric_is_shown_by_two_keys(swept: Project, axes: list[str]) -> None:
     done = swept.run("results", "status=ok", "--pivot", *axes, "output=csv")

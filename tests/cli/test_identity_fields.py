@@ -205,6 +205,7 @@ CHANGES_NOTHING: dict[str, Change] = {
     "Select.providers": other("pipeline.stages.choice.providers", ["model"]),
     "Select.file": other("pipeline.stages.choice.file", "tuned.yaml", "unasked"),
     "Target.variants": other("target.variants", ["release"]),
+    "Target.sanitized": other("target.sanitized", []),
     "Target.systems": other("target.systems", ["linux", "darwin"]),
     "Target.sessions": other("target.sessions", 3),
     "Emulator.isa": other("target.emulator.isa", "", "counted"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernloom.measure.ranking import Standing, standings
+from kernloom.measure.ranking import Standing, objective, standings
 
 
 @pytest.fixture
@@ -87,3 +87,18 @@ def test_what_failed_is_never_the_best(timed):
 
 def test_one_trial_at_two_points_is_not_compared_with_itself(timed):
     assert ratios(timed("a", 100), timed("a", 100)) == {}
+
+
+def test_trials_with_a_sanitizer_are_not_ranked(timed):
+    def variant(name, **target):
+        sizes = {"sizes": {"M": 64}}
+        return {"workload": sizes, "target": {"variant": name, **target}}
+
+    release = [timed(id, ns, config=variant("release")) for id, ns in (("a", 100), ("b", 200))]
+    sanitized = [
+        timed("c", 50, config=variant("asan")),
+        timed("d", 900, config=variant("sim-tsan", sanitized=["sim-tsan"])),
+    ]
+    assert ratios(*release, *sanitized) == {"a": 1, "b": 2}
+    assert ratios(*release, timed("e", 50, config=variant("asan", sanitized=[])))["a"] == 2
+    assert objective(sanitized[0]).work != objective(release[0]).work

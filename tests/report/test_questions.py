@@ -89,6 +89,21 @@ def test_a_group_of_trials_ranked_by_different_metrics_says_so(trials, counted):
     assert asked.rows == (("matmul", 6, 5, 2.0, 200.0),) and not asked.remarks
 
 
+@pytest.mark.parametrize("asked", [None, "median_ns"])
+def test_times_with_a_sanitizer_are_not_mixed_in(trials, make_trial, asked):
+    target = {"variant": "asan", "sanitized": ["asan"]}
+    config = {"target": target, "toolchain": {"name": "gcc"}}
+    asan = make_trial(id="s", metrics={"median_ns": 9e9}, config=config)
+    metric = parse_key(asked) if asked else None
+    answer = questions.groups([*trials, asan], keys("toolchain"), metric)
+    assert answer.rows[1] == ("gcc", 4, 4, 100.0, 300.0)
+    said = "1 trial with a sanitizer is not ranked: such times mean nothing"
+    assert answer.remarks == (said,)
+    pivot = questions.pivot([*trials, asan], keys("workload"), keys("toolchain"), metric)
+    assert pivot.rows == (("matmul", 200.0, 100.0),) and pivot.remarks == (said,)
+    assert questions.lack_of([asan], metric) == ""
+
+
 def test_each_cell_of_a_pivot_table_has_the_metric_of_its_own_trials(trials, counted):
     answer = questions.pivot([*trials, counted("c", 87555)], keys("workload"), keys("target"))
     assert answer.rows == (("matmul", 100.0, 87555),)

@@ -296,3 +296,17 @@ def test_tables_can_go_to_a_real_stream(make_trial, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "matmul" in captured.err
+
+
+def test_trials_with_a_sanitizer_have_neither_ratio_nor_roof(make_trial):
+    def variant(id, name, ns):
+        metrics = {"median_ns": ns, "roof_fraction": 0.17}
+        return make_trial(id=id, metrics=metrics, config={"target": {"variant": name}})
+
+    out = io.StringIO()
+    print_run([variant("a", "asan", 9.0), variant("b", "asan", 5.0)], {}, out)
+    assert "17%" not in out.getvalue() and "best" not in out.getvalue()
+    assert "note: times with a sanitizer mean nothing" in out.getvalue()
+    out = io.StringIO()
+    print_run([variant("a", "release", 9.0), variant("b", "release", 5.0)], {}, out)
+    assert "17%" in out.getvalue() and "note:" not in out.getvalue()

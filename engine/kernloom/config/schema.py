@@ -18,6 +18,9 @@ Scalar = bool | int | float | str
 DTYPES = ("float32", "float64", "int32", "int64", "uint8")
 """Element types that tensors can have."""
 
+SANITIZED = ("asan",)
+"""What variants with a sanitizer are called where a target does not say it."""
+
 STATUSES = (
     "ok",
     "wrong",
@@ -220,6 +223,8 @@ class Target:
     """Which of a kernel's sources to take, first one found."""
     variant: str = "release"
     variants: tuple[str, ...] = ("release",)
+    sanitized: tuple[str, ...] = SANITIZED
+    """Variants that are built with a sanitizer: their times mean nothing."""
     systems: tuple[str, ...] = ("linux",)
     emulator: Emulator | None = None
     sessions: int = field(default=0, metadata=at_least(0))
@@ -227,6 +232,11 @@ class Target:
     options: Mapping[str, Scalar] = field(default_factory=dict)
     """What the device class wants to know beside all this."""
     about: str = ""
+
+    @property
+    def is_sanitized(self) -> bool:
+        """Whether its programs are built with a sanitizer."""
+        return self.variant in self.sanitized
 
 
 @dataclass(frozen=True)

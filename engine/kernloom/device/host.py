@@ -82,7 +82,7 @@ class HostDevice(Device):
             aslr=setup.aslr,
             memory_limit=setup.memory_limit,
             libraries=setup.libraries,
-            sanitized="asan" in setup.target.variant,
+            sanitized=setup.target.is_sanitized,
             scratch=setup.scratch,
         )
 

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from kernloom.base.files import canonical_json
 from kernloom.base.lookup import MISSING, lookup
+from kernloom.config.schema import SANITIZED
 from kernloom.measure.trial import Trial
 
 RANKED_BY = ("virtual_ns", "instructions", "median_ns")
@@ -70,7 +71,7 @@ def objective(trial: Trial) -> Objective:
 def standings(trials: Iterable[Trial]) -> dict[str, Standing]:
     """By the trial's id, those that have something to be compared with."""
     found: dict[str, Standing] = {}
-    for best, *others in ranked(trials):
+    for best, *others in ranked(trial for trial in trials if not is_sanitized(trial)):
         for other in others:
             ratio = other.value / best.value
             found[other.id] = Standing(ratio, ratio == 1, _apart(best, other))
@@ -104,6 +105,13 @@ def _ranked(trial: Trial) -> Ranked:
     )
 
 
+def is_sanitized(trial: Trial) -> bool:
+    """Whether a trial ran with a sanitizer: its times mean nothing beside others."""
+    variant = lookup(trial.config, ("target", "variant"))
+    sanitized = lookup(trial.config, ("target", "sanitized"))
+    return variant in (SANITIZED if sanitized is MISSING else sanitized)
+
+
 def metric_of(trial: Trial) -> str:
     """What a trial is ranked by; nothing, if it has no such metric."""
     return next((name for name in RANKED_BY if trial.metrics.get(name) is not None), "")
@@ -117,7 +125,8 @@ def _group(trial: Trial) -> str:
     """Trials with the same text did the same work in the same place, and count the same thing."""
     workload = trial.config.get("workload")
     work = [workload.get(name) for name in WORK] if isinstance(workload, Mapping) else []
-    return canonical_json([trial.workload, trial.case, trial.target, metric_of(trial), work])
+    place = [trial.target, *(["sanitized"] if is_sanitized(trial) else [])]
+    return canonical_json([trial.workload, trial.case, *place, metric_of(trial), work])
 
 
 def _apart(fast: Ranked, slow: Ranked) -> bool:

@@ -196,8 +196,12 @@ class Roofs:
     def fraction(
         self, experiment: Experiment, steps: Sequence[StepArtifact], median_ns: float
     ) -> tuple[float, str] | None:
-        """The share of the roof that a time reaches, and what the roof is; of the host alone."""
-        if experiment.target.device != "host" or median_ns <= 0 or self.calibration is None:
+        """The share of the roof that a time reaches, and what the roof is; of the host alone, and
+        not with a sanitizer."""
+        target = experiment.target
+        if target.device != "host" or target.is_sanitized:
+            return None
+        if median_ns <= 0 or self.calibration is None:
             return None
         from kernloom.base.expressions import evaluate
         from kernloom.measure.sampler import threads_of

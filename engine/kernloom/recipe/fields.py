@@ -85,7 +85,7 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
         NAME="name",
         SAME="device",
         OURS="family sources emulator",
-        ADVICE="variants systems sessions",
+        ADVICE="variants sanitized systems sessions",
         OPTIONS="options",
     ),
     Emulator: _rules(OURS="program isa args lacks", ADVICE="minimum_version install"),

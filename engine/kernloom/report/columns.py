@@ -9,7 +9,7 @@ from typing import Any
 
 from kernloom.base.lookup import MISSING, lookup
 from kernloom.base.units import measured_time, ratio_text, three_digits, time_text, unsettled
-from kernloom.measure.ranking import Standing
+from kernloom.measure.ranking import Standing, is_sanitized
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.page import Heading
 from kernloom.report.source_versions import NEWEST
@@ -176,10 +176,15 @@ def _outcome(trials: Sequence[Trial], compared: Sequence[Column] = ()) -> list[C
         *compared,
         _metric("GFLOP/s", "gflops", three_digits, spare=2),
         _metric("GB/s", "gbytes_per_s", three_digits, spare=4),
-        _metric("roof", "roof_fraction", lambda value: f"{value:.0%}", spare=4),
+        Column("roof", _roof, number=True, always=False, spare=4),
         *(_baseline(name) for name in _baselines(trials)),
         Column("provider", lambda trial: trial.provider, always=False, spare=9),
     ]
+
+
+def _roof(trial: Trial) -> str:
+    fraction = trial.metrics.get("roof_fraction")
+    return "" if fraction is None or is_sanitized(trial) else f"{fraction:.0%}"
 
 
 def _metric(header: str, name: str, text: Callable[[float], str], spare: int = 0) -> Column:

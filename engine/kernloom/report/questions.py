@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.units import count, three_digits, time_text
-from kernloom.measure.ranking import RANKED_BY, metric_of
+from kernloom.measure.ranking import RANKED_BY, is_sanitized, metric_of
 from kernloom.measure.trial import Trial
 from kernloom.store.keys import COLUMNS, SOURCE, USUAL_METRICS, Key, Meanings, parse_key, value_text
 from kernloom.store.rows import name_in
@@ -75,6 +75,8 @@ class _Measured:
     numbers: Sequence[float]
     left_out: int = 0
     """Verified trials that are ranked by another metric."""
+    sanitized: int = 0
+    """Verified trials that ran with a sanitizer, which are not ranked."""
 
     @property
     def best(self) -> float | None:
@@ -220,15 +222,19 @@ _DEFAULT = parse_key(RANKED_BY[-1])
 
 def _measured(trials: Sequence[Trial], asked: Key | None) -> _Measured:
     """The metric that was asked for, or the one that most of these trials are ranked by."""
+    good = [trial for trial in trials if trial.good]
+    rankable = [trial for trial in good if not is_sanitized(trial)]
+    sanitized = len(good) - len(rankable)
     if asked:
-        return _Measured(asked, _numbers(trials, asked))
-    counts = Counter(metric for trial in trials if trial.good and (metric := metric_of(trial)))
+        return _Measured(asked, _numbers(rankable, asked), sanitized=sanitized)
+    counts = Counter(metric for trial in rankable if (metric := metric_of(trial)))
     if not counts:
-        return _Measured(_DEFAULT, ())
+        return _Measured(_DEFAULT, (), sanitized=sanitized)
     chosen = _most(counts)
-    same = [trial for trial in trials if metric_of(trial) == chosen]
+    same = [trial for trial in rankable if metric_of(trial) == chosen]
     key = parse_key(chosen)
-    return _Measured(key, _numbers(same, key), counts.total() - counts[chosen])
+    left_out = counts.total() - counts[chosen]
+    return _Measured(key, _numbers(same, key), left_out, sanitized)
 
 
 def _most(counts: Counter[str]) -> str:
@@ -241,8 +247,19 @@ def _metrics_in(found: Iterable[_Measured]) -> list[Key]:
     return [keys[name] for name in sorted(keys, key=lambda name: (*RANKED_BY, name).index(name))]
 
 
-def _remarks(what: str, found: Iterable[_Measured]) -> tuple[str, ...]:
-    mixed = [measured.left_out for measured in found if measured.left_out]
+def _remarks(what: str, found: Collection[_Measured]) -> tuple[str, ...]:
+    sanitized = sum(measured.sanitized for measured in found)
+    said = (sanitized_remark(sanitized),) if sanitized else ()
+    return said + _mixed_remark(what, [m.left_out for m in found if m.left_out])
+
+
+def sanitized_remark(number: int) -> str:
+    """That so many trials are not ranked."""
+    trials = f"{count(number, 'trial')} with a sanitizer {'is' if number == 1 else 'are'}"
+    return f"{trials} not ranked: such times mean nothing"
+
+
+def _mixed_remark(what: str, mixed: Sequence[int]) -> tuple[str, ...]:
     if not mixed:
         return ()
     trials = f"{count(sum(mixed), 'trial')} {'is' if sum(mixed) == 1 else 'are'} left out"
@@ -260,6 +277,8 @@ def lack_of(trials: Sequence[Trial], metric: Key | None) -> str:
         return ""
     if not good:
         return "none of these trials verified"
+    if all(map(is_sanitized, good)):
+        return ""  # A remark tells.
     if metric is None:
         return "no trial has a metric that trials are ranked by"
     rate = metric.text.removeprefix("metrics.") in RATES

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, TextIO
 
 from kernloom.base.units import count, time_text
-from kernloom.measure.ranking import standings
+from kernloom.measure.ranking import is_sanitized, standings
 from kernloom.measure.trial import Trial
 from kernloom.report.alike import Alike, alike
 from kernloom.report.columns import (
@@ -25,6 +25,7 @@ from kernloom.report.questions import Answer, cell_text
 MESSAGE_LINES = 12
 NUMBERED = ("wrong", "out_of_bounds", "crashed")
 """Statuses whose messages say where."""
+UNRANKED = "note: times with a sanitizer mean nothing: those trials are not ranked and have no roof"
 FEW = 5
 """Up to so many failures are told one by one."""
 
@@ -46,6 +47,8 @@ def print_run(
     _table(page, trials, columns, lambda trial: "bold" if trial.id in best else "")
     _failures(page, trials)
     _warnings(page, trials)
+    if any(trial.good and is_sanitized(trial) for trial in trials):
+        page.line(UNRANKED)
     page.line(closing_line(trials, build))
 
 

@@ -219,6 +219,8 @@ def _notes(
         notes.append(
             "these are different targets: their clocks, or what an instruction does, differ"
         )
+    if any(work.target.is_sanitized for group in works for work in group):
+        notes.append("some of these are built with a sanitizer: their times mean nothing")
     artifacts = [[plan.artifacts for name in group if (plan := plans.get(name))] for group in ready]
     keys = [[{a.key for a in found} for found in group] for group in artifacts]
     if any(group.count(group[0]) == len(group) > 1 for group in keys):

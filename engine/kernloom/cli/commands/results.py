@@ -31,7 +31,7 @@ from kernloom.base.places import find_places
 from kernloom.base.spool import Spool
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.stores import split_store
-from kernloom.measure.ranking import RANKED_BY, metric_of
+from kernloom.measure.ranking import RANKED_BY, is_sanitized, metric_of
 from kernloom.measure.trial import Trial
 from kernloom.report import questions
 from kernloom.report.documents import stored_document, to_json
@@ -272,7 +272,7 @@ def _write_trials(
     trials: Iterable[Trial], store: Store, invocation: Invocation, out: TextIO
 ) -> int:
     if invocation.output == "t4":
-        return _write_t4(Spool(trials), store, invocation, out)
+        return _write_t4(Spool(_rankable(trials, invocation)), store, invocation, out)
     if invocation.output == "csv":
         from kernloom.report.csv import write_csv
 
@@ -307,6 +307,18 @@ def _write_t4(trials: Sequence[Trial], store: Store, invocation: Invocation, out
                 yield to_json(t4_result(trial, objective(trial), samples))
 
     return write_list("results", results(), T4_REST, out)
+
+
+def _rankable(trials: Iterable[Trial], invocation: Invocation) -> Iterator[Trial]:
+    """Leave out trials whose times mean nothing, and say at the end how many."""
+    left_out = 0
+    for trial in trials:
+        if trial.good and is_sanitized(trial):
+            left_out += 1
+        else:
+            yield trial
+    if left_out:
+        print(f"note: {questions.sanitized_remark(left_out)}", file=invocation.stderr)
 
 
 def _objectives(
