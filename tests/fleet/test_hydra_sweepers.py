@@ -10,6 +10,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from command_line import KERNEL, Project
+from kernloom.base.errors import UsageError
+from kernloom.cli.hydra_app import check_axes
 from kernloom.cli.hydra_job import not_minimised
 from parts import needs, needs_module
 
@@ -72,7 +74,7 @@ def test_a_search_without_a_good_point_says_so(tuned: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["workload.sizes.n=100,200,300,400,500,600"], "objectives cannot be compared"),
+        (["workload.sizes.n=100,200"], "workload.sizes.n changes the work itself"),
         (["hydra.sweeper.direction=maximize", "seed=1,2"], "which is minimised"),
         (["hydra.sweeper.direction=[minimize,minimize]", "seed=1,2"], "one objective, not 2"),
         (["worklaod=good", "seed=1,2"], "Did you mean 'workload'?"),
@@ -87,6 +89,37 @@ def test_what_cannot_be_optimised_ends_the_search(
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert "optuna found" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "workload.sizes.n=100,200",
+        "workload.sizes.n=range(1,9)",
+        "++workload.sizes.n=interval(1,9)",
+        "workload.dtype=choice(float32,float64)",
+        "workload=axpy,softmax",
+        "case=default,small",
+        "target=host,riscv64",
+        "+hydra.sweeper.params.workload.sizes.n=range(1,9)",
+    ],
+)
+def test_an_axis_of_different_work_is_refused_before_the_first_job(word: str) -> None:
+    with pytest.raises(UsageError, match="objectives of different work cannot be compared"):
+        check_axes(["hydra/sweeper=optuna", "select.fixed.unroll.vectors=1,2", word])
+
+
+def test_axes_that_leave_the_work_as_it_is_are_searched() -> None:
+    fixed = ["workload.sizes.n=100", "workload.dtype=choice(float32)", "case=small"]
+    check_axes([*fixed, "workload=axpy", "toolchain=gcc,clang", "select.fixed.unroll.k=1,2"])
+    check_axes(["target.options.index=0,1", "seed=1,2", "hydra.sweeper.params.seed=range(1,9)"])
+
+
+def test_a_search_over_sizes_runs_nothing(tuned: Project) -> None:
+    done = tuned.run("run", *OPTUNA, "workload=tuned", "workload.sizes.n=100,200")
+    assert done.code == 2
+    assert "HYDRA_FULL_ERROR" not in done.stderr
+    assert tuned.json("results").trials == []
 
 
 @pytest.mark.parametrize(

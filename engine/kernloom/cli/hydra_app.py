@@ -25,6 +25,7 @@ from kernloom.cli.objectives import files_of_jobs, read_objective
 from kernloom.config.groups import Groups
 from kernloom.config.hydra_compose import PRIMARY
 from kernloom.fleet.slurm.submission import NO_STORE, root_key
+from kernloom.measure.ranking import decides_work
 
 CODES = "codes"
 """Where each job leaves its exit code, below the folder of the sweep; a file without one is of a
@@ -50,6 +51,14 @@ PACKAGES = {
     },
 }
 """What brings Hydra's stock plugins."""
+BASIC = "basic"
+"""The sweeper that tries every combination; all others optimise."""
+SPACES = (
+    "hydra.sweeper.params.",
+    "hydra.sweeper.parametrization.",
+    "hydra.sweeper.ax_config.params.",
+)
+"""Where the settings of sweepers that optimise have the axes of their search."""
 _CHOICE = re.compile(r"\+*hydra/(launcher|sweeper)=([\w-]+)")
 
 
@@ -60,6 +69,8 @@ def run_by_hydra(places: Places, words: Sequence[str], *, multirun: bool) -> int
             "Hydra's own settings are for sweeps", hint="Add -m: kernloom run -m hydra/launcher=..."
         )
     _check_installed(places, words)
+    if any(kind == "sweeper" and name != BASIC for kind, name in _choices(words)):
+        check_axes(words)
     store = [word for word in words if root_key(word) == "store"]
     groups = Groups(places.folders("configs"))
     others = [_for_hydra(word, groups) for word in words if word not in store]
@@ -130,9 +141,48 @@ def worst(codes: Sequence[int]) -> int:
     return 0 if not bad else bad.pop() if len(bad) == 1 else 1
 
 
+def _choices(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Kind and name of the launcher and the sweeper that words choose."""
+    found = (_CHOICE.fullmatch(word) for word in words)
+    return [(match[1], match[2]) for match in found if match]
+
+
+def check_axes(words: Sequence[str]) -> None:
+    """Refuse an axis along which trials do different work: an optimiser would take the least work
+    for the best point."""
+    for word in words:
+        key = _axis(word)
+        if decides_work(key):
+            raise UsageError(
+                f"{key} changes the work itself, and objectives of different work cannot be "
+                "compared: a sweeper that optimises would choose the least work",
+                hint=f"Give {key} one value, and search over what leaves the work as it is: "
+                "select.fixed, toolchain, arch, pipeline. `run -m` without hydra/sweeper tries "
+                "every value.",
+            )
+
+
+def _axis(word: str) -> str:
+    """The key that a word makes an axis of a search; '' if it does not."""
+    for start in SPACES:
+        if word.lstrip("+").startswith(start):
+            return word.lstrip("+").removeprefix(start).partition("=")[0].lstrip("+")
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import ChoiceSweep
+    from hydra.errors import HydraException
+
+    try:
+        parsed = OverridesParser.create().parse_override(word)
+    except HydraException:
+        return ""  # Hydra itself says what is wrong with it.
+    value = parsed.value()
+    one = isinstance(value, ChoiceSweep) and len(value.list) == 1
+    return parsed.key_or_group if parsed.is_sweep_override() and not one else ""
+
+
 def _check_installed(places: Places, words: Sequence[str]) -> None:
     """Refuse a launcher or sweeper that Hydra does not have, before it says so its own way."""
-    chosen = [found.groups() for word in words if (found := _CHOICE.fullmatch(word))]
+    chosen = _choices(words)
     if not chosen:
         return
     from hydra.core.config_store import ConfigStore

@@ -105,6 +105,14 @@ def _ranked(trial: Trial) -> Ranked:
     )
 
 
+def decides_work(key: str) -> bool:
+    """Whether trials with other values of a config key do other work, or do it elsewhere."""
+    inside = [f"workload.{name}" for name in WORK]
+    return key in ("workload", "case", "target") or any(
+        key == part or key.startswith(f"{part}.") for part in inside
+    )
+
+
 def is_sanitized(trial: Trial) -> bool:
     """Whether a trial ran with a sanitizer: its times mean nothing beside others."""
     variant = lookup(trial.config, ("target", "variant"))
