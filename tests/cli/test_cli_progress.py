@@ -169,14 +169,16 @@ def test_on_a_terminal_the_view_is_gone_when_the_table_comes(project: Project) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["run", "check"])
-def test_a_document_on_stdout_leaves_the_view_on_a_terminal(project: Project, command: str) -> None:
+@pytest.mark.parametrize(("command", "phase"), [("run", "measuring"), ("check", "verifying")])
+def test_a_document_on_stdout_leaves_the_view_on_a_terminal(
+    project: Project, command: str, phase: str
+) -> None:
     project.add("good")
     seeds = ",".join(map(str, range(120)))
     words = (command, "-m", "workload=good", f"seed={seeds}", "output=json")
     stdout, stderr = on_terminal(project, *words)
     assert len(json.loads(stdout)["trials"]) == 120
-    assert {"run": "measuring", "check": "verifying"}[command] in stderr
+    assert phase in stderr
     assert "/120" in stderr
 
 

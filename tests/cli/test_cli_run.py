@@ -221,7 +221,8 @@ tunables:
 
 
 def test_a_stored_trial_shows_who_chose_its_parameters_now(project: Project) -> None:
-    project.add("tuned", kernel=TUNED)
+    body = "for (long i = 0; i < n; i++) y[i] = 2 * x[i] + 0 * U;"
+    project.add("tuned", body, kernel=TUNED)
     words = ("run", "workload=tuned")
     assert project.json(*words, "select.fixed.unroll.u=1").trial["provider"] == "fixed"
     again = project.json(*words).trial
