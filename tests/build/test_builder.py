@@ -175,7 +175,9 @@ def test_progress_counts_what_is_built(kernel: Kernel, places: Places) -> None:
     Builder(places).build(artifacts[:1])
     seen: list[tuple[int, int]] = []
     Builder(places).build(artifacts, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(0, 2), (1, 2), (2, 2)]
+    # Two that are built at the same time may be counted together.
+    assert seen[0] == (0, 2) and seen[-1] == (2, 2)
+    assert seen == sorted(set(seen)) and {total for _, total in seen} == {2}
 
 
 def test_it_works_where_nothing_can_be_written(
