@@ -140,6 +140,23 @@ def test_a_baseline_shows_what_has_become_slower_since(pair: Project) -> None:
     assert [c["b"].split()[0] for c in only.document["comparisons"]] == ["slow"]
 
 
+def test_it_is_said_which_trials_of_a_baseline_are_not_compared(pair: Project) -> None:
+    pair.add("slow", DOUBLE, n=20_000)
+    assert pair.run("run", "workload=slow").code == 0
+    pair.add("slow", SLOW, n=20_000)
+    assert pair.run("run", "workload=slow").code == 0
+    assert pair.run("run", "workload=slow", "measure.samples=5").code == 0
+    saved = pair.run("results", "baseline", "save", "main", "workload=slow")
+    assert "saved 3 trials as main" in saved.stderr
+    done = pair.json("compare", "--baseline", "main")
+    assert len(done.document["comparisons"]) == 1
+    (note,) = [text for text in done.document["notes"] if "left out" in text]
+    assert note == (
+        "2 of 3 trials of main left out, for a newer one is compared with what they are now: "
+        "1 measured otherwise, 1 with other artifacts (older sources, compiler or parameters)"
+    )
+
+
 @pytest.mark.parametrize("fused", ["true", "false"])
 def test_a_baseline_finds_the_artifact_that_several_steps_share(
     project: Project, fused: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,8 @@ class Contenders:
         self._store = store
         self._common = [DEFAULT_POLICY, *_words(common)]
         self._local = self._composed([]).data
+        self.merged = ""
+        """Which trials of a baseline are not compared, and why; nothing, if all are."""
 
     @property
     def beyond_measuring(self) -> list[str]:
@@ -54,10 +57,14 @@ class Contenders:
     def since(self, baseline: str, filters: Sequence[Filter]) -> list[tuple[Contender, Contender]]:
         """Trials of a named baseline as they were, each with what the same words give now.
 
-        Trials that differ only in how they were measured are one.
+        Of several trials that are the same today the newest is taken; `merged` says how many are
+        not, and why.
         """
         pairs: dict[str, tuple[Contender, Contender]] = {}
-        for trial in self._store.baseline(baseline, filters):
+        taken: dict[str, Trial] = {}
+        left_out: Counter[str] = Counter()
+        trials = self._store.baseline(baseline, filters)
+        for trial in trials:
             label = _label(trial)
             now = Contender(f"{label} now")
             try:
@@ -66,8 +73,17 @@ class Contenders:
                 # What it was composed from is gone.
                 now.problem = error
             key = now.plan.id if now.plan else trial.id
-            if key not in pairs:
+            if key in pairs:
+                left_out[_difference(trial, taken[key])] += 1
+            else:
                 pairs[key] = (self._stored(f"{label} in {baseline}", trial), now)
+                taken[key] = trial
+        if left_out:
+            why = ", ".join(f"{number} {reason}" for reason, number in left_out.items())
+            self.merged = (
+                f"{left_out.total()} of {len(trials)} trials of {baseline} left out, for a newer "
+                f"one is compared with what they are now: {why}"
+            )
         return list(pairs.values())
 
     def _again(self, trial: Trial) -> Point:
@@ -206,6 +222,21 @@ def kept_folder(store: Store, places: Places) -> Path:
 def store_words(common: str) -> list[str]:
     """Those of the common words that choose a store."""
     return [word for word in _words(common) if _root(word) == "store"]
+
+
+def _difference(trial: Trial, newer: Trial) -> str:
+    """How a trial differs from a newer one that is the same today."""
+    if _keys(trial) != _keys(newer):
+        return "with other artifacts (older sources, compiler or parameters)"
+    if trial.config.get("measure") != newer.config.get("measure"):
+        return "measured otherwise"
+    return "with the same artifacts"
+
+
+def _keys(trial: Trial) -> dict[str, str]:
+    """The artifacts of a trial, but for those of its baselines."""
+    named = {str(item["name"]): str(item["key"]) for item in trial.artifacts}
+    return {name: key for name, key in named.items() if "/" not in name}
 
 
 def _label(trial: Trial) -> str:

@@ -73,6 +73,8 @@ def run(invocation: Invocation) -> int:
     found = compare(assembly, contenders, names, progress, control="control" in flags)
     if ignored:
         found.notes.append(f"recipes and stored trials do not take {' '.join(ignored)} of --with")
+    if make.merged:
+        found.notes.append(make.merged)
     same = [pair for pair in both if unchanged(*pair)]
     if same:
         which = f"{len(same)} of {len(both)}"
