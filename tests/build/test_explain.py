@@ -71,6 +71,33 @@ def test_a_changed_system_header_is_named(kernel: Kernel, places: Places, tmp_pa
     assert said.kind == "header" and "<outside.h>: changed" in said.text
 
 
+@pytest.mark.parametrize("flag", ["-I", "-isystem"])
+def test_ones_own_header_is_named_with_its_folder(
+    kernel: Kernel, places: Places, tmp_path: Path, flag: str
+) -> None:
+    header = tmp_path / "mylib.h"
+    text, flags = f"#include <mylib.h>\n{KERNEL}", (flag, str(tmp_path))
+    header.write_text("#define SIZE 1\n")
+    Builder(places).build([kernel(text=text, flags=flags)])
+    header.write_text("#define SIZE 1024\n")
+    said = Builder(places).state(kernel(text=text, flags=flags)).explanation
+    assert said.text == f"header mylib.h in {tmp_path}: changed"
+
+
+def test_a_header_that_is_asked_for_and_has_appeared_is_said(
+    kernel: Kernel, places: Places, tmp_path: Path
+) -> None:
+    asks = f"#if __has_include(<asked.h>)\nint there;\n#endif\n{KERNEL}"
+    flags = (f"-I{tmp_path}",)
+    Builder(places).build([kernel(text=asks, flags=flags)])
+    (tmp_path / "asked.h").write_text("")
+    said = Builder(places).state(kernel(text=asks, flags=flags)).explanation
+    assert said.text == "__has_include: a header that a source asks for has appeared or is gone"
+    # What is left of the source is another one for other reasons, too.
+    said = Builder(places).state(kernel(text=asks.replace("2.0f", "3.0f"), flags=flags)).explanation
+    assert said.text == "kernel.c:9: 'x[i] *= 2.0f;' -> 'x[i] *= 3.0f;'"
+
+
 def test_a_changed_flag_is_named(kernel: Kernel, places: Places) -> None:
     said = why(places, kernel(flags=("-O1",)), kernel(flags=("-O3",)))
     assert said.kind == "flag"

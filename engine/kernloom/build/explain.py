@@ -20,6 +20,7 @@ from urllib.parse import quote
 from kernloom.base.files import file_stamp, sha256_text
 from kernloom.base.sealed import SEAL, key_of, seal, unseal
 from kernloom.build.artifact import BARE, ENVIRONMENT, ORIGINS, WRAPPER, Artifact
+from kernloom.build.headers import ASKS
 from kernloom.build.manifest import Damaged, Missing, read_manifest
 
 Kind = Literal[
@@ -35,6 +36,8 @@ Kind = Literal[
     "kept",
 ]
 _KEY = re.compile(r'"key": "(\w+)"')
+FOLDER_FLAGS = ("-I", "-iquote", "-isystem", "-idirafter")
+"""Flags of folders that are searched for headers, in the same word or the next."""
 _LOOK_BACK = 200
 """How many of the newest entries are compared when none fits exactly."""
 
@@ -382,11 +385,38 @@ def _plus_minus(removed: Sequence[str], added: Sequence[str]) -> str:
 
 def _changed_headers(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     before, now = old.get("headers", {}), artifact.headers
-    for name in sorted(before.keys() | now.keys()):
-        if before.get(name) != now.get(name):
-            how = "changed" if name in before and name in now else "added"
-            how = "no longer included" if name not in now else how
-            yield {"kind": "header", "text": f"system header <{name}>: {how}", "file": name}
+    names = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
+    for name in names:
+        how = "changed" if name in before and name in now else "added"
+        how = "no longer included" if name not in now else how
+        if name == ASKS:
+            # It follows from whatever else is different in the preprocessed source.
+            if names == [ASKS] and _same_command(artifact, old):
+                text = f"{ASKS}: a header that a source asks for has appeared or is gone"
+                yield {"kind": "header", "text": text, "file": name}
+            continue
+        text = f"system header <{name}>: {how}"
+        if folder := _own_folder(name, artifact.argv):
+            # Only its hash is kept.
+            text = f"header {name} in {folder}: {how}"
+        yield {"kind": "header", "text": text, "file": name}
+
+
+def _same_command(artifact: Artifact, old: Mapping[str, Any]) -> bool:
+    """Whether the same files are compiled with the same flags."""
+    files = {path: sha256_text(text) for path, text in artifact.files.items()}
+    return files == old.get("inputs", {}) and list(old.get("argv", ())) == list(artifact.argv)
+
+
+def _own_folder(name: str, argv: Sequence[str]) -> str:
+    """The folder of a flag (-I, -isystem, ...) in which a header is; '' if it is the system's."""
+    for place, word in enumerate(argv):
+        for flag in FOLDER_FLAGS:
+            if word.startswith(flag):
+                folder = word.removeprefix(flag) or "".join(argv[place + 1 : place + 2])
+                if folder and (Path(folder) / name).is_file():
+                    return folder
+    return ""
 
 
 def _changed_texts(

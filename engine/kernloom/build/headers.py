@@ -27,7 +27,8 @@ _MARKER = re.compile(r'^# \d+ "((?:[^"\\]|\\.)*)"(.*)$', re.MULTILINE)
 _SEARCHED = re.compile(
     r'^ (/.*?)(?: \(framework directory\))?$|nonexistent directory "(.*)"$', re.M
 )
-_ASKS = "__has_include"
+ASKS = "__has_include"
+"""Also the name under which the headers of an artifact have what files are told about others."""
 _PRECOMPILED = (".gch", ".pch")
 
 
@@ -100,7 +101,7 @@ def looks_outside(files: Mapping[str, str]) -> bool:
             )
             if beside not in files:
                 return True
-        if _ASKS in spliced(text):
+        if ASKS in spliced(text):
             return True
     return False
 
@@ -119,7 +120,7 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
     printed = answer.stdout
     searched = dict.fromkeys(a or b for a, b in _SEARCHED.findall(answer.stderr))
     found: dict[str, str] = {}
-    asks, assembles = any(_ASKS in spliced(text) for text in files.values()), False
+    asks, assembles = any(ASKS in spliced(text) for text in files.values()), False
     marked = [
         (re.sub(r"\\(.)", r"\1", quoted), marks) for quoted, marks in _MARKER.findall(printed)
     ]
@@ -130,11 +131,11 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
         found[path] = _below(path, searched)
         text = _text(path)
         if "3" not in marks.split():
-            asks, assembles = asks or _ASKS in spliced(text), assembles or may_assemble(text)
+            asks, assembles = asks or ASKS in spliced(text), assembles or may_assemble(text)
         assembles = assembles or ".incbin" in text
         _check_precompiled(path)
     # What a file is told about others shows nowhere but in what is left of it.
-    extra = {_ASKS: sha256_text(_MARKER.sub("", printed))} if asks else {}
+    extra = {ASKS: sha256_text(_MARKER.sub("", printed))} if asks else {}
     inner = {posixpath.dirname(name) for name in found.values()}
     folders = {posixpath.join(top, folder) for top in searched for folder in inner}
     return Listing(
