@@ -269,16 +269,11 @@ def test_what_is_not_a_recipe_is_refused(
     assert says in refused(home, path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("value", [None, 3, "text", [1], {}])
-def test_every_section_of_a_recipe_may_be_nonsense(
-    home: Project, tmp_path: Path, value: Any
-) -> None:
-    for section in ("workload", "toolchain", "arch", "pipeline", "target", "select", "measure"):
-        path = changed(home, set_at(section, value), tmp_path / "recipe.yaml")
-        done = home.run("recipe", "run", str(path))
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.code == 2 or (section, value) == ("select", {}), (section, done)
+def test_a_section_of_a_recipe_that_is_nonsense_is_refused(home: Project, tmp_path: Path) -> None:
+    path = changed(home, set_at("pipeline", 3), tmp_path / "recipe.yaml")
+    done = home.run("recipe", "run", str(path))
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.code == 2, done
 
 
 def test_a_recipe_that_cannot_be_written_is_refused_before_the_run(home: Project) -> None:

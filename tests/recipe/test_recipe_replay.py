@@ -229,6 +229,24 @@ def test_options_of_a_device_are_known_values(bench: RecipeBench) -> None:
         bench.read(bench.save("options.yaml", document))
 
 
+SECTIONS = ("workload", "toolchain", "arch", "pipeline", "target", "select", "measure")
+
+
+@pytest.mark.parametrize("value", [None, 3, "text", [1], {}])
+@pytest.mark.parametrize("section", SECTIONS)
+def test_any_section_of_a_recipe_may_be_nonsense(
+    bench: RecipeBench, section: str, value: Any
+) -> None:
+    document = bench.document(bench.write("s.yaml", [bench.plan("workload=axpy", "case=small")]))
+    document["trials"][0]["config"][section] = value
+    path = bench.save("nonsense.yaml", document)
+    if (section, value) == ("select", {}):
+        bench.replan(path)
+        return
+    with pytest.raises(ConfigError):
+        bench.replan(path)
+
+
 NO_KEYS = ("/proc/self/cwd/art", "../kernels/x", 5, None, "A" * 32, "a" * 31, "a" * 33, ["a" * 32])
 
 
