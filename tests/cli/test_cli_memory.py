@@ -16,12 +16,14 @@ import pytest
 from command_line import Project
 from kernloom.base import remember, spool
 from kernloom.base.places import find_places
+from kernloom.base.spool import Spool
 from kernloom.measure.trial import Trial
 from kernloom.report import csv, results
 from kernloom.report.csv import write_csv
 from kernloom.report.documents import stored_document, to_json
 from kernloom.report.results import streamed
 from kernloom.report.streaming import write_list
+from kernloom.report.tables import print_run
 from kernloom.run import planning
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import plan_points
@@ -166,7 +168,7 @@ def _engine_that_keeps(folder: Path, kept: int) -> str:
     place = folder / "fewer"
     place.mkdir()
     (place / "sitecustomize.py").write_text(
-        f"from kernloom.cli import planning\nplanning.KEPT = {kept}\n"
+        f"from kernloom.run import planning\nplanning.KEPT = {kept}\n"
         f"from kernloom.base import spool\nspool.BLOCK, spool.IN_MEMORY = {kept}, {kept}\n"
     )
     return f"{place}:{ENGINE}"
@@ -208,6 +210,30 @@ class Nowhere(io.TextIOBase):
 
     def write(self, text: str) -> int:
         return len(text)
+
+
+def waiting_on_disk(number: int) -> Spool[Trial]:
+    """Trials of a sweep over sizes, with configs and metrics of the usual length."""
+    pipeline = {f"stage{n}": {"use": "x" * 20, "in": {"a": {"ref": "b"}}} for n in range(10)}
+    trial = Trial("", "axpy", "default", "host", "ok", True, params={"unroll": {"add": {"v": 4}}})
+    return Spool(
+        replace(
+            trial,
+            id=f"{n:032}",
+            point={"workload.sizes.N": n},
+            config={"workload": {"sizes": {"N": n}}, "pipeline": {"stages": pipeline}},
+            metrics={"median_ns": 100.0 + n} | {f"metric{m}": m + n / 3 for m in range(20)},
+        )
+        for n in range(number)
+    )
+
+
+@pytest.mark.usefixtures("small_caches")
+def test_the_table_of_a_run_needs_little_for_each_trial() -> None:
+    few, many = waiting_on_disk(FEW), waiting_on_disk(MANY)
+    _, less = traced(lambda: print_run(few, {}, Nowhere()))  # type: ignore[arg-type]
+    _, more = traced(lambda: print_run(many, {}, Nowhere()))  # type: ignore[arg-type]
+    assert (more - less) / (MANY - FEW) < 1_500
 
 
 EXPORTS: dict[str, Callable[[Store], int]] = {
