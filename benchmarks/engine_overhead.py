@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "engine"))
 from kernloom.cli.progress import Progress
 from kernloom.device.runner import RunnerSession
 from kernloom.run.assembly import Assembly
-from kernloom.run.execution import Workshop
+from kernloom.run.execution import Execution
 from kernloom.run.planning import plan_points
 from kernloom.store.sqlite import SqliteConnection
 from kernloom.store.store import open_store
@@ -98,14 +98,14 @@ def main() -> None:
     assembly = Assembly()
     quiet = Progress(sys.stderr, quiet=True)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db") as store:
-        workshop = Workshop(assembly, store, quiet)
-        workshop.carry_out(plan_points(assembly, words[:1], multirun=False))
+        workshop = Execution(assembly, store, quiet)
+        workshop.execute(plan_points(assembly, words[:1], multirun=False))
         watch.clear()
         disk.clear()
         start = now()
         plans = plan_points(assembly, words, multirun=True)
         planned = now().less(start)
-        results = workshop.carry_out(plans)
+        results = workshop.execute(plans)
         total = now().less(start)
     good = sum(trial.good for trial in results.trials)
     engine = total.less(watch.spent, disk.spent)

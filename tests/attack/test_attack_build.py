@@ -19,7 +19,7 @@ from kernloom.base.places import Places, share_folder
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact
-from kernloom.build.make import Job, carry_out
+from kernloom.build.make import Job, execute
 from kernloom.build.toolchains import accepts, detect
 from kernloom.build.workspace import workspace
 from kernloom.config.convert import convert
@@ -90,7 +90,7 @@ class Bench:
         """What is built, by no SCons; nothing if that fails or inputs change meanwhile."""
         build = self.places.build
         with workspace(build) as folder:
-            result = carry_out(Job(artifact, {}), build, folder)
+            result = execute(Job(artifact, {}), build, folder)
         return artifact.path(build).read_bytes() if result.ok else b""
 
     def write(self, path: str, text: str) -> Path:

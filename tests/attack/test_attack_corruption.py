@@ -24,12 +24,12 @@ from kernloom.build.builder import Builder
 from kernloom.build.compile_commands import FILE, write_compile_commands
 from kernloom.build.explain import Index
 from kernloom.build.manifest import read_manifest
-from kernloom.config.settings import Fleet
+from kernloom.config.settings import FleetSettings
 from kernloom.device.opencl import probe
 from kernloom.fleet.slurm.submission import (
     Gathering,
-    Row,
     Submission,
+    TaskRow,
     append_row,
     begin,
     read_submission,
@@ -46,7 +46,7 @@ WORDS = ("workload=axpy,good,matmul", "toolchain=gcc")
 CACHES = ("composed", "rendered", "headers", "linked", "arch.json", "toolchains.json")
 EACH, SMALL = 60, 8
 """How many places are damaged of each kind of file: in a whole attack, and else."""
-SLURM = Fleet("slurm", kind="slurm")
+SLURM = FleetSettings("slurm", kind="slurm")
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def submission(tmp_path: Path) -> Submission:
     submission = begin(tmp_path / "abcdef", {}, SLURM)
     submission.add_round([[0, 1], [2, 3]])
     for number in range(4):
-        append_row(submission.results(0, number // 2), Row(number, trial(number)))
+        append_row(submission.results(0, number // 2), TaskRow(number, trial(number)))
         submission.note_taken(number, replace(trial(number), created=f"2025-01-0{number + 1}"))
         submission.note_failure(0, number % 2, f"no compiler {number % 2}")
     return submission

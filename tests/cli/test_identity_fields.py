@@ -18,7 +18,7 @@ import pytest
 from command_line import Project
 from kernloom.base.places import find_places
 from kernloom.config.compose import Point
-from kernloom.config.schema import Experiment, Fill, Measure
+from kernloom.config.schema import Experiment, Fill, Policy
 from kernloom.run.assembly import Assembly
 from kernloom.run.facts import FILLED_BY, POLICY
 from kernloom.run.planning import Planned, plan_each
@@ -318,7 +318,7 @@ def test_every_field_of_the_schema_is_classified_once() -> None:
 
 
 def test_the_lists_of_facts_name_fields_that_exist() -> None:
-    assert set(POLICY) <= {field.name for field in fields(Measure)}
+    assert set(POLICY) <= {field.name for field in fields(Policy)}
     assert set(FILLED_BY) == set(get_args(get_type_hints(Fill)["kind"]))
     assert {name for names in FILLED_BY.values() for name in names} < {f.name for f in fields(Fill)}
 

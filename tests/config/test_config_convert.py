@@ -6,7 +6,7 @@ import pytest
 
 from kernloom.base.errors import ConfigError
 from kernloom.config.convert import convert
-from kernloom.config.schema import Caches, Fill, Measure, Tolerance
+from kernloom.config.schema import Caches, Fill, Policy, Tolerance
 
 HUGE = 10**400
 """Larger than any floating-point number."""
@@ -16,8 +16,8 @@ POLICY = {"name": "p", "samples": 1, "warmup": 0, "min_rounds": 1, "max_rounds":
 @pytest.mark.parametrize(
     ("cls", "data", "key"),
     [
-        (Measure, {**POLICY, "min_sample_us": HUGE}, "min_sample_us"),
-        (Measure, {**POLICY, "min_sample_us": 1, "samples": HUGE}, "samples"),
+        (Policy, {**POLICY, "min_sample_us": HUGE}, "min_sample_us"),
+        (Policy, {**POLICY, "min_sample_us": 1, "samples": HUGE}, "samples"),
         (Fill, {"low": -HUGE}, "low"),
         (Tolerance, {"rtol": HUGE}, "rtol"),
     ],

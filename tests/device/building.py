@@ -144,7 +144,7 @@ def build_bare_metal(name: str, folder: Path) -> tuple[Device, Path]:
         "supervisor": _made(supervisor_artifact(*how), folder / "supervisor"),
     }
     setup = DeviceSetup(programs, target, arch)
-    return EmbeddedDevice.made(setup), _made(image, folder / "image")
+    return EmbeddedDevice.from_setup(setup), _made(image, folder / "image")
 
 
 def _made(artifact: Artifact, folder: Path) -> Path:

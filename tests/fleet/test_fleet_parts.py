@@ -11,14 +11,14 @@ import pytest
 
 from command_line import Project, environment
 from kernloom.base.errors import ConfigError, UnavailableError
-from kernloom.config.settings import Fleet
+from kernloom.config.settings import FleetSettings
 from kernloom.fleet.alone import alone
 from kernloom.fleet.slurm import queue
 from kernloom.fleet.slurm.fleet import chunks
 from kernloom.fleet.slurm.submission import (
     Gathering,
-    Row,
     Submission,
+    TaskRow,
     append_row,
     root_key,
 )
@@ -32,7 +32,7 @@ with alone(name=sys.argv[1]):
     print("mine", flush=True)
     sys.stdin.read()
 """
-SLURM = Fleet("slurm", kind="slurm")
+SLURM = FleetSettings("slurm", kind="slurm")
 
 
 def trial(id: str) -> Trial:
@@ -75,13 +75,16 @@ def test_a_trial_comes_back_from_a_task_as_it_was(tmp_path: Path) -> None:
     submission = Submission(tmp_path, "t", (), SLURM)
     (tmp_path / "rounds").mkdir()
     round = submission.add_round([[0, 1], [2]])
-    append_row(submission.results(0, 0), Row(0, trial("a")))
-    append_row(submission.results(0, 1), Row(2, trial("c")))
+    append_row(submission.results(0, 0), TaskRow(0, trial("a")))
+    append_row(submission.results(0, 1), TaskRow(2, trial("c")))
     gathering = Gathering(submission)
-    assert list(gathering.rows([round], {0, 1, 2})) == [Row(0, trial("a")), Row(2, trial("c"))]
+    assert list(gathering.rows([round], {0, 1, 2})) == [
+        TaskRow(0, trial("a")),
+        TaskRow(2, trial("c")),
+    ]
     assert list(gathering.rows([round], {0, 1, 2})) == []
-    append_row(submission.results(0, 0), Row(1, trial("b")))
-    assert list(gathering.rows([round], {0, 1, 2})) == [Row(1, trial("b"))]
+    append_row(submission.results(0, 0), TaskRow(1, trial("b")))
+    assert list(gathering.rows([round], {0, 1, 2})) == [TaskRow(1, trial("b"))]
     assert submission.ended({0, 1, 2}) == {0, 1, 2}
     assert submission.ended({2}) == {2}, "files of other tasks are not read"
 
@@ -89,7 +92,7 @@ def test_a_trial_comes_back_from_a_task_as_it_was(tmp_path: Path) -> None:
 def test_the_store_of_a_trial_is_not_written_down_by_its_task(tmp_path: Path) -> None:
     path = tmp_path / "0-0.jsonl"
     config = {"store": {"url": "postgresql://me:S3CRET@h/d"}, "seed": 0}
-    append_row(path, Row(0, replace(trial("a"), config=config)))
+    append_row(path, TaskRow(0, replace(trial("a"), config=config)))
     assert "S3CRET" not in path.read_text()
     assert "seed" in path.read_text()
 
@@ -109,8 +112,8 @@ def test_a_torn_line_costs_no_other_trial(tmp_path: Path) -> None:
     path = submission.results(0, 0)
     path.write_text('{"point": 0, "tri')
     assert list(Gathering(submission).rows([round], {0, 1})) == []
-    append_row(path, Row(1, trial("b")))
-    assert list(Gathering(submission).rows([round], {0, 1})) == [Row(1, trial("b"))]
+    append_row(path, TaskRow(1, trial("b")))
+    assert list(Gathering(submission).rows([round], {0, 1})) == [TaskRow(1, trial("b"))]
 
 
 def test_the_newest_trial_of_a_plan_is_the_one_that_stands_for_it(tmp_path: Path) -> None:
@@ -154,7 +157,7 @@ def test_missing_submitit_is_said_with_what_installs_it(
 @pytest.mark.parametrize("options", [{"time": 5}, {"--account": "x"}, {"account": "x\nrm"}])
 def test_options_that_cannot_stand_in_a_script_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"fleet\.options"):
-        queue.check_settings(Fleet("slurm", kind="slurm", options=options))
+        queue.check_settings(FleetSettings("slurm", kind="slurm", options=options))
 
 
 @pytest.mark.parametrize(

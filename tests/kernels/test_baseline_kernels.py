@@ -16,7 +16,7 @@ from harness import ROOT, Epilogue, Variant, best_machine, call, load_kernel, of
 from test_workloads import NAMES, load_workload
 
 from kernloom.base.errors import ConfigError, DeviceError, UnavailableError
-from kernloom.config.schema import Fill, Measure, Tensor, Tolerance, Workload
+from kernloom.config.schema import Fill, Policy, Tensor, Tolerance, Workload
 from kernloom.measure import numpy_baseline, openblas
 from kernloom.measure.data import DataSets
 from kernloom.measure.numpy_baseline import NumpyBaseline, cores_from, numpy_identity
@@ -29,7 +29,7 @@ BEST = best_machine()
 DTYPES = ("float32", "float64")
 BY_OPENBLAS = ("axpy", "matmul", "transpose")
 FUSED = Epilogue("bias_relu", ("bias",))
-POLICY = Measure("test", samples=3, warmup=1, min_rounds=1, max_rounds=1, min_sample_us=50)
+POLICY = Policy("test", samples=3, warmup=1, min_rounds=1, max_rounds=1, min_sample_us=50)
 
 
 def variant(family: str, name: str, dtype: str, *, threads: int = 1, **others: Any) -> Variant:

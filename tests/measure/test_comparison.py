@@ -11,7 +11,7 @@ from kernloom.base.errors import DeviceError
 from kernloom.base.places import share_folder
 from kernloom.config.convert import convert
 from kernloom.config.reader import load_yaml
-from kernloom.config.schema import Measure
+from kernloom.config.schema import Policy
 from kernloom.measure.comparison import (
     Race,
     counted,
@@ -46,9 +46,9 @@ class Contender:
         return 1
 
 
-def policy(**changed: object) -> Measure:
+def policy(**changed: object) -> Policy:
     text = (share_folder() / "configs" / "measure" / "rigorous.yaml").read_text()
-    return convert(Measure, {**load_yaml(text, where="rigorous"), **changed}, "measure")
+    return convert(Policy, {**load_yaml(text, where="rigorous"), **changed}, "measure")
 
 
 def compared(b: float, noise: float, seed: int, **changed: object):

@@ -8,12 +8,12 @@ import yaml
 
 from kernloom.base.places import share_folder
 from kernloom.config.convert import convert
-from kernloom.config.schema import Measure
+from kernloom.config.schema import Policy
 
 
-def policy(name: str) -> Measure:
+def policy(name: str) -> Policy:
     text = (share_folder() / "configs" / "measure" / f"{name}.yaml").read_text()
-    return convert(Measure, yaml.safe_load(text), "measure")
+    return convert(Policy, yaml.safe_load(text), "measure")
 
 
 def test_policies_are_named_like_their_files_and_get_stricter():

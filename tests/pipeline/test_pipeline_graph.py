@@ -16,7 +16,7 @@ from kernloom.base.registry import Registry
 from kernloom.config.compose import Composer
 from kernloom.config.schema import Experiment
 from kernloom.config.validate import experiment as validated
-from kernloom.pipeline.graph import Graph, read_graph
+from kernloom.pipeline.graph import StageGraph, read_graph
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.run.assembly import STAGES
 
@@ -239,7 +239,7 @@ def test_a_service_that_nobody_handed_in_is_named() -> None:
 # The pipelines that ship.
 
 
-def read_shipped(composer: Composer, *words: str) -> Graph:
+def read_shipped(composer: Composer, *words: str) -> StageGraph:
     types: Registry[type[Stage]] = Registry("stage", STAGES)
     return read_graph(shipped(composer, *words).pipeline.stages, types)
 

@@ -17,7 +17,7 @@ from typing import Any
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.build.artifact import MANIFEST, Artifact, from_plain, to_plain
 from kernloom.build.cores import Cores
-from kernloom.build.make import Job, Result, carry_out
+from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import Verifier, Whole
 
 
@@ -50,7 +50,7 @@ def write_plan(
     )
 
 
-class Graph:
+class BuildGraph:
     """A plan that is being carried out; alone in its build folder for as long as it lives."""
 
     def __init__(self, plan: Path, tell: Callable[[Job, Result], str]) -> None:
@@ -85,7 +85,7 @@ class Graph:
         path = Path(target[0].get_abspath())
         job = self.jobs[str(path)]
         with self._cores.one():
-            result = carry_out(job, self.build, self.workspace)
+            result = execute(job, self.build, self.workspace)
         if not result.ok:
             # SCons makes a target's folder beforehand.
             with contextlib.suppress(OSError):

@@ -73,7 +73,7 @@ class Result:
     """What was built is not what the key says, for this file was read or has changed since."""
 
 
-def carry_out(job: Job, build: Path, workspace: Path) -> Result:
+def execute(job: Job, build: Path, workspace: Path) -> Result:
     """Build one artifact below `build`; every intermediate stays in `workspace`."""
     artifact = job.artifact
     work = workspace / "work" / artifact.key

@@ -19,9 +19,9 @@ from kernloom.cli.main import Terminated
 from kernloom.cli.streams import prepare_streams
 from kernloom.fleet.local import Local
 from kernloom.fleet.slurm.submission import (
-    Row,
     SentPoint,
     Submission,
+    TaskRow,
     append_row,
     read_submission,
     sent_point,
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"kernloom: {folder} is gone: nothing to do", file=sys.stderr)
         return 0
     try:
-        _carry_out(submission, round, task)
+        _execute(submission, round, task)
     except KernloomError as error:
         print(f"kernloom: error: {error}", file=sys.stderr)
         submission.note_failure(round, task, str(error))
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _carry_out(submission: Submission, round: int, task: int) -> None:
+def _execute(submission: Submission, round: int, task: int) -> None:
     path = submission.results(round, task)
     # Slurm starts a task again whose node failed, and another round may have been faster.
     mine = submission.rounds()[round].tasks[task]
@@ -79,7 +79,7 @@ def _carry_out(submission: Submission, round: int, task: int) -> None:
             plan = _planned(assembly, sent)
         except (ConfigError, UnavailableError) as error:
             trial_id = unmeasured_id(sent.plan, place_of(submission.fleet))
-            append_row(path, Row(number, _refused(trial_id, error)))
+            append_row(path, TaskRow(number, _refused(trial_id, error)))
             continue
         points[id(plan)] = number
         plans.append(plan)
@@ -87,7 +87,7 @@ def _carry_out(submission: Submission, round: int, task: int) -> None:
     def keep(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
         if trial.status == "crashed" and any(name in trial.message for name in ENDING):
             sleep(GRACE_S)
-        append_row(path, Row(points[id(plan)], trial))
+        append_row(path, TaskRow(points[id(plan)], trial))
 
     if plans:
         artifacts = {item.key: item for plan in plans for _, item in plan.named_artifacts}

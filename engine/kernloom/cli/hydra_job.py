@@ -28,7 +28,7 @@ class NoObjective(CompactHydraException):
     """Ends a job that has nothing to tell a sweeper; why is said on stderr before."""
 
 
-def carry_out(config: DictConfig) -> float | None:
+def execute(config: DictConfig) -> float | None:
     """The job's objective, if Hydra's sweeper is an optimiser; its exit code is left in a file,
     beside those of the other jobs."""
     from kernloom.cli.hydra_app import CODES, OBJECTIVES
@@ -122,7 +122,7 @@ def main() -> None:
     from kernloom.cli import hydra_job
 
     # The module's function, not that of __main__: launchers find it again by its name.
-    hydra.main(version_base="1.3", config_path=None)(hydra_job.carry_out)()
+    hydra.main(version_base="1.3", config_path=None)(hydra_job.execute)()
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from typing import Any
 from kernloom.base.errors import ConfigError, UsageError, nearest
 from kernloom.base.places import Places
 from kernloom.config.groups import Groups
-from kernloom.config.settings import Store as Chosen
+from kernloom.config.settings import StoreSettings
 from kernloom.store.database import EXAMPLE, check_url
 
 KEYS = ("path", "url")
 
 
-def place_of(chosen: Chosen, places: Places) -> Path | str:
+def place_of(chosen: StoreSettings, places: Places) -> Path | str:
     """The file or the URL of a store."""
     if chosen.url and chosen.path:
         raise ConfigError("a store has a path or a url, not both", key="store")
@@ -64,7 +64,7 @@ def split_store(words: Sequence[str], places: Places) -> tuple[Path | str, tuple
     data: Mapping[str, Any] = groups.read("store", option)
     chosen = {name: data.get(name) for name in KEYS} | values
     given = {name: str(value) if value else None for name, value in chosen.items()}
-    return place_of(Chosen(str(data.get("name")), **given), places), tuple(others)
+    return place_of(StoreSettings(str(data.get("name")), **given), places), tuple(others)
 
 
 def _unquoted(value: str) -> str:

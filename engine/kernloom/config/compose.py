@@ -22,7 +22,7 @@ from kernloom.base.remember import Recalled
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.groups import Groups
 from kernloom.config.overrides import Override, parse_overrides
-from kernloom.config.settings import Sweep
+from kernloom.config.settings import SweepSettings
 from kernloom.config.sweeps import (
     NOT_SWEPT,
     POINT,
@@ -114,7 +114,7 @@ class Composer:
         yield from self._points(sweep, plain, refuse)
 
     def _points(
-        self, sweep: Sweep, plain: Sequence[Override], refuse: Refuse | None
+        self, sweep: SweepSettings, plain: Sequence[Override], refuse: Refuse | None
     ) -> Iterator[Point]:
         """The points of a sweep and of the axes among the command line's overrides."""
         typed = {override.key for override in plain if override.swept}
@@ -181,7 +181,7 @@ class Composer:
             return False
         return True
 
-    def _sweep(self, overrides: Sequence[Override]) -> Sweep:
+    def _sweep(self, overrides: Sequence[Override]) -> SweepSettings:
         """What the sweep's file and the overrides of it say beyond the command line's axes."""
         first = [(override, _first(override)) for override in overrides]
         try:

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kernloom.config.limits import FINITE, at_least, between
-from kernloom.config.settings import Build, Fleet, Screen, Store, Sweep
+from kernloom.config.settings import (
+    BuildSettings,
+    FleetSettings,
+    ScreenSettings,
+    StoreSettings,
+    SweepSettings,
+)
 
 Scalar = bool | int | float | str
 """What a tunable, a macro or a size can be."""
@@ -307,7 +313,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
-class Select:
+class SelectSettings:
     """Where parameters come from."""
 
     providers: tuple[str, ...] = ("fixed", "model")
@@ -317,7 +323,7 @@ class Select:
 
 
 @dataclass(frozen=True)
-class Measure:
+class Policy:
     """A measuring policy."""
 
     name: str
@@ -357,13 +363,13 @@ class Experiment:
     toolchain: Toolchain
     runtime: Runtime
     pipeline: Pipeline
-    select: Select
-    measure: Measure
-    store: Store
-    fleet: Fleet
-    sweep: Sweep
-    build: Build
-    screen: Screen = field(default_factory=Screen)
+    select: SelectSettings
+    measure: Policy
+    store: StoreSettings
+    fleet: FleetSettings
+    sweep: SweepSettings
+    build: BuildSettings
+    screen: ScreenSettings = field(default_factory=ScreenSettings)
     case: str = "default"
     seed: int = field(default=0, metadata=at_least(0))
     output: Literal["table", "json", "jsonl", "csv"] = "table"

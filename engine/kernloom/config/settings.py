@@ -10,7 +10,7 @@ from kernloom.config.limits import at_least, between
 
 
 @dataclass(frozen=True)
-class Store:
+class StoreSettings:
     """Where trials are kept."""
 
     name: str
@@ -21,7 +21,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetSettings:
     """Where trials are carried out."""
 
     name: str
@@ -50,7 +50,7 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleSettings:
     """How many points of a sweep to take, and which."""
 
     count: int = field(metadata=between(1, 1_000_000))
@@ -60,27 +60,27 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepSettings:
     """What is swept beside the axes of the command line; `config.sweeps` reads it."""
 
     axes: Mapping[str, Any] = field(default_factory=dict)
     """Key -> its values; every combination is a point."""
     zip: tuple[Mapping[str, Any], ...] = ()
     """Keys that move together, each map one axis."""
-    nested: tuple[Sweep, ...] = ()
+    nested: tuple[SweepSettings, ...] = ()
     """Sweeps whose points, one after the other, are one axis."""
     where: tuple[str, ...] = ()
     """What must hold at every point."""
     exclude: tuple[Mapping[str, Any], ...] = ()
     """Points to leave out: those that have all of a map's values."""
-    sample: Sample | None = None
+    sample: SampleSettings | None = None
     points: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name -> a point to add."""
     about: str = ""
 
 
 @dataclass(frozen=True)
-class Build:
+class BuildSettings:
     """How artifacts are built."""
 
     keep: bool = False
@@ -90,7 +90,7 @@ class Build:
 
 
 @dataclass(frozen=True)
-class Screen:
+class ScreenSettings:
     """How a sweep is screened before anything is measured for keeps."""
 
     keep: int = field(default=0, metadata=at_least(0))

@@ -13,7 +13,7 @@ from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.overrides import MAX_VALUES, Override, parse_overrides, spelled
 from kernloom.config.schema import NOT_IDENTITY
-from kernloom.config.settings import Sample, Sweep
+from kernloom.config.settings import SampleSettings, SweepSettings
 from kernloom.config.values import apply
 from kernloom.space.constraints import Exclude, LookUp, Names, is_written, read_exclude, read_where
 from kernloom.space.spaces import (
@@ -40,9 +40,9 @@ _ADDED = ("sweep.where", "sweep.exclude")
 _MANY = ("axes", "zip", "nested", "points")
 
 
-def read_sweep(section: Any) -> Sweep:
+def read_sweep(section: Any) -> SweepSettings:
     """The section, its shape checked; one constraint, zip or exclusion need not be in a list."""
-    return convert(Sweep, _listed(section), "sweep")
+    return convert(SweepSettings, _listed(section), "sweep")
 
 
 def _listed(section: Any) -> Any:
@@ -100,12 +100,12 @@ def _without_axis(section: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: spec for name, spec in axes.items() if name != key}
 
 
-def describes_points(sweep: Sweep) -> bool:
+def describes_points(sweep: SweepSettings) -> bool:
     """Whether it says anything at all."""
-    return replace(sweep, about="") != Sweep()
+    return replace(sweep, about="") != SweepSettings()
 
 
-def has_points(sweep: Sweep) -> bool:
+def has_points(sweep: SweepSettings) -> bool:
     """Whether it names points, and not only chooses among those of the command line."""
     return any(getattr(sweep, name) for name in _MANY)
 
@@ -126,12 +126,12 @@ class Reader:
     named: dict[str, str] = field(default_factory=dict)
     """Name of a point -> where it is described."""
 
-    def space(self, sweep: Sweep, typed: Sequence[Axis]) -> Space:
+    def space(self, sweep: SweepSettings, typed: Sequence[Axis]) -> Space:
         """All points of the command line's axes and the sweep."""
         return self._space(sweep, "sweep", tuple(typed), frozenset())
 
     def _space(
-        self, sweep: Sweep, place: str, typed: tuple[Axis, ...], outside: frozenset[str]
+        self, sweep: SweepSettings, place: str, typed: tuple[Axis, ...], outside: frozenset[str]
     ) -> Space:
         axes = [self._axis({key: spec}, f"{place}.axes") for key, spec in self._axes(sweep, place)]
         zips = [
@@ -165,7 +165,7 @@ class Reader:
         space = self._wanted(product, tests, sweep, place)
         return Union((space, named)) if named else space
 
-    def _axes(self, sweep: Sweep, place: str) -> Iterable[tuple[str, Any]]:
+    def _axes(self, sweep: SweepSettings, place: str) -> Iterable[tuple[str, Any]]:
         """The axes, less those of which the command line has chosen a value."""
         for key, spec in _flat(sweep.axes, steps=True).items():
             if self._override(key, f"{place}.axes").key not in self.fixed:
@@ -224,7 +224,7 @@ class Reader:
             raise ConfigError("has no values", key=place)
         return values
 
-    def _tests(self, sweep: Sweep, place: str, names: Names) -> list[tuple[str, Test]]:
+    def _tests(self, sweep: SweepSettings, place: str, names: Names) -> list[tuple[str, Test]]:
         tests: list[tuple[str, Test]] = []
         for number, text in enumerate(sweep.where):
             if not text.strip():
@@ -237,7 +237,7 @@ class Reader:
         return tests
 
     def _wanted(
-        self, product: Product, tests: Sequence[tuple[str, Test]], sweep: Sweep, place: str
+        self, product: Product, tests: Sequence[tuple[str, Test]], sweep: SweepSettings, place: str
     ) -> Space:
         """What constraints and sample leave of a product."""
         asked = [test for _, test in tests]
@@ -262,7 +262,7 @@ class Reader:
             self._tell(found, sweep.sample, place)
         return Chosen(product, found.indices)
 
-    def _tell(self, found: Found, sample: Sample, place: str) -> None:
+    def _tell(self, found: Found, sample: SampleSettings, place: str) -> None:
         """Say what a sample is not, though it was asked for."""
         few = len(found.indices) < sample.count
         taken = f"{len(found.indices):,} of the {sample.count:,} points asked for"
@@ -277,7 +277,7 @@ class Reader:
                 "some values are used more often than others"
             )
 
-    def _named(self, sweep: Sweep, place: str, typed: tuple[Axis, ...]) -> Space | None:
+    def _named(self, sweep: SweepSettings, place: str, typed: tuple[Axis, ...]) -> Space | None:
         """The named points, each with every combination of the command line's axes."""
         if not sweep.points:
             return None

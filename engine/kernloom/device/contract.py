@@ -294,7 +294,7 @@ class Device(ABC):
 
     @classmethod
     @abstractmethod
-    def made(cls, setup: DeviceSetup) -> Device:
+    def from_setup(cls, setup: DeviceSetup) -> Device:
         """The device for a target."""
 
     @classmethod  # noqa: B027 (most have nothing to check)

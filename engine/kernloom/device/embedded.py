@@ -73,7 +73,7 @@ class EmbeddedDevice(Device):
         files."""
 
     @classmethod
-    def made(cls, setup: DeviceSetup) -> EmbeddedDevice:
+    def from_setup(cls, setup: DeviceSetup) -> EmbeddedDevice:
         return cls(
             emulator_command(setup.target),
             setup.programs["counter"],

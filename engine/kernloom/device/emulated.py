@@ -58,7 +58,7 @@ class EmulatedDevice(Device):
         self._windows = WindowPool()
 
     @classmethod
-    def made(cls, setup: DeviceSetup) -> EmulatedDevice:
+    def from_setup(cls, setup: DeviceSetup) -> EmulatedDevice:
         return cls(
             emulator_command(setup.target),
             setup.programs["runner"],

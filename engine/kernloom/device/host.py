@@ -73,7 +73,7 @@ class HostDevice(Device):
         self._windows = WindowPool()
 
     @classmethod
-    def made(cls, setup: DeviceSetup) -> HostDevice:
+    def from_setup(cls, setup: DeviceSetup) -> HostDevice:
         return cls(
             setup.programs["runner"],
             arch=setup.arch.name,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from kernloom.base.errors import UsageError
-from kernloom.config.settings import Fleet as Settings
+from kernloom.config.settings import FleetSettings
 from kernloom.run.assembly import Assembly
 from kernloom.run.fleet import Fleet
 from kernloom.run.progress import Progress
 from kernloom.store.store import Store
 
 
-def fleet_of(assembly: Assembly, settings: Settings, store: Store, progress: Progress) -> Fleet:
+def fleet_of(
+    assembly: Assembly, settings: FleetSettings, store: Store, progress: Progress
+) -> Fleet:
     """The fleet that an experiment asks for."""
     if settings.kind == "slurm":
         from kernloom.fleet.slurm.fleet import Slurm
@@ -21,7 +23,7 @@ def fleet_of(assembly: Assembly, settings: Settings, store: Store, progress: Pro
     return Local(assembly, progress, settings)
 
 
-def check_local(settings: Settings, command: str) -> None:
+def check_local(settings: FleetSettings, command: str) -> None:
     """Refuse a cluster for what is done here and now."""
     if settings.kind != "local":
         raise UsageError(

@@ -9,14 +9,14 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from kernloom.build.builder import Outcome
 from kernloom.build.cores import MeasuredCore, beside
 from kernloom.build.workspace import scratch_folder
-from kernloom.config.schema import Measure
-from kernloom.config.settings import Fleet as Settings
+from kernloom.config.schema import Policy
+from kernloom.config.settings import FleetSettings
 from kernloom.device.devices import DEVICES
 from kernloom.measure.sampler import threads_of
 from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.turns import blocks
 from kernloom.run.assembly import Assembly
-from kernloom.run.fleet import Build, Keep
+from kernloom.run.fleet import Keep, TrialBuild
 from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Everything, Share
@@ -33,7 +33,7 @@ class Local:
         self,
         assembly: Assembly,
         progress: Progress,
-        settings: Settings,
+        settings: FleetSettings,
         phase: str = "measuring",
     ) -> None:
         self._phase = phase
@@ -49,8 +49,8 @@ class Local:
     def trial_ids(self, plans: Sequence[Planned]) -> Mapping[str, str]:
         return {plan.id: plan.id for plan in plans}
 
-    def carry_out(
-        self, plans: Sequence[Planned], build: Build, keep: Keep, share: Share | None = None
+    def execute(
+        self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share | None = None
     ) -> None:
         if self._settings.overlap and plans:
             if not (why := disturbed(plans)):
@@ -73,7 +73,7 @@ class Local:
             trials = Trials(self._assembly, outcomes, scratch)
             measuring = self._measuring(trials, len(plans), keep, share or Everything())
             with self._exclusively():
-                left = measuring.carry_out(*_singly(plans))
+                left = measuring.execute(*_singly(plans))
             self._finish(left, measuring, share or Everything())
 
     def _measuring(self, trials: Trials, total: int, keep: Keep, share: Share) -> _Measuring:
@@ -85,10 +85,10 @@ class Local:
             # Never while measuring exclusively: the other engine may be waiting for that.
             share.wait(left)
             with self._exclusively():
-                left = measuring.carry_out(*_singly(left))
+                left = measuring.execute(*_singly(left))
 
     def _overlapping(
-        self, plans: Sequence[Planned], build: Build, keep: Keep, share: Share
+        self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share
     ) -> None:
         """Measure what is built while the rest is being built on other cores."""
         with scratch_folder(self._assembly.places.build) as scratch:
@@ -98,7 +98,7 @@ class Local:
             self._finish(left, measuring, share)
 
     def _measure_as_built(
-        self, plans: Sequence[Planned], build: Build, trials: Trials, measuring: _Measuring
+        self, plans: Sequence[Planned], build: TrialBuild, trials: Trials, measuring: _Measuring
     ) -> list[Planned]:
         """The trials that other engines have claimed."""
         core = MeasuredCore(max(os.sched_getaffinity(0)), self._assembly.places.build)
@@ -116,10 +116,10 @@ class Local:
                 measuring.tell(f"{len(there)} built")
                 if sum(map(len, ready)) >= AT_ONCE:
                     with core.taken(), self._exclusively():
-                        left += measuring.carry_out(*ready)
+                        left += measuring.execute(*ready)
                     ready = []
         with self._exclusively():
-            return left + measuring.carry_out(*ready)
+            return left + measuring.execute(*ready)
 
     def _exclusively(self) -> AbstractContextManager[None]:
         if self._settings.exclusive == "none":
@@ -159,7 +159,7 @@ class _Measuring:
         self._note = note
         self._progress.update(self._phase, self._done, self._total, note)
 
-    def carry_out(self, *blocks: Sequence[Planned]) -> list[Planned]:
+    def execute(self, *blocks: Sequence[Planned]) -> list[Planned]:
         """Carry out what is ours of each block; the trials that other engines have claimed."""
         others: list[Planned] = []
         for wanted in blocks:
@@ -170,7 +170,7 @@ class _Measuring:
                 continue
             policy, self._left, round = block[0].experiment.measure, len(block), 0
 
-            def turn(number: int, policy: Measure = policy) -> None:
+            def turn(number: int, policy: Policy = policy) -> None:
                 nonlocal round
                 round = number
                 self._say(policy, round)
@@ -183,7 +183,7 @@ class _Measuring:
                 self._left -= 1
         return others
 
-    def _say(self, policy: Measure, round: int) -> None:
+    def _say(self, policy: Policy, round: int) -> None:
         if policy.max_rounds == 1:
             self._progress.update(self._phase, self._done, self._total, self._note)
             return
@@ -226,7 +226,7 @@ def _needs(block: Sequence[Planned]) -> frozenset[str]:
 
 def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
     """Trials that share their rounds: of one policy, and no more than it says."""
-    by_policy: dict[Measure, list[Planned]] = {}
+    by_policy: dict[Policy, list[Planned]] = {}
     for plan in plans:
         by_policy.setdefault(plan.brief.measure, []).append(plan)
     for policy, same in by_policy.items():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kernloom.base.errors import KernloomError
-from kernloom.config.schema import Measure as Policy
+from kernloom.config.schema import Policy as Policy
 from kernloom.measure.baselines import Measurable
 from kernloom.measure.rounds import too_short
 from kernloom.measure.statistics import (

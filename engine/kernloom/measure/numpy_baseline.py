@@ -15,7 +15,7 @@ from typing import Any
 import kernloom
 from kernloom.base.code_stamp import code_stamp
 from kernloom.base.errors import ConfigError, DeviceError
-from kernloom.config.schema import Measure, Workload
+from kernloom.config.schema import Policy, Workload
 from kernloom.device.process import TAIL_BYTES, ending
 from kernloom.measure.trial import Samples
 
@@ -42,7 +42,7 @@ class NumpyBaseline:
         workload: Workload,
         seed: int,
         folders: Sequence[Path],
-        policy: Measure,
+        policy: Policy,
         *,
         threads: int = 1,
         pin: int | None = None,

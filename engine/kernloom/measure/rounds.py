@@ -12,7 +12,7 @@ from typing import Any
 
 from kernloom.base.expressions import evaluate
 from kernloom.build.stage import StepArtifact
-from kernloom.config.schema import Measure as Policy
+from kernloom.config.schema import Policy as Policy
 from kernloom.measure import noise
 from kernloom.measure.baselines import Baselines
 from kernloom.measure.bench import Bench

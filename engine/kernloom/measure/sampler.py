@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernloom.build.stage import StepArtifact
-from kernloom.config.schema import Measure as Policy
+from kernloom.config.schema import Policy as Policy
 from kernloom.device.contract import Device, LaunchResult, LaunchSettings
 from kernloom.measure.bench import Bench
 from kernloom.measure.statistics import RankingClock, chosen_clock

@@ -59,7 +59,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Graph:
+class StageGraph:
     """A checked pipeline, in an order that follows its refs."""
 
     nodes: Mapping[str, Node]
@@ -150,18 +150,18 @@ def _blame(error: Exception, name: str, stage: Stage) -> None:
         raise failed from error
 
 
-_graphs: ById[Graph] = ById()
+_graphs: ById[StageGraph] = ById()
 _nodes: ById[Node] = ById()
 _inputs: ById[dict[str, Any]] = ById()
 _orders: ById[tuple[str, ...]] = ById()
 
 
-def read_graph(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> Graph:
+def read_graph(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> StageGraph:
     """The checked graph; a pipeline that the points of a sweep share is read once."""
     return _graphs.get(_read, stages, types)
 
 
-def _read(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> Graph:
+def _read(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> StageGraph:
     if not stages:
         raise PipelineError("has no stages", key="pipeline.stages")
     nodes = {name: _nodes.get(_node, name, data, types) for name, data in stages.items()}
@@ -174,7 +174,7 @@ def _read(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]])
     order = _orders.get(
         lambda *_: _checked_order(nodes), *seen, *(node.after for node in nodes.values())
     )
-    return Graph({name: nodes[name] for name in order})
+    return StageGraph({name: nodes[name] for name in order})
 
 
 def _checked_order(nodes: Mapping[str, Node]) -> tuple[str, ...]:

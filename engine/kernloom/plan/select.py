@@ -15,7 +15,7 @@ from kernloom.config.schema import Arch, Scalar
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.schedule import Schedule, StepRecord
 from kernloom.plan.space import (
-    Space,
+    KernelSpace,
     allowed_value,
     check_point,
     nothing_left,
@@ -218,7 +218,7 @@ def model(request: Request) -> Mapping[str, Scalar]:
     kernel = record.kernel
     memo = question(kernel, request.decided, known)
     if memo not in _model_answers:
-        space = Space.of(kernel, request.decided, known)
+        space = KernelSpace.of(kernel, request.decided, known)
         point = space.cheapest(kernel.model, known, key=f"{record.key}.model")
         if point is None:
             raise nothing_left(kernel, request.decided, known, key="select")

@@ -90,7 +90,7 @@ def _asked(kernel: Kernel) -> str:
 
 
 @dataclass(frozen=True)
-class Space:
+class KernelSpace:
     """Open axes, one per tunable, and a mask over their product (or a sample of it)."""
 
     names: tuple[str, ...]
@@ -102,7 +102,9 @@ class Space:
     """For each axis, which of its values stand there."""
 
     @classmethod
-    def of(cls, kernel: Kernel, fixed: Mapping[str, Scalar], known: Mapping[str, Any]) -> Space:
+    def of(
+        cls, kernel: Kernel, fixed: Mapping[str, Scalar], known: Mapping[str, Any]
+    ) -> KernelSpace:
         """The space of a kernel with some tunables fixed."""
         tunables = tunables_of(kernel)
         names = tuple(tunables)
@@ -207,7 +209,7 @@ def nothing_left(
     """Why no point is allowed: the constraint that alone leaves none, or all of them together."""
     for constraint in kernel.constraints:
         alone = replace(kernel, constraints=(constraint,))
-        if not Space.of(alone, fixed, known).mask.any():
+        if not KernelSpace.of(alone, fixed, known).mask.any():
             return _broken(kernel, constraint, {**known, **fixed}, key)
     return ConfigError(
         f"kernel '{kernel.name}' has no point that satisfies all of its constraints",

@@ -20,10 +20,10 @@ from kernloom.config.schema import (
     Fill,
     Kernel,
     KernelSource,
-    Measure,
     Pipeline,
+    Policy,
     Runtime,
-    Select,
+    SelectSettings,
     Step,
     Target,
     Tensor,
@@ -105,8 +105,8 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
     ),
     Runtime: _rules(NAME="name"),
     Pipeline: _rules("name about", STAGES="stages"),
-    Select: _rules("providers fixed", NEVER="file"),
-    Measure: _rules(
+    SelectSettings: _rules("providers fixed", NEVER="file"),
+    Policy: _rules(
         "name samples warmup min_rounds max_rounds min_sample_us bound budget_s clock pin"
         " scheduling cache aslr together baselines floor about"
     ),
@@ -119,7 +119,7 @@ GRAPH_KEYS = ("use", "in", "after")
 _TRANSFORM = _rules("steps")
 STAGE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
     "inspect": {},
-    "select": FIELDS[Select],
+    "select": FIELDS[SelectSettings],
     "tile": _TRANSFORM,
     "pack": _TRANSFORM,
     "unroll": _TRANSFORM,

@@ -29,7 +29,7 @@ from kernloom.build.runtimes import HOST_TOOLCHAINS
 from kernloom.build.toolchains import Detected, accepts, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
-from kernloom.config.schema import Arch, Measure, Toolchain
+from kernloom.config.schema import Arch, Policy, Toolchain
 from kernloom.device.contract import LaunchSettings
 from kernloom.device.host import HostDevice
 from kernloom.measure.calibration import (
@@ -197,7 +197,7 @@ def _built(artifacts: Sequence[Artifact], places: Places, progress: Progress) ->
 
 
 def _settings(groups: Groups) -> LaunchSettings:
-    policy = convert(Measure, groups.read("measure", POLICY), f"measure/{POLICY}")
+    policy = convert(Policy, groups.read("measure", POLICY), f"measure/{POLICY}")
     return LaunchSettings(
         warmup=1, inner=0, samples=SAMPLES, min_sample_ns=int(policy.min_sample_us * 1000)
     )

@@ -14,7 +14,7 @@ from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.explain import Index
 from kernloom.build.manifest import read_manifest
-from kernloom.config.schema import Measure
+from kernloom.config.schema import Policy
 from kernloom.plan.inspect import sizes_of
 from kernloom.run.planning import Planned
 from kernloom.store.store import Store
@@ -162,12 +162,12 @@ def _flops(plan: Planned, sizes: Mapping[str, Any]) -> float:
         return 0.0
 
 
-def _runs(policy: Measure) -> int:
+def _runs(policy: Policy) -> int:
     """Of a kernel, in each process."""
     return 1 + policy.warmup + policy.samples
 
 
-def _guess(policy: Measure) -> float:
+def _guess(policy: Policy) -> float:
     """Samples of the least length, in as many rounds as there are at least."""
     samples = (policy.samples + policy.warmup) * policy.min_sample_us * 1e-6
     return policy.min_rounds * (GUESSED_START_S + 2 * samples)

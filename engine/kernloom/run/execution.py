@@ -130,7 +130,7 @@ class Building:
         )
 
 
-class Workshop:
+class Execution:
     """Has planned trials carried out by a fleet, and keeps them."""
 
     def __init__(
@@ -151,7 +151,7 @@ class Workshop:
         self._there: dict[str, bool] = {}
         """Artifact -> whether it is built, as looked up for stored trials of this run."""
 
-    def carry_out(self, plans: Sequence[Planned]) -> Results:
+    def execute(self, plans: Sequence[Planned]) -> Results:
         """All trials. Ctrl-C ends it early, and so does a store that cannot be reached any more;
         what is finished is kept and returned."""
         results = Results()
@@ -202,7 +202,7 @@ class Workshop:
                     self._builder(reused[0]).note_uses(used)
                 waiting += [plan for plan in own if plan.id not in places]
                 with self._shared(waiting, keep, state, attempts) as share:
-                    self._fleet.carry_out(waiting, building, keep, share)
+                    self._fleet.execute(waiting, building, keep, share)
                 if not waiting:
                     # Whoever builds or measures does so by itself.
                     sweep(self._assembly.places.build)

@@ -31,7 +31,7 @@ from kernloom.device.devices import DEVICES
 from kernloom.measure.data import GENERATORS, REFERENCE_FUNCTIONS, read_first
 from kernloom.measure.numpy_code import numpy_build
 from kernloom.measure.verify import tolerance_for
-from kernloom.pipeline.graph import Graph
+from kernloom.pipeline.graph import StageGraph
 from kernloom.pipeline.stage import Stage
 from kernloom.plan.inspect import sizes_of
 
@@ -265,11 +265,11 @@ class _Running:
     """One is of another package: it may look at any part of the experiment."""
 
 
-def _running(graph: Graph) -> _Running:
+def _running(graph: StageGraph) -> _Running:
     return _graphs.get(_found_running, graph)
 
 
-def _found_running(graph: Graph) -> _Running:
+def _found_running(graph: StageGraph) -> _Running:
     found = {
         name: type(node.stage) for name, node in graph.nodes.items() if node.stage.phase == "run"
     }
@@ -292,7 +292,7 @@ def _swept_settings(plan: Planned) -> dict[str, Any]:
     }
 
 
-def code_facts(experiment: Experiment, graph: Graph, folder: Path) -> dict[str, str]:
+def code_facts(experiment: Experiment, graph: StageGraph, folder: Path) -> dict[str, str]:
     """Name -> version and hash of the code that decides what is right, runs kernels and times them;
     hashes that take time are kept in `folder`."""
     running, workload = _running(graph), experiment.workload

@@ -19,7 +19,7 @@ class Keep(Protocol):
     def __call__(self, plan: Planned, trial: Trial, *, stored: bool = False) -> None: ...
 
 
-class Build(Protocol):
+class TrialBuild(Protocol):
     """Builds what trials need, each artifact once; by key, how it went."""
 
     def __call__(self, plans: Sequence[Planned]) -> Mapping[str, Outcome]: ...
@@ -39,8 +39,8 @@ class Fleet(Protocol):
     def trial_ids(self, plans: Sequence[Planned]) -> Mapping[str, str]:
         """Plan id -> the id under which its trial would be stored, where that is known."""
 
-    def carry_out(
-        self, plans: Sequence[Planned], build: Build, keep: Keep, share: Share | None = None
+    def execute(
+        self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share | None = None
     ) -> None:
         """Build and carry out every plan; each trial is handed to `keep` as it ends. Trials that
         other engines carry out are left to them, where there is a `share`."""

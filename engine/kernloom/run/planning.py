@@ -21,13 +21,13 @@ from kernloom.base.remember import ById, Recalled
 from kernloom.build.artifact import Artifact
 from kernloom.build.stage import StepArtifact
 from kernloom.config.compose import Point, Refuse, at_point
-from kernloom.config.schema import Experiment, Measure, Target
+from kernloom.config.schema import Experiment, Policy, Target
 from kernloom.config.validate import experiment as validated
 from kernloom.device.contract import Device
 from kernloom.device.devices import DEVICES
 from kernloom.measure.data import check_goldens
 from kernloom.measure.placement import placement_of
-from kernloom.pipeline.graph import Graph, read_graph
+from kernloom.pipeline.graph import StageGraph, read_graph
 from kernloom.pipeline.stage import Context
 from kernloom.plan.inspect import check_memory, tensors_of
 from kernloom.plan.select import check_applied
@@ -68,7 +68,7 @@ class Brief:
     workload: str
     case: str
     target: str
-    measure: Measure
+    measure: Policy
     params: Mapping[str, Any]
     provider: str
     artifacts: tuple[tuple[str, Artifact], ...]
@@ -98,7 +98,7 @@ class Planned(Recalled):
 
     point: Point
     experiment: Experiment
-    graph: Graph
+    graph: StageGraph
     id: str = ""
     outputs: dict[str, Any] = field(default_factory=dict)
     """Stage -> its outputs so far."""

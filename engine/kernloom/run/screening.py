@@ -20,7 +20,7 @@ from kernloom.build.artifact import Artifact
 from kernloom.build.batch import batches, like
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
-from kernloom.config.schema import Measure
+from kernloom.config.schema import Policy
 from kernloom.measure.ranking import ranked
 from kernloom.measure.statistics import median
 from kernloom.measure.trial import Trial
@@ -118,7 +118,7 @@ def _screened(
 ) -> Screening:
     experiment = next(iter(looks.values())).experiment
     builder = assembly.builder(experiment)
-    shop = _Shop(builder, list(looks.values()), experiment.screen.batch, progress)
+    building = _ScreeningBuild(builder, list(looks.values()), experiment.screen.batch, progress)
     found = _known(store, list(looks.values()))
     known = len(found)
     for trial in found.values():
@@ -143,7 +143,7 @@ def _screened(
     interrupted = False
     try:
         waiting = [plan for id, plan in looks.items() if id not in found]
-        fleet.carry_out(waiting, shop, keep)
+        fleet.execute(waiting, building, keep)
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -155,7 +155,7 @@ def _screened(
         trials=ordered,
         kept=frozenset() if interrupted else frozenset(trial.id for trial in best),
         known=known,
-        batches=shop.batches,
+        batches=building.batches,
         seconds=round(time.monotonic() - start, 3),
         statuses=Counter(trial.status for trial in ordered if not trial.good),
         interrupted=interrupted,
@@ -200,7 +200,7 @@ def _quick(plan: Planned) -> Planned:
     )
 
 
-def _policy(policy: Measure) -> Measure:
+def _policy(policy: Policy) -> Policy:
     """One process and a few samples, under the conditions of the policy that follows."""
     return replace(
         policy,
@@ -214,7 +214,7 @@ def _policy(policy: Measure) -> Measure:
     )
 
 
-class _Shop:
+class _ScreeningBuild:
     """Builds what a screening needs, many kernels at a time.
 
     Which kernels are compiled together depends on the sweep alone, not on what there is already: a

@@ -233,7 +233,7 @@ class Trials:
 
     def _made(self, plan: Planned, pin: int | None, libraries: tuple[Path, ...]) -> Device:
         target = plan.experiment.target
-        device = DEVICES.get(target.device, key="target.device").made(
+        device = DEVICES.get(target.device, key="target.device").from_setup(
             DeviceSetup(
                 {role: self._paths[program.key] for role, program in plan.programs.items()},
                 target,

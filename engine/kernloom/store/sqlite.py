@@ -310,15 +310,15 @@ def _safely(connection: sqlite3.Connection) -> None:
     connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
-def _as_if_there(carry_out: Callable[[str], object], lack: Lack) -> None:
+def _as_if_there(execute: Callable[[str], object], lack: Lack) -> None:
     """Put what an older store lacks before what it has, for this connection only."""
     for table, columns in lack.columns.items():
         added = ", ".join(f"'{default}' AS {name}" for name, default in columns.items())
         # All of it is ours, from ADDED.
         view = f"SELECT *, {added} FROM main.{table}"  # noqa: S608
-        carry_out(f"CREATE TEMP VIEW {table} AS {view}")
+        execute(f"CREATE TEMP VIEW {table} AS {view}")
     for missing in lack.tables:
-        carry_out(f"CREATE TEMP TABLE {missing.name} ({', '.join(missing.names)})")
+        execute(f"CREATE TEMP TABLE {missing.name} ({', '.join(missing.names)})")
 
 
 def _last_trial(connection: PlainConnection) -> int:

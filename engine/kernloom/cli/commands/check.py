@@ -18,14 +18,14 @@ from kernloom.base.files import write_atomically
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
 from kernloom.config.overrides import spelled
-from kernloom.config.settings import Fleet
+from kernloom.config.settings import FleetSettings
 from kernloom.fleet.fleets import check_local
 from kernloom.fleet.local import Local
 from kernloom.measure.trial import Trial
 from kernloom.report.checks import junit, print_checks
 from kernloom.report.documents import run_document
 from kernloom.run.assembly import Assembly
-from kernloom.run.execution import Workshop, exit_code
+from kernloom.run.execution import Execution, exit_code
 from kernloom.run.planning import Planned, plan_points
 
 SWEEPS = True
@@ -41,8 +41,8 @@ def run(invocation: Invocation) -> int:
     for plan in plans:
         check_local(plan.experiment.fleet, "check")
     progress = Progress(invocation.stderr)
-    here = Local(assembly, progress, Fleet("local"), "verifying")
-    results = Workshop(assembly, None, progress, here).carry_out(plans)
+    here = Local(assembly, progress, FleetSettings("local"), "verifying")
+    results = Execution(assembly, None, progress, here).execute(plans)
     trials = [*results.trials, *refused]
     build = vars(results.build)
     if report:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernloom.base.errors import UsageError, nearest
-from kernloom.cli.commands.run import carry_out_and_report
+from kernloom.cli.commands.run import execute_and_report
 from kernloom.cli.invocation import Invocation, without_output
 from kernloom.recipe.recipe import differences, read_recipe
 from kernloom.run.assembly import Assembly
@@ -35,7 +35,7 @@ def run(invocation: Invocation) -> int:
     plans = plan_each(assembly, [entry.point for entry in entries], alone=len(entries) == 1)
     for note in dict.fromkeys(note for entry in entries for note in entry.notes):
         print(f"note: {note}", file=invocation.stderr)
-    results = carry_out_and_report(assembly, plans, invocation)
+    results = execute_and_report(assembly, plans, invocation)
     notes = [
         note
         for entry, trial in zip(entries, results.trials, strict=False)

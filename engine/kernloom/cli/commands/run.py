@@ -45,7 +45,7 @@ from kernloom.report.documents import (
 )
 from kernloom.report.streaming import write_list
 from kernloom.run.assembly import Assembly
-from kernloom.run.execution import Results, Workshop, exit_code
+from kernloom.run.execution import Execution, Results, exit_code
 from kernloom.run.planning import Planned, Unplanned, plan_points
 from kernloom.run.screening import Screening, screen
 from kernloom.store.store import Store, open_store
@@ -74,7 +74,7 @@ def run(invocation: Invocation) -> int:
             write_refused(file)
         raise
     refused = [_refused(assembly, words, point) for point in unplanned]
-    results = carry_out_and_report(assembly, plans, invocation, refused)
+    results = execute_and_report(assembly, plans, invocation, refused)
     if file and not results.interrupted and not results.failure:
         from kernloom.cli.objectives import write_objective
 
@@ -116,7 +116,7 @@ def _objective_file(invocation: Invocation) -> Path | None:
     return destination(file, "--objective")
 
 
-def carry_out_and_report(
+def execute_and_report(
     assembly: Assembly,
     plans: list[Planned],
     invocation: Invocation,
@@ -136,8 +136,8 @@ def carry_out_and_report(
             screening = screen(assembly, plans, store, here, progress, looked_at)
             plans = [plan for plan in plans if plan.id in screening.kept]
         fleet = fleet_of(assembly, experiment.fleet, store, progress)
-        workshop = Workshop(assembly, store, progress, fleet, _line_printer(invocation))
-        results = workshop.carry_out(plans)
+        execution = Execution(assembly, store, progress, fleet, _line_printer(invocation))
+        results = execution.execute(plans)
         results.screening = screening
         results.interrupted |= screening is not None and screening.interrupted
         if recipe and not results.interrupted and not results.failure:

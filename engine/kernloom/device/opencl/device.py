@@ -57,7 +57,7 @@ class OpenClDevice(Device):
         self._cache = Path(self._own.name) if self._own else Path(cache or ".")
 
     @classmethod
-    def made(cls, setup: DeviceSetup) -> OpenClDevice:
+    def from_setup(cls, setup: DeviceSetup) -> OpenClDevice:
         cache = setup.cache / "opencl" if setup.cache else None
         return cls(
             options_of(setup.target), arch=setup.arch.name, cache=cache, scratch=setup.scratch

@@ -65,14 +65,14 @@ class Service:
 
     def answer(self, message: Message) -> Response:
         try:
-            value, samples = self._carry_out(message)
+            value, samples = self._execute(message)
         except RequestError as error:
             return Response(message.KIND, error.status, 0, str(error), ())
         except cl.MemoryError as error:
             return Response(message.KIND, Status.OUT_OF_MEMORY, 0, str(error), ())
         return Response(message.KIND, Status.OK, value, "", samples)
 
-    def _carry_out(self, message: Message) -> tuple[int, tuple[Sample, ...]]:
+    def _execute(self, message: Message) -> tuple[int, tuple[Sample, ...]]:
         match message:
             case Hello():
                 return VERSION, ()

@@ -22,7 +22,7 @@ from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_json
 from kernloom.build.builder import Outcome
 from kernloom.config.schema import NOT_IDENTITY
-from kernloom.config.settings import Fleet as Settings
+from kernloom.config.settings import FleetSettings
 from kernloom.fleet.local import Local
 from kernloom.fleet.slurm.queue import (
     QueueDownError,
@@ -35,8 +35,8 @@ from kernloom.fleet.slurm.queue import (
 from kernloom.fleet.slurm.submission import (
     Gathering,
     Round,
-    Row,
     Submission,
+    TaskRow,
     begin,
     only_engine,
     read_submission,
@@ -44,7 +44,7 @@ from kernloom.fleet.slurm.submission import (
 from kernloom.fleet.slurm.where import Gathered, place_of, unmeasured_id
 from kernloom.measure.trial import Trial
 from kernloom.run.assembly import Assembly
-from kernloom.run.fleet import Build, Keep
+from kernloom.run.fleet import Keep, TrialBuild
 from kernloom.run.identity import identity_anywhere
 from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
@@ -67,7 +67,7 @@ class Slurm:
     """A cluster, from a machine that can submit to it."""
 
     def __init__(
-        self, assembly: Assembly, settings: Settings, store: Store, progress: Progress
+        self, assembly: Assembly, settings: FleetSettings, store: Store, progress: Progress
     ) -> None:
         self._assembly = assembly
         self._settings = settings
@@ -113,8 +113,8 @@ class Slurm:
         name = f"{self._place}-{self._key}"
         return self._folder / (name if rerun == "none" else f"{name}-{rerun}")
 
-    def carry_out(
-        self, plans: Sequence[Planned], build: Build, keep: Keep, share: Share | None = None
+    def execute(
+        self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share | None = None
     ) -> None:
         # Not shared: `at_work` lets only one engine look after a sweep.
         self._close_what_is_over()
@@ -154,7 +154,7 @@ class Slurm:
                 if len(self._taken(submission, rows)) == len(points):
                     self._close(submission)
 
-    def _taken(self, submission: Submission, rows: Sequence[Row]) -> dict[int, str]:
+    def _taken(self, submission: Submission, rows: Sequence[TaskRow]) -> dict[int, str]:
         """Point -> when the trial was made that the store has; the last one may not be noted."""
         taken = submission.taken()
         there = self._store.latest([row.trial.id for row in rows if row.point not in taken])
@@ -232,7 +232,7 @@ class Slurm:
         for number in hopeless:
             why = self._why(submission, rounds, number, states)
             trial_id = unmeasured_id(submission.points[number].plan, self._place)
-            row = Row(number, _interrupted(trial_id, waiting[number], why))
+            row = TaskRow(number, _interrupted(trial_id, waiting[number], why))
             submission.note_given_up()
             self._take(submission, row, waiting, keep)
         if again and not rounds:
@@ -268,7 +268,7 @@ class Slurm:
     def _take(
         self,
         submission: Submission,
-        row: Row,
+        row: TaskRow,
         waiting: dict[int, Planned],
         keep: Keep,
         *,

@@ -27,7 +27,7 @@ from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_json
 from kernloom.base.sealed import DamagedFileError, read_sealed, seal, unseal, write_sealed
 from kernloom.config.schema import NOT_IDENTITY
-from kernloom.config.settings import Fleet
+from kernloom.config.settings import FleetSettings
 from kernloom.measure.trial import Samples, Trial
 from kernloom.run.planning import Planned
 
@@ -63,7 +63,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Row:
+class TaskRow:
     """A trial that a task has ended."""
 
     point: int
@@ -77,7 +77,7 @@ class Submission:
     folder: Path
     token: str
     points: tuple[SentPoint, ...]
-    fleet: Fleet
+    fleet: FleetSettings
 
     def rounds(self) -> list[Round]:
         found = []
@@ -172,7 +172,7 @@ class Gathering:
         self._submission = submission
         self._read: dict[Path, int] = {}
 
-    def rows(self, rounds: Sequence[Round], points: Collection[int]) -> Iterator[Row]:
+    def rows(self, rounds: Sequence[Round], points: Collection[int]) -> Iterator[TaskRow]:
         """What was written since the last time by tasks that have any of these points; a line
         that is not whole yet is left."""
         for round in rounds:
@@ -180,7 +180,7 @@ class Gathering:
                 if any(point in points for point in task):
                     yield from self._rows(self._submission.results(round.number, number))
 
-    def _rows(self, path: Path) -> Iterator[Row]:
+    def _rows(self, path: Path) -> Iterator[TaskRow]:
         try:
             with path.open("rb") as file:
                 file.seek(self._read.get(path, 0))
@@ -194,10 +194,10 @@ class Gathering:
             # point of a damaged one counts as not done.
             with suppress(ValueError, KeyError, TypeError):
                 row = unseal(line, _rows_key(path))
-                yield Row(row["point"], trial_from(row["trial"]))
+                yield TaskRow(row["point"], trial_from(row["trial"]))
 
 
-def append_row(path: Path, row: Row) -> None:
+def append_row(path: Path, row: TaskRow) -> None:
     """Put a trial on disk, less the store of its config, which is none of the task's."""
     data = asdict(row.trial)
     data["config"] = {key: value for key, value in data["config"].items() if key != "store"}
@@ -252,7 +252,7 @@ def root_key(word: str) -> str:
     return word.lstrip("+~").partition("=")[0].split(".")[0].split("@")[0]
 
 
-def begin(folder: Path, plans: Mapping[str, Planned], fleet: Fleet) -> Submission:
+def begin(folder: Path, plans: Mapping[str, Planned], fleet: FleetSettings) -> Submission:
     """A submission of plans, by their keys."""
     points = tuple(sent_point(plan, key) for key, plan in plans.items())
     submission = Submission(folder, secrets.token_hex(4), points, fleet)
@@ -289,7 +289,7 @@ def read_submission(folder: Path) -> Submission | None:
         )
         for entry in data["points"]
     )
-    return Submission(folder, data["token"], points, Fleet(**data["fleet"]))
+    return Submission(folder, data["token"], points, FleetSettings(**data["fleet"]))
 
 
 def _unreadable(path: Path, folder: Path, error: Exception) -> UnavailableError:
