@@ -12,7 +12,7 @@ from command_line import DOUBLE, KERNEL, PATIENCE_S, Project
 from kernloom.base.places import find_places
 from kernloom.config.settings import FleetSettings
 from kernloom.fleet.local import Local
-from kernloom.run import execution as execute
+from kernloom.run import execution
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import plan_points
 from kernloom.run.progress import NoProgress
@@ -62,16 +62,16 @@ def test_a_trial_that_another_engine_stores_after_the_look_into_the_store_is_tak
     project.add("shared")
     assembly = Assembly(find_places(project.folder))
     plans = plan_points(assembly, ["workload=shared"], multirun=False)
-    look = execute.stored_trials
+    look = execution.stored_trials
 
     def look_and_be_overtaken(*arguments: Any) -> Iterator[Any]:
         yield from look(*arguments)
         assert project.run("run", "workload=shared").code == 0
 
-    monkeypatch.setattr(execute, "stored_trials", look_and_be_overtaken)
+    monkeypatch.setattr(execution, "stored_trials", look_and_be_overtaken)
     with open_store(project.folder / ".kernloom" / "store.db") as store:
         here = Local(assembly, NoProgress(), FleetSettings("local"))
-        (trial,) = execute.Workshop(assembly, store, NoProgress(), here).execute(plans).trials
+        (trial,) = execution.Execution(assembly, store, NoProgress(), here).execute(plans).trials
     assert trial.reused
     assert len(project.json("results", "--history").trials) == 1
 
