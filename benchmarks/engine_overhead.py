@@ -99,11 +99,11 @@ def main() -> None:
     quiet = Progress(sys.stderr, quiet=True)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db") as store:
         workshop = Execution(assembly, store, quiet)
-        workshop.execute(plan_points(assembly, words[:1], multirun=False))
+        workshop.execute(plan_points(assembly, assembly.composer.parse(words[:1], multirun=False)))
         watch.clear()
         disk.clear()
         start = now()
-        plans = plan_points(assembly, words, multirun=True)
+        plans = plan_points(assembly, assembly.composer.parse(words, multirun=True))
         planned = now().less(start)
         results = workshop.execute(plans)
         total = now().less(start)
@@ -127,7 +127,8 @@ def main() -> None:
 
 def size_name() -> str:
     """The name of axpy's only size."""
-    point = next(iter(Assembly().composer.points(["workload=axpy"], multirun=False)))
+    composer = Assembly().composer
+    point = next(iter(composer.points(composer.choose({"workload": "axpy"}))))
     return str(next(iter(point.data["workload"]["sizes"])))
 
 

@@ -14,7 +14,8 @@ from kernloom.base.files import sha256_file
 from kernloom.base.places import find_places
 from kernloom.run import facts, identity
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned, plan_points
+from kernloom.run.planning import Planned
+from parsed import plans_of
 
 TREE = ENGINE.parent
 RUNNERS = [
@@ -166,7 +167,7 @@ def test_a_data_file_is_hashed_once_for_all_points_and_again_when_it_changes(
 
     def plan() -> list[Planned]:
         paths = PATH.format("data/good.npy, data/corrupt.npy")
-        return plan_points(assembly, ["workload=filled", paths, "seed=1,2,3"], multirun=True)
+        return plans_of(assembly, ["workload=filled", paths, "seed=1,2,3"], multirun=True)
 
     first = plan()
     assert hashed.count("good.npy") == 1

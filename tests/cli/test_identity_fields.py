@@ -22,6 +22,7 @@ from kernloom.config.schema import Experiment, Fill, Policy
 from kernloom.run.assembly import Assembly
 from kernloom.run.facts import FILLED_BY, POLICY
 from kernloom.run.planning import Planned, plan_each
+from parsed import points_of
 
 TEMPLATE = """\
 void {{ function }}(long n, const {{ ctype }} *x, float a, {{ ctype }} *y)
@@ -363,7 +364,7 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
         np.save(folder / f"{name}.npy", np.arange(64, dtype=np.float32))
 
     def composed(*words: str) -> dict[str, Any]:
-        (point,) = assembly.composer.points(["workload=scaling", *words], multirun=False)
+        (point,) = points_of(assembly.composer, ["workload=scaling", *words], multirun=False)
         return dict(point.data)
 
     host, counted = composed(), composed("target=host_counted")

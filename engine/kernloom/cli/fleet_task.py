@@ -97,7 +97,7 @@ def _execute(submission: Submission, round: int, task: int) -> None:
 
 
 def _planned(assembly: Assembly, sent: SentPoint) -> Planned:
-    (point,) = assembly.composer.points(sent.words, multirun=False)
+    (point,) = assembly.composer.points(assembly.composer.parse(sent.words, multirun=False))
     (plan,) = plan_each(assembly, [point], alone=True)
     now = sent_point(plan, sent.plan)
     # Another arch (`native`, on another kind of machine) means other artifacts.

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernloom.base.errors import ConfigError, UsageError, nearest
 from kernloom.base.places import Places
 from kernloom.config.groups import Groups
+from kernloom.config.override_parser import parse_overrides
+from kernloom.config.overrides import Override, Overrides, spelled
 from kernloom.config.settings import StoreSettings
 from kernloom.store.database import EXAMPLE, check_url
 
@@ -44,18 +46,25 @@ def place_of(chosen: StoreSettings, places: Places) -> Path | str:
     return path
 
 
-def split_store(words: Sequence[str], places: Places) -> tuple[Path | str, tuple[str, ...]]:
-    """The store that the words choose, and the other words; nothing is composed for it."""
+def split_store(
+    words: Sequence[str], places: Places, before: Iterable[Override] = ()
+) -> tuple[Path | str, tuple[str, ...]]:
+    """The store that words choose, or else overrides before them do; and the other words."""
     groups = Groups(places.folders("configs"))
-    option, values, others = "", {}, []
-    for word in words:
-        key, equals, value = word.partition("=")
-        if key == "store" and equals:
-            option = value
-        elif key.startswith("store.") and equals:
-            values[key.removeprefix("store.")] = _unquoted(value)
+    mine = [word for word in words if word.startswith(("store=", "store.")) and "=" in word]
+    chosen = parse_overrides(mine, groups, multirun=True)
+    place = _chosen_store(Overrides((*before, *chosen)).about("store"), groups, places)
+    return place, tuple(word for word in words if word not in mine)
+
+
+def _chosen_store(overrides: Overrides, groups: Groups, places: Places) -> Path | str:
+    """The store that overrides choose; nothing is composed for it."""
+    option, values = "", dict[str, Any]()
+    for override in overrides:
+        if override.key == "store":
+            option = ",".join(v if isinstance(v, str) else spelled(v) for v in override.values)
         else:
-            others.append(word)
+            values[override.key.removeprefix("store.")] = next(iter(override.values), None)
     for name in values:
         if name not in KEYS:
             raise UsageError(f"unknown key 'store.{name}'", hint=nearest(name, KEYS))
@@ -64,9 +73,4 @@ def split_store(words: Sequence[str], places: Places) -> tuple[Path | str, tuple
     data: Mapping[str, Any] = groups.read("store", option)
     chosen = {name: data.get(name) for name in KEYS} | values
     given = {name: str(value) if value else None for name, value in chosen.items()}
-    return place_of(StoreSettings(str(data.get("name")), **given), places), tuple(others)
-
-
-def _unquoted(value: str) -> str:
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-    return value[1:-1] if quoted else value
+    return place_of(StoreSettings(str(data.get("name")), **given), places)

@@ -1,8 +1,7 @@
-"""From words to planned trials: every point composed, validated, rendered and keyed."""
+"""From overrides to planned trials: every point composed, validated, rendered and keyed."""
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from kernloom.base.remember import ById, Recalled
 from kernloom.build.artifact import Artifact
 from kernloom.build.stage import StepArtifact
 from kernloom.config.compose import Point, Refuse, at_point
+from kernloom.config.overrides import Overrides
 from kernloom.config.schema import Experiment, Policy, Target
 from kernloom.config.validate import experiment as validated
 from kernloom.device.contract import Device
@@ -43,7 +43,6 @@ from kernloom.run.identity import data_files, identity
 
 MEASURING = frozenset({"measure"})
 """Stage types that a baseline does without: whoever it is compared with measures it."""
-_SCREEN = re.compile(r"\+*screen[.=]")
 _kept: ById[Mapping[str, Mapping[str, Any]]] = ById()
 _available: ById[None] = ById()
 _placements: ById[dict[str, str]] = ById()
@@ -294,23 +293,22 @@ class Unplanned:
 
 def plan_points(
     assembly: Assembly,
-    words: Sequence[str],
+    overrides: Overrides,
     *,
-    multirun: bool,
     without: Iterable[str] = (),
     unplanned: list[Unplanned] | None = None,
 ) -> list[Planned]:
-    """Every point of the words. In a sweep a point that cannot be is refused; the others go on.
+    """Every point of the overrides. In a sweep a point that cannot be is refused; the others go on.
     With `unplanned`, that gets the points whose options are wrong, unless all are."""
     refuse: Refuse | None = None
+    multirun = overrides.multirun
     if multirun and unplanned is not None:
         refuse = lambda row, error: unplanned.append(Unplanned(row, error))  # noqa: E731
-    points = assembly.composer.points(words, multirun=multirun, refuse=refuse)
+    points = assembly.composer.points(overrides, refuse=refuse)
     plans = plan_each(assembly, points, alone=not multirun, without=without, refuse=refuse)
     if unplanned and not plans:
         raise unplanned[0].error
-    asked = any(_SCREEN.match(word) for word in words)
-    if asked and not multirun and plans[0].experiment.screen.keep:
+    if overrides.mentions("screen") and not multirun and plans[0].experiment.screen.keep:
         raise UsageError(
             "screen.keep chooses among the points of a sweep, but this is a single run",
             hint="Add -m to screen the points of a sweep, or leave screen.keep away.",

@@ -35,7 +35,8 @@ SWEEPS = True
 
 def run(invocation: Invocation) -> int:
     assembly = Assembly()
-    plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    overrides = assembly.composer.parse(invocation.words, multirun=invocation.multirun)
+    plans = plan_points(assembly, overrides)
     wanted = plans[0].experiment.show
     if wanted:
         _show(plans, wanted, invocation)
