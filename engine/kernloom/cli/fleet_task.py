@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import sleep
 
-from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
+from kernloom.base.errors import ConfigError, KernloomError, Terminated, UnavailableError
 from kernloom.base.machine import machine_class
-from kernloom.cli.main import Terminated
-from kernloom.cli.streams import prepare_streams
+from kernloom.base.streams import prepare_streams
 from kernloom.fleet.local import Local
 from kernloom.fleet.slurm.submission import (
     SentPoint,
