@@ -1,4 +1,4 @@
-"""A task of a submission, on a node: `python -m kernloom.cli.fleet_task FOLDER ROUND TASK`.
+"""A task of a submission, on a node: `python -m kernloom.fleet.slurm.task FOLDER ROUND TASK`.
 
 Plans its points by the same code and with the identity of the machine it runs on, builds what is
 missing, and writes every trial down the moment it ends.
