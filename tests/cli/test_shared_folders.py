@@ -11,8 +11,8 @@ import pytest
 
 from kernloom.cli import baseline_names, hydra_app
 from kernloom.cli.hydra_job import comparable
-from kernloom.cli.objectives import write_refused
 from kernloom.measure.ranking import Objective
+from kernloom.run.objectives import write_refused
 
 OPTUNA = "name: optuna\nbest_params: {seed: 1}\nbest_value: 2.0\n"
 

@@ -20,11 +20,11 @@ from pathlib import Path
 
 from kernloom.base.errors import KernloomError, UnavailableError, UsageError, nearest
 from kernloom.base.places import Places
-from kernloom.cli.objectives import files_of_jobs, read_objective
 from kernloom.config.hydra_compose import PRIMARY
 from kernloom.config.overrides import Override, Overrides
 from kernloom.fleet.slurm.submission import NO_STORE
 from kernloom.measure.ranking import decides_work
+from kernloom.run.objectives import files_of_jobs, read_objective
 
 CODES = "codes"
 """Where each job leaves its exit code, below the folder of the sweep; a file without one is of a

@@ -17,8 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 
 import kernloom
 from kernloom.base.errors import UsageError
-from kernloom.cli.objectives import files_of_jobs, read_objective
 from kernloom.measure.ranking import Objective
+from kernloom.run.objectives import files_of_jobs, read_objective
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 """Tries every combination and asks for no objective."""

@@ -70,14 +70,14 @@ def run(invocation: Invocation) -> int:
     except ConfigError as error:
         if file and error.stage:
             # The overrides make sense, but a stage of the pipeline refuses this point.
-            from kernloom.cli.objectives import write_refused
+            from kernloom.run.objectives import write_refused
 
             write_refused(file)
         raise
     refused = [_refused(assembly, overrides, point) for point in unplanned]
     results = execute_and_report(assembly, plans, invocation, refused)
     if file and not results.interrupted and not results.failure:
-        from kernloom.cli.objectives import write_objective
+        from kernloom.run.objectives import write_objective
 
         write_objective(file, results.trials)
     looked_at = results.screening.trials if results.screening else ()
