@@ -17,12 +17,12 @@ sys.path.insert(0, str(__import__("pathlib").Path(__file__).resolve().parent.par
 
 from busy import busy_neighbours
 
-from kernloom.cli.contenders import Contenders
 from kernloom.cli.progress import Progress
 from kernloom.config.overrides import Overrides
 from kernloom.measure.comparison import VERDICTS
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import compare
+from kernloom.run.contenders import Contenders
 from kernloom.store.store import open_store
 
 ELEMENTS = 65_536

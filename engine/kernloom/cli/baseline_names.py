@@ -15,12 +15,12 @@ from kernloom.base.temporary import locked
 from kernloom.base.units import count
 from kernloom.build.artifact import MANIFEST
 from kernloom.build.manifest import read_manifest
-from kernloom.cli.contenders import kept_folder
 from kernloom.cli.invocation import Invocation
 from kernloom.measure.trial import Trial
 from kernloom.report.documents import to_json
 from kernloom.report.results import parse_filters
 from kernloom.report.tables import print_results, print_rows
+from kernloom.run.contenders import kept_folder
 from kernloom.store.store import Store
 
 ACTIONS = ("save", "list", "show", "remove")

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernloom.base.errors import UsageError
-from kernloom.cli.contenders import Contenders
 from kernloom.config.compose import Composer
 from kernloom.config.overrides import Overrides
 from kernloom.run.comparing import Contender
+from kernloom.run.contenders import Contenders
 
 _ID = re.compile(r"[0-9a-f]{6,16}")
 

@@ -18,7 +18,6 @@ import os
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.files import write_atomically
 from kernloom.cli.contender_words import contenders_of, parse_quoted
-from kernloom.cli.contenders import Contenders
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.progress import Progress
 from kernloom.cli.stores import split_store
@@ -29,6 +28,7 @@ from kernloom.report.documents import to_json
 from kernloom.report.results import parse_filters
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import Contender, compare, unchanged
+from kernloom.run.contenders import Contenders
 from kernloom.store.store import open_store
 
 USAGE = "A B [C ...] | --baseline NAME [filter ...]"
