@@ -10,7 +10,6 @@ from typing import Any
 
 from kernloom.base.errors import ConfigError, UnavailableError, UsageError
 from kernloom.base.files import sha256_file
-from kernloom.base.places import Places
 from kernloom.build.artifact import Artifact, is_key
 from kernloom.build.manifest import read_manifest
 from kernloom.config.compose import Point
@@ -20,6 +19,7 @@ from kernloom.recipe.fields import LOCAL_KEYS
 from kernloom.recipe.recipe import pinned, read_recipe
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import Contender
+from kernloom.run.named_baselines import kept_folder
 from kernloom.run.planning import MEASURING, Planned, plan_each
 from kernloom.store.keys import Filter
 from kernloom.store.store import Store
@@ -208,11 +208,6 @@ def _recorded_key(artifact: Artifact, keys: Mapping[str, str], plan: Planned) ->
     """
     shared = [step.artifact.name for step in plan.steps if step.artifact.key == artifact.key]
     return next((keys[name] for name in (artifact.name, *shared) if name in keys), None)
-
-
-def kept_folder(store: Store, places: Places) -> Path:
-    """Copies of the artifacts that the baselines of a store need: beside it, if it is a file."""
-    return (store.file or places.store).with_suffix(".baselines")
 
 
 def _difference(trial: Trial, newer: Trial) -> str:
