@@ -10,8 +10,9 @@ from kernloom.base.places import Places
 from kernloom.base.units import count
 from kernloom.cli.invocation import Invocation
 from kernloom.report.documents import to_json
+from kernloom.report.page import print_rows
 from kernloom.report.results import parse_filters
-from kernloom.report.tables import print_results, print_rows
+from kernloom.report.tables import print_results
 from kernloom.run.named_baselines import remove_baseline, save_baseline
 from kernloom.store.store import Store
 

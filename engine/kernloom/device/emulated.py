@@ -10,7 +10,6 @@ from kernloom.device.contract import Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, plugin_option, supervised
 from kernloom.device.host import data_limit
 from kernloom.device.process import above_stdio
-from kernloom.device.runner import RunnerSession
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
@@ -71,6 +70,9 @@ class EmulatedDevice(Device):
         )
 
     def open(self, *, timeout: float = 60.0) -> Session:
+        # Whoever only asks which devices there are does without the messages of a session.
+        from kernloom.device.runner import RunnerSession
+
         counter = above_stdio(os.memfd_create("kernloom-counter", os.MFD_CLOEXEC))
         try:
             os.ftruncate(counter, COUNTER_BYTES)

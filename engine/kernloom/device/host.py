@@ -9,7 +9,6 @@ from pathlib import Path
 
 from kernloom.base.errors import DeviceError
 from kernloom.device.contract import Device, DeviceSetup, Session
-from kernloom.device.runner import RunnerSession
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
@@ -107,6 +106,9 @@ class HostDevice(Device):
         return command + [f"--library={path}" for path in self.libraries]
 
     def open(self, *, timeout: float = 60.0) -> Session:
+        # Whoever only asks which devices there are does without the messages of a session.
+        from kernloom.device.runner import RunnerSession
+
         environment = _sanitizer_options(self.memory_limit) if self.sanitized else None
         command = self._command
         scratch = self.scratch.take()

@@ -26,7 +26,7 @@ def run(invocation: Invocation) -> int:
         raise UsageError(f"'targets' takes no '{rest[0]}'")
     listed = list_targets(find_places())
     if invocation.for_people:
-        from kernloom.report.tables import print_rows
+        from kernloom.report.page import print_rows
 
         rows = [
             {
