@@ -29,12 +29,12 @@ class Here:
 
     def __init__(self, composer: Composer) -> None:
         self._composer = composer
-        self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._composed: dict[tuple[str, ...], Mapping[str, Any]] = {}
 
     def options(self, group: str) -> list[str]:
         return self._composer.options(group)
 
-    def composed(self, words: Sequence[str]) -> dict[str, Any]:
+    def composed(self, words: Sequence[str]) -> Mapping[str, Any]:
         """The config of these words; every trial of a recipe with the same words shares it."""
         key = tuple(words)
         if key not in self._composed:
