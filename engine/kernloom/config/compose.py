@@ -7,8 +7,6 @@ config file changes, so that most starts do without importing it.
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -16,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kernloom.base.code_stamp import code_stamp
+from kernloom.base.digest import DigestCache, Section, as_section
 from kernloom.base.errors import ConfigError, UsageError, nearest, without_password
-from kernloom.base.files import sha256_json
+from kernloom.base.files import sha256_json, tree_stamps
 from kernloom.base.remember import Recalled
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.groups import Groups
@@ -45,11 +44,11 @@ CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """What a case of a workload may change."""
 _READING = ("hydra_compose", "naming", "yaml_source", "reader", "yaml_builder")
 """Our modules that decide what a config file says."""
-_NO_SWEEP: dict[str, Any] = {}
+_NO_SWEEP: Section[Any] = Section()
 """What every point has under `sweep`: it is one point."""
 Refuse = Callable[[Row, ConfigError], None]
 """Told of a point that cannot be composed, and why; the other points of the sweep go on."""
-ResolveArch = Callable[[Mapping[str, Any]], dict[str, Any]]
+ResolveArch = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Composed data -> its arch section with `native` made concrete."""
 
 
@@ -60,11 +59,15 @@ class Point(Recalled):
     recalled: ClassVar[tuple[str, ...]] = ("data", "overrides")
 
     swept: dict[str, Any]
-    data: dict[str, Any]
+    data: Mapping[str, Any]
+    """A section, whatever mapping it was made with."""
     overrides: Overrides = field(default_factory=Overrides)
     """Those that compose it again, each with the one value it has here."""
     again: Callable[[], Point] | None = field(default=None, compare=False, repr=False)
     """Composes it once more."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data", as_section(self.data))
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -89,6 +92,7 @@ class Composer:
         cache: Path,
         resolve_arch: ResolveArch,
         say: Callable[[str], None] = lambda note: None,
+        results: DigestCache | None = None,
     ) -> None:
         self._folders = list(folders)
         self._groups = Groups(folders)
@@ -96,7 +100,9 @@ class Composer:
         self._resolve_arch = resolve_arch
         self._say = say
         """Told what a person should know about a sweep, though nothing is wrong with it."""
-        self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._results = DigestCache() if results is None else results
+        """What follows from sections of the configs that it composes."""
+        self._stamp = ""
 
     def options(self, group: str) -> list[str]:
         return self._groups.options(group)
@@ -112,7 +118,11 @@ class Composer:
 
     def points(self, overrides: Overrides, *, refuse: Refuse | None = None) -> Iterator[Point]:
         """Every point of the overrides, in Hydra's order: the last axis moves fastest. `refuse`
-        gets those whose options of swept groups cannot be composed; without it they raise."""
+        gets those whose options of swept groups cannot be composed; without it they raise.
+
+        Config files are looked at when it is called: what changed since the last time counts.
+        """
+        self._stamp = self._stamped()
         for override in overrides:
             self._check_options(override)
         _check_axes(overrides)
@@ -179,7 +189,7 @@ class Composer:
         """Whether options of a group are among the swept values of a point."""
         return any(self._groups.exists(key.partition("@")[0]) for key in swept)
 
-    def groups_alone(self, point: Point) -> dict[str, Any]:
+    def groups_alone(self, point: Point) -> Section[Any]:
         """The config of the options that a point chooses, without its other values."""
         return self._data([(o, _first(o)) for o in point.overrides if o.group])
 
@@ -258,11 +268,12 @@ class Composer:
                     f"unknown {override.key} '{value}'", hint=nearest(str(value), options)
                 )
 
-    def _data(self, chosen: list[tuple[Override, Any]]) -> dict[str, Any]:
+    def _data(self, chosen: list[tuple[Override, Any]]) -> Section[Any]:
         data = self._unresolved(chosen)
-        return resolve({**data, "arch": self._resolve_arch(data), "sweep": _NO_SWEEP})
+        arch = as_section(self._resolve_arch(data))
+        return resolve({**data, "arch": arch, "sweep": _NO_SWEEP}, self._results)
 
-    def _unresolved(self, chosen: list[tuple[Override, Any]]) -> dict[str, Any]:
+    def _unresolved(self, chosen: list[tuple[Override, Any]]) -> Section[Any]:
         values = [(override, value) for override, value in chosen if not override.group]
         composed = self._compose(_groups(chosen))
         data = _applied(composed, values)
@@ -272,13 +283,13 @@ class Composer:
         if data.get("case") not in (None, "default"):
             # A case changes the workload's defaults; what the command line says still wins.
             workload = _with_case(data["workload"], composed["workload"], data["case"])
-            data = _applied({**composed, "workload": workload}, values)
+            data = _applied(Section({**composed, "workload": workload}), values)
         return data
 
-    def _compose(self, groups: tuple[str, ...]) -> dict[str, Any]:
-        if groups not in self._composed:
-            self._composed[groups] = self._from_disk(groups)
-        return self._composed[groups]
+    def _compose(self, groups: tuple[str, ...]) -> Section[Any]:
+        self._stamp = self._stamp or self._stamped()
+        key = (Composer, self._stamp, groups)
+        return self._results.by_key(key, lambda: as_section(self._from_disk(groups)))
 
     def _from_disk(self, groups: tuple[str, ...]) -> dict[str, Any]:
         """What Hydra composed when the config files were as they are now."""
@@ -297,14 +308,13 @@ class Composer:
 
         return HydraComposer(self._folders)
 
-    @cached_property
-    def _stamp(self) -> list[Any]:
+    def _stamped(self) -> str:
         """Changes whenever a config file is added, removed or written, or other code composes."""
         modules = [f"config/{name}" for name in _READING]
         stamps: list[Any] = [code_stamp(*modules, packages=("hydra", "omegaconf", "yaml"))]
         for folder in self._folders:
-            stamps.extend(_stamps(str(folder), set()))
-        return stamps
+            stamps.extend(tree_stamps(folder, ".yaml"))
+        return sha256_json(stamps)
 
 
 def _is_secret(value: Any) -> bool:
@@ -314,34 +324,6 @@ def _is_secret(value: Any) -> bool:
     if isinstance(value, list):
         return any(map(_is_secret, value))
     return isinstance(value, str) and without_password(value) != value
-
-
-def _stamps(folder: str, seen: set[tuple[int, int]]) -> Iterator[list[Any]]:
-    """Name and state of every config file below a folder, through links too, as Hydra reads them.
-
-    Names with a dot in front, an editor's locks among them, are no options of any group.
-    """
-    try:
-        with os.scandir(folder) as listed:
-            entries = sorted(listed, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        try:
-            status = entry.stat()
-        except OSError:
-            continue
-        if entry.name.startswith("."):
-            continue
-        if stat.S_ISDIR(status.st_mode):
-            place = (status.st_dev, status.st_ino)
-            yield [entry.path, *place]
-            if place not in seen:
-                seen.add(place)
-                yield from _stamps(entry.path, seen)
-        elif entry.name.endswith(".yaml"):
-            times = (status.st_mtime_ns, status.st_ctime_ns)
-            yield [entry.path, *times, status.st_size, status.st_ino]
 
 
 def at_point(error: ConfigError, swept: Mapping[str, Any]) -> ConfigError:
@@ -393,7 +375,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float))
 
 
-def _applied(data: dict[str, Any], values: list[tuple[Override, Any]]) -> dict[str, Any]:
+def _applied(data: Section[Any], values: list[tuple[Override, Any]]) -> Section[Any]:
     for override, value in values:
         data = apply(data, override, value)
     return data

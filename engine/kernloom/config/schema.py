@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from kernloom.base.digest import Digested
 from kernloom.config.limits import FINITE, at_least, between
 from kernloom.config.settings import (
     BuildSettings,
@@ -43,7 +44,7 @@ STATUSES = (
 
 
 @dataclass(frozen=True)
-class Tunable:
+class Tunable(Digested):
     """One parameter of a kernel that a transform takes."""
 
     values: tuple[Scalar, ...]
@@ -54,7 +55,7 @@ class Tunable:
 
 
 @dataclass(frozen=True)
-class Argument:
+class Argument(Digested):
     """One argument of a kernel's C function."""
 
     kind: Literal["tensor", "size", "scalar"]
@@ -65,7 +66,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(Digested):
     """How many work-items a kernel is launched with: expressions over its sizes and tunables."""
 
     items: tuple[int | str, ...]
@@ -77,7 +78,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class KernelSource:
+class KernelSource(Digested):
     """A kernel's source for one family of targets: a template, or a plain file as it is."""
 
     template: str | None = None
@@ -97,7 +98,7 @@ class KernelSource:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Digested):
     """One operation with a C ABI, its sources, tunables and constraints."""
 
     name: str
@@ -130,7 +131,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Fill:
+class Fill(Digested):
     """How a tensor is filled before a launch."""
 
     kind: Literal["uniform", "normal", "integers", "constant", "pattern", "file", "generator"] = (
@@ -147,7 +148,7 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class Tensor(Digested):
     """A named array of a workload."""
 
     shape: tuple[int | str, ...]
@@ -158,7 +159,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Digested):
     """One kernel call: each argument is bound to a tensor, a scalar or a size expression."""
 
     kernel: str
@@ -167,7 +168,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Tolerance:
+class Tolerance(Digested):
     """|result - golden| <= atol + rtol * |golden|; both may be expressions over the sizes."""
 
     rtol: float | str
@@ -175,7 +176,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
-class Cost:
+class Cost(Digested):
     """What one run of the workload does, as expressions over the sizes."""
 
     flops: int | str = 0
@@ -183,7 +184,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Digested):
     """Named tensors, sizes, and the kernel calls that connect them."""
 
     name: str
@@ -203,7 +204,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Emulator:
+class Emulator(Digested):
     """A program that runs another machine's programs here."""
 
     program: str
@@ -218,7 +219,7 @@ class Emulator:
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Digested):
     """Where a workload runs."""
 
     name: str
@@ -246,7 +247,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Caches:
+class Caches(Digested):
     """Cache sizes in bytes; size strings are allowed in YAML."""
 
     l1: int | str
@@ -255,7 +256,7 @@ class Caches:
 
 
 @dataclass(frozen=True)
-class Arch:
+class Arch(Digested):
     """Hardware as data."""
 
     name: str
@@ -278,7 +279,7 @@ class Arch:
 
 
 @dataclass(frozen=True)
-class Toolchain:
+class Toolchain(Digested):
     """How sources are compiled."""
 
     name: str
@@ -297,14 +298,14 @@ class Toolchain:
 
 
 @dataclass(frozen=True)
-class Runtime:
+class Runtime(Digested):
     """An accelerator's task runtime; every other target has `none`."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Digested):
     """A graph of named stages; `kernloom.pipeline` reads and checks it."""
 
     name: str
@@ -313,7 +314,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
-class SelectSettings:
+class SelectSettings(Digested):
     """Where parameters come from."""
 
     providers: tuple[str, ...] = ("fixed", "model")
@@ -323,7 +324,7 @@ class SelectSettings:
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(Digested):
     """A measuring policy."""
 
     name: str
@@ -354,7 +355,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Digested):
     """One composed, validated config: one point."""
 
     workload: Workload

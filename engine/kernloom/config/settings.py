@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kernloom.base.digest import Digested
 from kernloom.config.limits import at_least, between
 
 
 @dataclass(frozen=True)
-class StoreSettings:
+class StoreSettings(Digested):
     """Where trials are kept."""
 
     name: str
@@ -21,7 +22,7 @@ class StoreSettings:
 
 
 @dataclass(frozen=True)
-class FleetSettings:
+class FleetSettings(Digested):
     """Where trials are carried out."""
 
     name: str
@@ -50,7 +51,7 @@ class FleetSettings:
 
 
 @dataclass(frozen=True)
-class SampleSettings:
+class SampleSettings(Digested):
     """How many points of a sweep to take, and which."""
 
     count: int = field(metadata=between(1, 1_000_000))
@@ -60,7 +61,7 @@ class SampleSettings:
 
 
 @dataclass(frozen=True)
-class SweepSettings:
+class SweepSettings(Digested):
     """What is swept beside the axes of the command line; `config.sweeps` reads it."""
 
     axes: Mapping[str, Any] = field(default_factory=dict)
@@ -80,7 +81,7 @@ class SweepSettings:
 
 
 @dataclass(frozen=True)
-class BuildSettings:
+class BuildSettings(Digested):
     """How artifacts are built."""
 
     keep: bool = False
@@ -90,7 +91,7 @@ class BuildSettings:
 
 
 @dataclass(frozen=True)
-class ScreenSettings:
+class ScreenSettings(Digested):
     """How a sweep is screened before anything is measured for keeps."""
 
     keep: int = field(default=0, metadata=at_least(0))

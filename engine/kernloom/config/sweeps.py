@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kernloom.base.digest import as_section
 from kernloom.base.errors import ConfigError, UsageError, nearest
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
@@ -73,7 +74,7 @@ def changed(section: dict[str, Any], said: Sequence[tuple[Override, Any]]) -> An
                 axes = _without_axis(sweep, name.removeprefix("axes."))
                 data = {"sweep": {**sweep, "axes": axes}}
             else:
-                data = apply(data, override, value)
+                data = apply(as_section(data), override, value)
         elif here and (value == {} or (value == [] and override.key in _ADDED)):
             raise ConfigError(
                 f"{spelled(value)} adds nothing to what is there",
@@ -84,7 +85,7 @@ def changed(section: dict[str, Any], said: Sequence[tuple[Override, Any]]) -> An
             more = value if isinstance(value, list) else [value]
             data = {"sweep": {**sweep, name: [*(here or ()), *more]}}
         else:
-            data = apply(data, override, value)
+            data = apply(as_section(data), override, value)
     return data["sweep"]
 
 

@@ -29,12 +29,12 @@ class Here:
 
     def __init__(self, composer: Composer) -> None:
         self._composer = composer
-        self._composed: dict[tuple[tuple[str, Any], ...], dict[str, Any]] = {}
+        self._composed: dict[tuple[tuple[str, Any], ...], Mapping[str, Any]] = {}
 
     def options(self, group: str) -> list[str]:
         return self._composer.options(group)
 
-    def composed(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    def composed(self, chosen: Mapping[str, Any]) -> Mapping[str, Any]:
         """The config with these values; every trial of a recipe that has the same shares it."""
         key = tuple(chosen.items())
         if key not in self._composed:
