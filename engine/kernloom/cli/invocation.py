@@ -47,7 +47,6 @@ class Invocation:
 
 
 MULTIRUN = ("-m", "--multirun")
-OUTPUT = "output="
 
 
 def parse(
@@ -82,27 +81,25 @@ def parse(
 
 def output_of(words: Sequence[str]) -> Output:
     """The last `output=` among the words; wrong ones are reported later, by the schema."""
-    known = [value for value in _outputs(words) if value in get_args(Output)]
-    output: Output = known[-1] if known else "table"  # type: ignore[assignment]
+    output: Output = "table"
+    for word in words:
+        key, _, value = word.partition("=")
+        if key == "output" and value in get_args(Output):
+            output = value  # type: ignore[assignment]
     return output
 
 
 def check_output(command: str, words: Sequence[str], allowed: Sequence[str]) -> None:
     """Refuse a form of output that the command does not have."""
-    for value in _outputs(words):
-        if value not in allowed:
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key == "output" and equals and value not in allowed:
             raise UsageError(f"'{command}' has no output={value}", hint=nearest(value, allowed))
 
 
 def without_output(words: Sequence[str]) -> tuple[str, ...]:
     """The words of a command that reads no experiment, less `output=`."""
-    return tuple(word for word in words if not word.startswith(OUTPUT))
-
-
-def _outputs(words: Sequence[str]) -> list[str]:
-    """The forms of output that words ask for. Asked before anything is parsed: an error that the
-    parser finds is printed in that form, too."""
-    return [word.removeprefix(OUTPUT) for word in words if word.startswith(OUTPUT)]
+    return tuple(word for word in words if not word.startswith("output="))
 
 
 def destination(path: str, key: str) -> Path:

@@ -1,5 +1,5 @@
-"""Which store a command works with: that of the project, or what `store`, `store.path` and
-`store.url` say."""
+"""Which store a command works with that reads no experiment: the project's, or what `store`,
+`store.path` and `store.url` say."""
 
 from __future__ import annotations
 
@@ -7,43 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernloom.base.errors import ConfigError, UsageError, nearest
+from kernloom.base.errors import UsageError, nearest
 from kernloom.base.places import Places
 from kernloom.config.groups import Groups
 from kernloom.config.override_parser import parse_overrides
 from kernloom.config.overrides import Override, Overrides, spelled
 from kernloom.config.settings import StoreSettings
-from kernloom.store.database import EXAMPLE, check_url
+from kernloom.run.stores import place_of
 
 KEYS = ("path", "url")
-
-
-def place_of(chosen: StoreSettings, places: Places) -> Path | str:
-    """The file or the URL of a store."""
-    if chosen.url and chosen.path:
-        raise ConfigError("a store has a path or a url, not both", key="store")
-    if chosen.url:
-        return check_url(chosen.url)
-    if chosen.name == "postgres":
-        raise ConfigError("store=postgres needs a URL", key="store.url", hint=EXAMPLE)
-    if not chosen.path:
-        return places.store
-    path = Path(chosen.path)
-    # A device or a pipe takes what is written and keeps nothing.
-    if path.exists() and not path.is_file():
-        raise ConfigError(
-            f"'{path}' is not a regular file",
-            key="store.path",
-            hint="Name a file; it is made where there is none.",
-        )
-    # A folder of another name is most likely a slip, and would be noticed by nobody.
-    if not path.parent.is_dir() and path.parent.resolve() != places.store.parent.resolve():
-        raise ConfigError(
-            f"there is no folder {path.parent} for {path.name}",
-            key="store.path",
-            hint="Make the folder first, or name another file.",
-        )
-    return path
 
 
 def split_store(

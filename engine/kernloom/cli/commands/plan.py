@@ -16,7 +16,6 @@ from kernloom.base.errors import UsageError, nearest
 from kernloom.build.artifact import Artifact
 from kernloom.build.builder import State
 from kernloom.build.stage import StepArtifact
-from kernloom.cli.commands.run import store_of
 from kernloom.cli.invocation import Invocation
 from kernloom.fleet.fleets import fleet_of
 from kernloom.plan.render import StepSource
@@ -29,6 +28,7 @@ from kernloom.run.execution import once_each, reusable, stored_trials
 from kernloom.run.planning import Planned, plan_points
 from kernloom.run.progress import NoProgress
 from kernloom.run.reasons import Reason, reasons_for
+from kernloom.run.stores import store_of
 
 SWEEPS = True
 

@@ -33,9 +33,7 @@ from kernloom.base.errors import ConfigError, UsageError
 from kernloom.base.units import count
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
-from kernloom.cli.stores import place_of
 from kernloom.config.overrides import Overrides
-from kernloom.config.schema import Experiment
 from kernloom.fleet.fleets import check_local, fleet_of
 from kernloom.fleet.local import Local
 from kernloom.measure.trial import Samples, Trial
@@ -49,7 +47,7 @@ from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, Results, exit_code
 from kernloom.run.planning import Planned, Unplanned, plan_points
 from kernloom.run.screening import Screening, screen
-from kernloom.store.store import Store, open_store
+from kernloom.run.stores import store_of
 
 SWEEPS = True
 FLAGS = {"objective": Flag("also write the number that the trial is ranked by", "FILE")}
@@ -172,10 +170,6 @@ def _line_printer(
             print(json.dumps(document(trial)), file=invocation.stdout, flush=True)
 
     return print_line
-
-
-def store_of(assembly: Assembly, experiment: Experiment) -> Store:
-    return open_store(place_of(experiment.store, assembly.places))
 
 
 def report(
