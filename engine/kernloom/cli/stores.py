@@ -10,7 +10,6 @@ from typing import Any
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.places import Places
 from kernloom.config.groups import Groups
-from kernloom.config.override_parser import parse_overrides
 from kernloom.config.overrides import Override, Overrides, spelled
 from kernloom.config.settings import StoreSettings
 from kernloom.run.stores import place_of
@@ -24,8 +23,12 @@ def split_store(
     """The store that words choose, or else overrides before them do; and the other words."""
     groups = Groups(places.folders("configs"))
     mine = [word for word in words if word.startswith(("store=", "store.")) and "=" in word]
-    chosen = parse_overrides(mine, groups, multirun=True)
-    place = _chosen_store(Overrides((*before, *chosen)).about("store"), groups, places)
+    chosen = Overrides(tuple(before))
+    if mine:
+        from kernloom.config.override_parser import parse_overrides
+
+        chosen = chosen.then(parse_overrides(mine, groups, multirun=True))
+    place = _chosen_store(chosen.about("store"), groups, places)
     return place, tuple(word for word in words if word not in mine)
 
 
