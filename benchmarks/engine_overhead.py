@@ -100,7 +100,9 @@ def main() -> None:
     assembly = Assembly()
     quiet = Progress(sys.stderr, quiet=True)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db") as store:
-        execution = Execution(assembly, store, quiet, Local(assembly, quiet, FleetSettings("local")))
+        execution = Execution(
+            assembly, store, quiet, Local(assembly, quiet, FleetSettings("local"))
+        )
         execution.execute(plan_points(assembly, words[:1], multirun=False))
         watch.clear()
         disk.clear()

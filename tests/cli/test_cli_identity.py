@@ -12,9 +12,11 @@ import kernloom
 from command_line import ENGINE, WORKLOAD, Project
 from kernloom.base.files import sha256_file
 from kernloom.base.places import find_places
-from kernloom.run import facts, identity
+from kernloom.plan import identity
+from kernloom.plan.planned import Planned
+from kernloom.run import code_facts
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned, plan_points
+from kernloom.run.planning import plan_points
 
 TREE = ENGINE.parent
 RUNNERS = [
@@ -86,7 +88,7 @@ def test_the_code_that_runs_and_times_kernels_is_part_of_a_trial(
     package = tmp_path / "kernloom"
     shutil.copytree(ENGINE / "kernloom", package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(kernloom, "__file__", str(package / "__init__.py"))
-    digest = facts.engine_digest.__wrapped__
+    digest = code_facts.engine_digest.__wrapped__
     before = digest()
     (package / module).with_name(".#lock.py").symlink_to("somebody@somewhere.1234:5678")
     assert digest() == before

@@ -13,11 +13,11 @@ from kernloom.base.errors import UsageError, nearest
 from kernloom.base.places import Places
 from kernloom.base.temporary import locked
 from kernloom.base.units import count
-from kernloom.build.artifact import MANIFEST
 from kernloom.build.manifest import read_manifest
 from kernloom.cli.contenders import kept_folder
 from kernloom.cli.invocation import Invocation
 from kernloom.measure.trial import Trial
+from kernloom.plan.artifact import MANIFEST
 from kernloom.report.documents import to_json
 from kernloom.report.results import parse_filters
 from kernloom.report.tables import print_results, print_rows

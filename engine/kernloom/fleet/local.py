@@ -15,9 +15,9 @@ from kernloom.device.devices import DEVICES
 from kernloom.measure.sampler import threads_of
 from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.turns import blocks
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.fleet import Keep, TrialBuild
-from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Everything, Share
 from kernloom.run.trials import Trials
@@ -236,5 +236,5 @@ def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
 def _singly(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
     """The same, but alone where there are no rounds, and no baselines, to share."""
     for block in _blocks(plans):
-        shared = block[0].experiment.measure.max_rounds > 1 or any(p.baselines for p in block)
+        shared = block[0].brief.measure.max_rounds > 1 or any(p.brief.has_baselines for p in block)
         yield from [block] if shared else blocks(block, 1)

@@ -17,8 +17,8 @@ from kernloom.base.machine import machine_class
 from kernloom.base.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
-    from kernloom.build.stage import StepArtifact
     from kernloom.config.schema import Arch, Experiment
+    from kernloom.plan.planned import StepArtifact
 
 FORMAT = 2
 MEMORY = "memory"

@@ -11,7 +11,6 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from kernloom.base.expressions import evaluate
-from kernloom.build.stage import StepArtifact
 from kernloom.config.schema import Policy as Policy
 from kernloom.measure import noise
 from kernloom.measure.baselines import Baselines
@@ -24,6 +23,7 @@ from kernloom.measure.trial import Samples
 from kernloom.measure.turns import Order
 from kernloom.pipeline.stage import Context, Stage, Turns
 from kernloom.plan.inspect import sizes_of
+from kernloom.plan.planned import StepArtifact
 
 
 class Measure(Stage):

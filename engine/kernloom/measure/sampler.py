@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernloom.build.stage import StepArtifact
 from kernloom.config.schema import Policy as Policy
 from kernloom.device.contract import Device, LaunchResult, LaunchSettings
 from kernloom.measure.bench import Bench
 from kernloom.measure.statistics import RankingClock, chosen_clock
 from kernloom.measure.trial import Samples
 from kernloom.measure.verify import verified_launch
+from kernloom.plan.planned import StepArtifact
 
 CALIBRATIONS = 4
 """Runs that finding the inner count of a slow kernel takes at most."""

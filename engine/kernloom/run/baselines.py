@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kernloom.base.digest import DigestCache
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.files import sha256_json
 from kernloom.config.compose import Point
 from kernloom.measure.sampler import threads_of
-
-if TYPE_CHECKING:
-    from kernloom.run.planning import Planned
+from kernloom.plan.planned import Planned, PlannedBaseline
 
 NUMPY = "numpy"
 OPENBLAS = "openblas"
@@ -42,19 +41,6 @@ NAMES = (NUMPY, *SOURCES)
 
 
 @dataclass(frozen=True)
-class PlannedBaseline:
-    """One baseline of a trial, planned: from sources of its own, or by numpy."""
-
-    identity: str
-    """Equal for the trials of a sweep that can share it."""
-    plan: Planned | None = None
-    libraries: tuple[Path, ...] = ()
-    """Loaded before its kernels, which take symbols from them."""
-    made_of: tuple[str, ...] = ()
-    """What identifies the libraries."""
-
-
-@dataclass(frozen=True)
 class Planner:
     """What planning a baseline takes."""
 
@@ -62,6 +48,7 @@ class Planner:
     """Stage types that sources other than ours know nothing of."""
     planned: Callable[[Point], Planned]
     cache: Path
+    results: DigestCache
 
 
 def plan_baselines(plan: Planned, planner: Planner) -> dict[str, PlannedBaseline]:
@@ -79,9 +66,9 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
         raise ConfigError(f"baseline '{name}' {reason}", key=KEY, hint=hint)
     if name not in SOURCES:
         from kernloom.measure.numpy_baseline import numpy_identity
-        from kernloom.run.facts import WORK, facts_of
+        from kernloom.plan.facts import WORK, facts_of
 
-        facts = facts_of(plan).groups()
+        facts = facts_of(plan, planner.results).groups()
         work = [facts[group] for group in WORK]
         return PlannedBaseline(sha256_json([name, numpy_identity(), work, threads_of(plan.steps)]))
     sources = SOURCES[name]

@@ -19,8 +19,8 @@ from kernloom.measure.comparison import Compared, Entry, Race, counted, judged, 
 from kernloom.measure.sampler import Sampler
 from kernloom.measure.statistics import process_medians, timing
 from kernloom.plan.inspect import sizes_of, tensors_of
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
 from kernloom.run.trials import Trials, status_of
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from kernloom.base.errors import ConfigError
 from kernloom.base.expressions import evaluate
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.explain import Index
 from kernloom.build.manifest import read_manifest
 from kernloom.config.schema import Policy
+from kernloom.plan.artifact import Artifact
 from kernloom.plan.inspect import sizes_of
-from kernloom.run.planning import Planned
+from kernloom.plan.planned import Planned
 from kernloom.store.store import Store
 
 SCONS_S = 0.4

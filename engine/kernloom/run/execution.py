@@ -16,19 +16,18 @@ from kernloom.base.errors import UnavailableError
 from kernloom.base.expressions import parse_size
 from kernloom.base.spool import Reordered, Spool
 from kernloom.base.units import count
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
 from kernloom.build.workspace import sweep
 from kernloom.config.sweeps import POINT
 from kernloom.measure.trial import Trial
 from kernloom.measure.turns import blocks
+from kernloom.plan.artifact import Artifact
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.fleet import Fleet, Keep
-from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Share, Sharing
-from kernloom.run.sources import sources_of
 from kernloom.run.trials import ENGINE_FULL, MEMORY_LEFT
 from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store
@@ -192,7 +191,7 @@ class Execution:
                         if not reusable(trial, plan):
                             continue
                         reused.append(plan)
-                        sources[trial.id] = sources_of(plan)
+                        sources[trial.id] = plan.brief.sources
                         ended.append(self._reused(trial, plan))
                         places[plan.id] = len(ended) - 1
                         self._ended(ended[-1])

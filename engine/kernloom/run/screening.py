@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from kernloom.base.files import canonical_json, sha256_text
-from kernloom.build.artifact import Artifact
 from kernloom.build.batch import batches, like
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
@@ -24,10 +23,11 @@ from kernloom.config.schema import Policy
 from kernloom.measure.ranking import ranked
 from kernloom.measure.statistics import median
 from kernloom.measure.trial import Trial
+from kernloom.plan.artifact import Artifact
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import lasting, once_each
 from kernloom.run.fleet import Fleet
-from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
 from kernloom.run.trials import trial_of
 from kernloom.store.claims import Claims
