@@ -230,7 +230,7 @@ def check_goldens(workload: Workload, cache: DigestCache) -> None:
         for index, (name, size) in enumerate(workload.sizes.items())
     }
     parts = (workload.dtype, workload.golden, workload.tensors, workload.scalars, workload.steps)
-    key = (check_goldens, *map(digest_of, (shrunk, *parts, workload.kernels)))
+    key = (check_goldens, *shrunk.items(), *map(digest_of, (*parts, workload.kernels)))
     cache.by_key(key, lambda: _try_goldens(replace(workload, sizes=shrunk)))
 
 

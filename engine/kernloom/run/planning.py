@@ -45,7 +45,7 @@ from kernloom.run.code_facts import code_facts
 MEASURING = frozenset({"measure"})
 """Stage types that a baseline does without: whoever it is compared with measures it."""
 _SCREEN = re.compile(r"\+*screen[.=]")
-KEPT = 2_000
+KEPT = 10_000
 """How many points of a sweep are kept with all that planning found out about them."""
 
 
