@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,15 @@ if TYPE_CHECKING:
 
 LINE = 64
 """What is in the window at once starts at multiples of a cache line."""
+OWN_BYTES = 64 << 20
+"""What a runner may take for itself on top of a memory limit,"""
+THREAD_BYTES = 16 << 20
+"""and for each thread that it may start."""
+
+
+def data_limit(memory_limit: int, own: int = OWN_BYTES) -> int:
+    """What a runner's process may take in all; 0: any number."""
+    return memory_limit + own + (os.cpu_count() or 1) * THREAD_BYTES if memory_limit else 0
 
 
 class RunnerSession(Conversation):

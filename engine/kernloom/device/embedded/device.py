@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NoReturn
 from kernloom.base.errors import ConfigError, DeviceError
 from kernloom.base.expressions import format_size
 from kernloom.config.schema import Arch
-from kernloom.device import firmware
 from kernloom.device.contract import (
     Arguments,
     Buffer,
@@ -25,10 +24,11 @@ from kernloom.device.contract import (
     Transfer,
     check_launch,
 )
-from kernloom.device.embedded_boot import boot_part
-from kernloom.device.embedded_memory import MemoryMap, PartMemory, memory_map, room
+from kernloom.device.embedded import firmware
+from kernloom.device.embedded.boot import boot_part
+from kernloom.device.embedded.firmware import FirmwareCall, Image, Machine
+from kernloom.device.embedded.memory import MemoryMap, PartMemory, memory_map, room
 from kernloom.device.emulator import emulator_command, emulator_said
-from kernloom.device.firmware import FirmwareCall, Image, Machine
 from kernloom.device.process import ending
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from kernloom.device.contract import Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, plugin_option, supervised
-from kernloom.device.host import data_limit
 from kernloom.device.process import above_stdio
-from kernloom.device.runner import RunnerSession
+from kernloom.device.runner import RunnerSession, data_limit
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 

@@ -9,16 +9,12 @@ from pathlib import Path
 
 from kernloom.base.errors import DeviceError
 from kernloom.device.contract import Device, DeviceSetup, Session
-from kernloom.device.runner import RunnerSession
+from kernloom.device.runner import RunnerSession, data_limit
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
 FLUSHES = ("aarch64", "x86_64")
 """The CPUs for which native/runner/cache.c can empty the caches."""
-OWN_BYTES = 64 << 20
-"""What a runner may take for itself on top of a memory limit,"""
-THREAD_BYTES = 16 << 20
-"""and for each thread that it may start."""
 
 
 class HostDevice(Device):
@@ -118,11 +114,6 @@ class HostDevice(Device):
             scratch,
             environment=environment,
         )
-
-
-def data_limit(memory_limit: int, own: int = OWN_BYTES) -> int:
-    """What a runner's process may take in all; 0: any number."""
-    return memory_limit + own + (os.cpu_count() or 1) * THREAD_BYTES if memory_limit else 0
 
 
 def _sanitizer_options(memory_limit: int) -> dict[str, str]:
