@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernloom.base.errors import DeviceError
+from kernloom.base.gauges import INSTRUCTIONS
 from kernloom.device.connection import Connection
 from kernloom.device.contract import (
     Arguments,
@@ -240,7 +241,7 @@ class RunnerSession(Conversation):
     def _result(self, response: Response) -> LaunchResult:
         samples, had = response.samples, response.conditions
         if self._counted:
-            counts = tuple(sample.instructions for sample in samples)
+            counts = {INSTRUCTIONS.name: tuple(sample.instructions for sample in samples)}
             return LaunchResult(response.value, (), (), (), (), counts)
         return LaunchResult(
             inner=response.value,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kernloom.base.errors import ConfigError, DeviceError
 from kernloom.base.expressions import format_size
+from kernloom.base.gauges import INSTRUCTIONS
 from kernloom.config.schema import Arch
 from kernloom.device.contract import (
     Arguments,
@@ -47,6 +48,7 @@ class EmbeddedDevice(Device):
     name = "embedded"
     programs = ("counter", "supervisor")
     capabilities = frozenset({"memory", "launch", "guards", "instructions", "flash"})
+    gauges = (INSTRUCTIONS,)
 
     def __init__(
         self,
@@ -192,7 +194,7 @@ class EmbeddedSession(Session):
         except DeviceError as error:
             self._ended = error
             raise
-        return LaunchResult(how.inner, (), (), (), (), tuple(counts))
+        return LaunchResult(how.inner, (), (), (), (), {INSTRUCTIONS.name: tuple(counts)})
 
     def close(self) -> None:
         if self._ended is None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernloom.base.gauges import INSTRUCTIONS
 from kernloom.device.contract import Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, plugin_option, supervised
 from kernloom.device.process import above_stdio
@@ -29,6 +30,7 @@ class EmulatedDevice(Device):
     name = "emulated"
     programs = ("runner", "counter", "supervisor")
     capabilities = frozenset({"memory", "launch", "guards", "instructions"})
+    gauges = (INSTRUCTIONS,)
 
     def __init__(
         self,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 
-from kernloom.base.errors import DeviceError
+from kernloom.base.errors import ConfigError, DeviceError
+from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, Session
 from kernloom.device.runner import RunnerSession, data_limit
 from kernloom.device.scratch import ScratchPool
@@ -81,6 +83,20 @@ class HostDevice(Device):
             sanitized=setup.target.is_sanitized,
             scratch=setup.scratch,
         )
+
+    @classmethod
+    def check(
+        cls, target: Target, dtypes: Collection[str] = (), *, cache: Path | None = None
+    ) -> None:
+        if target.emulator:
+            raise ConfigError(
+                f"target '{target.name}' has device '{target.device}', which uses no emulator",
+                key="target.emulator",
+            )
+
+    @classmethod
+    def runs_natively(cls, target: Target) -> bool:
+        return target.device == HostDevice.name
 
     @cached_property
     def _command(self) -> list[str]:
