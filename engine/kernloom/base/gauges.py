@@ -131,7 +131,7 @@ _ENDINGS = (
 """Metrics that are no gauges, by the end of their names."""
 
 USUAL_METRICS = (
-    *TIME.keys,
+    *(key for gauge in SHIPPED for key in gauge.keys),
     "min_ns",
     "wall_ns",
     "cpu_ns",
@@ -141,8 +141,6 @@ USUAL_METRICS = (
     "inner",
     "outlier_share",
     "involuntary_switches",
-    *INSTRUCTIONS.keys,
-    *VIRTUAL_TIME.keys,
     "kernel_ns",
     "transfer_ns",
     "transfer_bytes",
@@ -168,13 +166,14 @@ class Gauges:
         self._by_rank = tuple(sorted(self._known, key=lambda gauge: gauge.rank))
 
     def all(self, metrics: Iterable[str] = ()) -> tuple[Gauge, ...]:
-        """In the order of their columns; all of those that are among the metrics are known."""
+        """In the order of their columns; packages are looked for if one of the metrics is not
+        ours."""
         if self._group and not _OURS.issuperset(metrics):
             self._scan()
         return self._known
 
     def by_rank(self, metrics: Iterable[str]) -> tuple[Gauge, ...]:
-        """In the order in which trials are ranked by them, the same otherwise."""
+        """The same gauges, in the order in which trials are ranked by them."""
         self.all(metrics)
         return self._by_rank
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernloom.base.errors import UsageError, nearest
-from kernloom.base.gauges import RATES, TIME, USUAL_METRICS, metric_named, rank_of
-from kernloom.base.units import count, three_digits
+from kernloom.base.gauges import RATES, TIME, USUAL_METRICS, Gauge, metric_named, rank_of
+from kernloom.base.units import count, number_text
 from kernloom.measure.ranking import is_sanitized, metric_of
 from kernloom.measure.trial import Trial
 from kernloom.store.keys import COLUMNS, SOURCE, Key, Meanings, parse_key, value_text
@@ -351,8 +351,11 @@ def cell_text(value: Any, metric: str, *, unit: bool = False) -> str:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return value_text(value)
     name = metric.removeprefix("metrics.")
-    if known := metric_named(name, scan=False):
-        return known.said(value) if unit else known.text(value)
-    if isinstance(value, float):
-        return three_digits(value)
-    return f"{value:,}" if name in USUAL_METRICS else str(value)
+    known = metric_named(name, scan=False)
+    if known and known.text is not number_text:
+        text = known.text(value)
+    elif isinstance(value, int) and not isinstance(known, Gauge) and name not in USUAL_METRICS:
+        text = str(value)
+    else:
+        text = number_text(value)
+    return f"{text} {known.label}" if unit and known and known.label else text
