@@ -24,8 +24,8 @@ RUNNERS = [
     "device/opencl/kernels.py",
     "device/opencl/memory.py",
     "device/opencl/worker.py",
-    "device/embedded.py",
-    "device/firmware.py",
+    "device/embedded/device.py",
+    "device/embedded/firmware.py",
     "device/runner.py",
     "measure/sampler.py",
 ]
@@ -109,7 +109,7 @@ def test_an_engine_that_runs_kernels_differently_plans_other_trials(
     before = project.json(*words).document["trials"][0]["id"]
     there = {"PYTHONPATH": str(engine)}
     assert project.json(*words, env=there).document["trials"][0]["id"] == before
-    with (engine / "kernloom/device/host.py").open("a", encoding="utf-8") as file:
+    with (engine / "kernloom/device/host/device.py").open("a", encoding="utf-8") as file:
         file.write("# changed\n")
     assert project.json(*words, env=there).document["trials"][0]["id"] != before
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
+from kernloom.base.gauges import leading
 from kernloom.build.builder import Outcome
 from kernloom.build.cores import MeasuredCore, beside
 from kernloom.build.workspace import scratch_folder
@@ -206,14 +207,15 @@ def disturbed(plans: Sequence[Planned]) -> str:
         return "there is no other core"
     for plan in plans:
         experiment, target = plan.experiment, plan.experiment.target
-        if plan.refusal or target.emulator:
-            # Instructions are counted, and not timed.
+        if plan.refusal:
+            continue
+        device = DEVICES.get(target.device, key="target.device")
+        if leading(device.gauges).exact:
             continue
         if threads_of(plan.steps) > 1:
             return "kernels of several threads are measured"
         if not experiment.measure.pin:
             return "kernels are not kept to one core (measure.pin)"
-        device = DEVICES.get(target.device, key="target.device")
         clock = chosen_clock(experiment.measure.clock, 1)
         if clock != "cpu" or "cpu_clock" not in device.capabilities:
             return f"on {target.name} the wall clock counts"

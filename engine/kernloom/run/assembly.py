@@ -199,11 +199,13 @@ class Assembly:
             )
         if target.emulator:
             self.emulator(target.emulator)
-        check_runs(target, arch)
+        cpu_code = device.runs_cpu_code(target)
+        if cpu_code:
+            check_runs(target, arch)
         workload = experiment.workload
         dtypes = {tensor.dtype or workload.dtype for tensor in workload.tensors.values()}
         device.check(target, dtypes | {workload.dtype}, cache=self.places.cache)
-        if target.family == "host":
+        if cpu_code:
             check_compiles(found, arch)
 
 

@@ -11,6 +11,7 @@ from kernloom.base.digest import DigestCache
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.files import sha256_json
 from kernloom.config.compose import Point
+from kernloom.device.devices import DEVICES
 from kernloom.measure.sampler import threads_of
 from kernloom.plan.planned import Planned, PlannedBaseline
 
@@ -93,15 +94,16 @@ def baseline_identity(name: str, plan: Planned, made_of: tuple[str, ...]) -> str
 def unfit(name: str, plan: Planned) -> str:
     """Why a baseline cannot be measured beside a trial; nothing if it can."""
     target, workload = plan.experiment.target, plan.experiment.workload
+    runs_natively = DEVICES.get(target.device, key="target.device").runs_natively(target)
     if name == NUMPY:
-        if target.device != "host":
+        if not runs_natively:
             return f"runs on the host alone, not on device '{target.device}'"
         if plan.experiment.measure.cache == "cold":
             return "cannot be measured with cold caches: what it allocates cannot be flushed"
         return ""
     if C_SOURCES not in target.sources:
         return f"is C, which target '{target.name}' does not take"
-    if name == OPENBLAS and target.device != "host":
+    if name == OPENBLAS and not runs_natively:
         return f"runs on the host alone, not on device '{target.device}'"
     families = SOURCES[name].families
     kernels = {step.kernel: workload.kernels[step.kernel] for step in workload.steps.values()}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernloom.base.errors import UnavailableError
 from kernloom.base.expressions import parse_size
+from kernloom.base.gauges import ROOF_FRACTION, TIME
 from kernloom.base.spool import Reordered, Spool
 from kernloom.base.units import count
 from kernloom.build.builder import Builder, Outcome
@@ -304,17 +305,17 @@ class Execution:
     def _with_roof(self, trial: Trial, plan: Planned) -> Trial:
         """A trial held against the roof as it is known now."""
         metrics = trial.metrics
-        if not trial.good or "median_ns" not in metrics:
+        if not trial.good or TIME.name not in metrics:
             return trial
         roofs = self._assembly.roofs
         if roofs.calibration is None:
             return trial
-        found = roofs.fraction(plan.experiment, plan.steps, metrics["median_ns"])
+        found = roofs.fraction(plan.experiment, plan.steps, metrics[TIME.name])
         if found is None:
             return trial
         return replace(
             trial,
-            metrics={**metrics, "roof_fraction": found[0]},
+            metrics={**metrics, ROOF_FRACTION.name: found[0]},
             conditions={**trial.conditions, "roof": found[1]},
         )
 

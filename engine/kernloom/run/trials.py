@@ -15,6 +15,7 @@ from typing import Any
 from kernloom.base.errors import ConfigError, DeviceError, KernloomError, UnavailableError
 from kernloom.base.expressions import parse_size
 from kernloom.base.files import sha256_text
+from kernloom.base.gauges import TIME, leading
 from kernloom.base.machine import available_memory, machine_class
 from kernloom.build.builder import Outcome
 from kernloom.config.schema import Target
@@ -254,14 +255,14 @@ class Trials:
 
 def _needed(plan: Planned, device: Device) -> list[str]:
     """The capabilities that a trial asks of its device."""
-    threads = threads_of(plan.steps)
-    if plan.experiment.target.emulator:
-        needed = ["memory", "launch", "instructions"]
-        return [*needed, "threads"] if threads > 1 else needed
-    clock = chosen_clock(with_clock(plan.experiment.measure, device).clock, threads)
-    needed = ["memory", "launch", "calibrate", f"{clock}_clock"]
-    if plan.experiment.measure.cache == "cold":
-        needed.append("cold_cache")
+    threads, policy = threads_of(plan.steps), plan.experiment.measure
+    gauge, needed = leading(device.gauges), ["memory", "launch"]
+    if not gauge.exact:
+        needed.append("calibrate")
+        if TIME in device.gauges:
+            needed.append(f"{chosen_clock(with_clock(policy, device).clock, threads)}_clock")
+        if policy.cache == "cold":
+            needed.append("cold_cache")
     return [*needed, "threads"] if threads > 1 else needed
 
 
