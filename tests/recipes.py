@@ -12,9 +12,10 @@ import yaml
 from command_line import Project
 from kernloom.base.places import find_places
 from kernloom.config.reader import load_yaml
+from kernloom.plan.planned import Planned
 from kernloom.recipe.recipe import Entry, read_recipe, write_recipe
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned, plan_each
+from kernloom.run.planning import plan_each
 from kernloom.run.trials import trial_of
 from parsed import plans_of, points_of
 

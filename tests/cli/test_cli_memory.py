@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from command_line import Project
-from kernloom.base import remember, spool
+from kernloom.base import digest, spool
 from kernloom.base.places import find_places
 from kernloom.base.spool import Spool
+from kernloom.build import stage
 from kernloom.measure.trial import Trial
+from kernloom.plan import render
 from kernloom.report import csv, results
 from kernloom.report.csv import write_csv
 from kernloom.report.documents import stored_document, to_json
@@ -37,8 +39,9 @@ FEW, MANY = 300, 900
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a sweep of some hundred points were one of many thousands."""
     monkeypatch.setattr(planning, "KEPT", 50)
-    monkeypatch.setattr(remember, "LIMIT", 50)
-    monkeypatch.setattr(remember, "TEXTS", 50)
+    monkeypatch.setattr(digest, "LIMIT", 50)
+    monkeypatch.setattr(render, "TEXTS", 50)
+    monkeypatch.setattr(stage, "KEPT", 50)
     monkeypatch.setattr(shared, "KEPT", 50)
     monkeypatch.setattr(spool, "IN_MEMORY", 64)
     monkeypatch.setattr(spool, "BLOCK", 32)

@@ -18,8 +18,8 @@ from kernloom.device.contract import Call, Scalar
 from kernloom.device.opencl.choice import Options
 from kernloom.device.opencl.device import OpenClDevice
 from kernloom.device.opencl.probe import devices
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned
 from parsed import plans_of
 from parts import needs_opencl
 

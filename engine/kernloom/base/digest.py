@@ -195,9 +195,10 @@ class DigestCache:
 
     def by_key(self, key: Hashable, make: Callable[[], T]) -> T:
         """The same, where the caller knows a key that tells all results apart."""
-        found = self._newer.get(key, self)
-        if found is not self:
-            return found  # type: ignore[no-any-return]
+        try:
+            return self._newer[key]  # type: ignore[no-any-return]
+        except KeyError:
+            pass
         made: T = self._older.pop(key) if key in self._older else make()
         if len(self._newer) >= self._limit:
             self._older, self._newer = self._newer, {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache, partial
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from kernloom.base.arithmetic import MAX_BITS
@@ -17,20 +17,34 @@ T = TypeVar("T")
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One field of a dataclass, as the conversion sees it."""
+
+    wanted: Any
+    metadata: Mapping[str, Any]
+    required: bool
+    token: str
+    """Tells it from the fields of all other classes."""
+
+
 @cache
-def _fields_of(cls: type) -> dict[str, tuple[Any, Any]]:
-    """Field name -> (type, field) of a dataclass."""
+def _fields_of(cls: type) -> dict[str, _Field]:
     hints = get_type_hints(cls)
-    return {item.name: (hints[item.name], item) for item in fields(cls)}
+    return {
+        item.name: _Field(
+            hints[item.name],
+            item.metadata,
+            item.default is MISSING and item.default_factory is MISSING,
+            f"{cls.__module__}.{cls.__qualname__}.{item.name}",
+        )
+        for item in fields(cls)
+    }
 
 
 @cache
 def _required_of(cls: type) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name, (_, item) in _fields_of(cls).items()
-        if item.default is MISSING and item.default_factory is MISSING
-    )
+    return tuple(name for name, item in _fields_of(cls).items() if item.required)
 
 
 def convert(cls: type[T], data: Any, key: str, cache: DigestCache | None = None) -> T:
@@ -43,18 +57,29 @@ def convert(cls: type[T], data: Any, key: str, cache: DigestCache | None = None)
     known = _fields_of(cls)  # type: ignore[arg-type]
     values = {}
     for name, value in data.items():
-        if name not in known:
+        item = known.get(name)
+        if item is None:
             raise ConfigError(f"unknown key '{name}'", key=key, hint=nearest(str(name), known))
-        wanted, item = known[name]
-        where = f"{key}.{name}" if key else str(name)
-        values[name] = _value(wanted, value, where, cache)
-        _check_range(values[name], item.metadata, where)
+        if cache is not None and type(value) is Section:
+            # What the points of a sweep share is converted once.
+            values[name] = cache.by_key(
+                (item.token, value.digest), partial(_field, item, value, key, name, cache)
+            )
+        else:
+            values[name] = _field(item, value, key, name, cache)
     for name in _required_of(cls):  # type: ignore[arg-type]
         if name not in values:
             raise ConfigError("is missing", key=f"{key}.{name}" if key else name)
-    result = cls(**values)
-    if isinstance(result, Digested) and isinstance(data, Section):
-        result.with_digest(data.digest)
+    return cls(**values)
+
+
+def _field(item: _Field, value: Any, key: str, name: str, cache: DigestCache | None) -> Any:
+    where = f"{key}.{name}" if key else name
+    result = _value(item.wanted, value, where, cache)
+    if item.metadata:
+        _check_range(result, item.metadata, where)
+    if type(value) is Section and isinstance(result, (Digested, Section)):
+        result.with_digest(value.digest)
     return result
 
 
@@ -65,7 +90,7 @@ def fields_at(cls: Any, names: Sequence[str]) -> frozenset[str]:
         wanted = _dataclass_in(wanted)
         origin = get_origin(wanted)
         if is_dataclass(wanted) and isinstance(wanted, type):
-            wanted = _fields_of(wanted)[name][0] if name in _fields_of(wanted) else Any
+            wanted = _fields_of(wanted)[name].wanted if name in _fields_of(wanted) else Any
         elif origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
             wanted = get_args(wanted)[1]
         else:
@@ -104,10 +129,7 @@ def _value(wanted: Any, value: Any, key: str, cache: DigestCache | None) -> Any:
         make = convert
     else:
         return _scalar(wanted, value, key)
-    if cache is None or not isinstance(value, Section):
-        return make(wanted, value, key, cache)
-    # What the points of a sweep share is converted once.
-    return cache.by_key((wanted, value.digest), lambda: make(wanted, value, key, cache))
+    return make(wanted, value, key, cache)
 
 
 def _collection(wanted: Any, value: Any, key: str, cache: DigestCache | None) -> Any:
@@ -119,10 +141,9 @@ def _collection(wanted: Any, value: Any, key: str, cache: DigestCache | None) ->
     if not isinstance(value, Mapping):
         raise ConfigError(f"expected keys and values, not {_shown(value)}", key=key)
     element = get_args(wanted)[1]
-    result = Section(
+    return Section(
         {str(name): _value(element, item, f"{key}.{name}", cache) for name, item in value.items()}
     )
-    return result.with_digest(value.digest) if isinstance(value, Section) else result
 
 
 def _one_of(options: tuple[Any, ...], value: Any, key: str, cache: DigestCache | None) -> Any:

@@ -175,6 +175,14 @@ class Tolerance(Digested):
     atol: float | str = 0.0
 
 
+DEFAULT_TOLERANCE = {
+    "float32": Tolerance(rtol=1e-4, atol=1e-5),
+    "float64": Tolerance(rtol=1e-10, atol=1e-11),
+}
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+"""Of every other element type."""
+
+
 @dataclass(frozen=True)
 class Cost(Digested):
     """What one run of the workload does, as expressions over the sizes."""
@@ -201,6 +209,10 @@ class Workload(Digested):
     cost: Cost = field(default_factory=Cost)
     cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Named changes to sizes, scalars and fills; `default` changes nothing."""
+
+    def tolerance_for(self, dtype: str) -> Tolerance:
+        """Its own tolerance of an element type, or the default."""
+        return self.tolerance.get(dtype) or DEFAULT_TOLERANCE.get(dtype, EXACT)
 
 
 @dataclass(frozen=True)

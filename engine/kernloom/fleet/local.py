@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
+from kernloom.base.gauges import leading
 from kernloom.build.builder import Outcome
 from kernloom.build.cores import MeasuredCore, beside
 from kernloom.build.workspace import scratch_folder
@@ -15,9 +16,9 @@ from kernloom.device.devices import DEVICES
 from kernloom.measure.sampler import threads_of
 from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.turns import blocks
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.fleet import Keep, TrialBuild
-from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Everything, Share
 from kernloom.run.trials import Trials
@@ -206,14 +207,15 @@ def disturbed(plans: Sequence[Planned]) -> str:
         return "there is no other core"
     for plan in plans:
         experiment, target = plan.experiment, plan.experiment.target
-        if plan.refusal or target.emulator:
-            # Instructions are counted, and not timed.
+        if plan.refusal:
+            continue
+        device = DEVICES.get(target.device, key="target.device")
+        if leading(device.gauges).exact:
             continue
         if threads_of(plan.steps) > 1:
             return "kernels of several threads are measured"
         if not experiment.measure.pin:
             return "kernels are not kept to one core (measure.pin)"
-        device = DEVICES.get(target.device, key="target.device")
         clock = chosen_clock(experiment.measure.clock, 1)
         if clock != "cpu" or "cpu_clock" not in device.capabilities:
             return f"on {target.name} the wall clock counts"
@@ -236,5 +238,5 @@ def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
 def _singly(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
     """The same, but alone where there are no rounds, and no baselines, to share."""
     for block in _blocks(plans):
-        shared = block[0].experiment.measure.max_rounds > 1 or any(p.baselines for p in block)
+        shared = block[0].brief.measure.max_rounds > 1 or any(p.brief.has_baselines for p in block)
         yield from [block] if shared else blocks(block, 1)

@@ -88,6 +88,23 @@ def _shaped(workload: Workload) -> dict[str, TensorSpec]:
     return tensors
 
 
+def inputs_of(workload: Workload) -> list[str]:
+    """Tensors that are read, or updated, before any step has written them."""
+    written: set[str] = set()
+    names: list[str] = []
+    for step in workload.steps.values():
+        bound = [
+            (str(step.args.get(name, name)), argument)
+            for name, argument in workload.kernels[step.kernel].arguments.items()
+            if argument.kind == "tensor"
+        ]
+        for name, argument in bound:
+            if argument.access != "write" and name not in written and name not in names:
+                names.append(name)
+        written |= {name for name, argument in bound if argument.access != "read"}
+    return names
+
+
 def check_memory(tensors: Mapping[str, TensorSpec], available: int) -> None:
     """Refuse what cannot fit before anything is allocated.
 

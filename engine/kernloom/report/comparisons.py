@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, TextIO
 from xml.sax.saxutils import escape, quoteattr
 
+from kernloom.base.gauges import GAUGES, TIME, Gauge
 from kernloom.base.machine import machine_class
-from kernloom.base.units import measured_time, xml_text
+from kernloom.base.units import xml_text
 from kernloom.measure.comparison import Compared, Comparison, Entry
 from kernloom.report.documents import plain
 from kernloom.report.page import Heading, Page
@@ -19,17 +20,17 @@ def print_comparisons(found: Compared, file: TextIO) -> None:
     """One row for each contender, with what is said of it against the first; then notes."""
     page = Page(file)
     judged = {comparison.b: comparison for comparison in found.comparisons}
+    gauges = _gauges(found)
     headings = [
         Heading("what", folds=True),
-        Heading("time", number=True),
-        Heading("instructions", number=True),
+        *(Heading(gauge.heading, number=True) for gauge in gauges),
         Heading("speedup", number=True),
         Heading("interval"),
         Heading("verdict"),
         Heading("rounds", number=True, spare=1),
     ]
-    rows = [_row(entry, judged.get(entry.name)) for entry in found.entries]
-    styles = [{"verdict": _STYLES.get(row[5], "red")} for row in rows]
+    rows = [_row(entry, judged.get(entry.name), gauges) for entry in found.entries]
+    styles = [{"verdict": _STYLES.get(row[-2], "red")} for row in rows]
     shown = [n for n, heading in enumerate(headings) if n == 0 or any(row[n] for row in rows)]
     page.table([headings[n] for n in shown], [[row[n] for n in shown] for row in rows], styles)
     if found.control:
@@ -43,22 +44,17 @@ def print_comparisons(found: Compared, file: TextIO) -> None:
         page.line(f": {note}", mark="note", style="yellow")
 
 
-def _row(entry: Entry, comparison: Comparison | None) -> list[str]:
-    times = {
-        "median_ns": entry.median_ns,
-        "ci_low_ns": entry.ci_low_ns,
-        "ci_high_ns": entry.ci_high_ns,
-    }
-    row = [
-        entry.name,
-        measured_time(times) if entry.median_ns is not None else "",
-        "" if entry.instructions is None else f"{entry.instructions:,}",
-    ]
+def _gauges(found: Compared) -> tuple[Gauge, ...]:
+    return GAUGES.all(name for entry in found.entries for name in entry.metrics)
+
+
+def _row(entry: Entry, comparison: Comparison | None, gauges: Sequence[Gauge]) -> list[str]:
+    row = [entry.name, *(gauge.shown(entry.metrics) for gauge in gauges)]
     if comparison is None:
         return [*row, "", "", "" if entry.status == "ok" else entry.status, ""]
     interval = f"{comparison.ci_low:.3f} .. {comparison.ci_high:.3f}"
     if comparison.ci_low == comparison.ci_high:
-        interval = "exact" if entry.instructions is not None else ""
+        interval = "exact" if any(g.exact and g.name in entry.metrics for g in gauges) else ""
     return [
         *row,
         f"{comparison.speedup:.3f}×",
@@ -86,7 +82,7 @@ def _said(comparison: Comparison) -> str:
 def comparisons_document(found: Compared) -> dict[str, Any]:
     document = {
         "comparisons": [vars(comparison) for comparison in found.comparisons],
-        "contenders": [vars(entry) for entry in found.entries],
+        "contenders": [_entry(entry, found) for entry in found.entries],
         "control": vars(found.control) if found.control else None,
         "clock": found.clock,
         "policy": found.policy,
@@ -95,6 +91,20 @@ def comparisons_document(found: Compared) -> dict[str, Any]:
     }
     made: dict[str, Any] = plain(document)
     return made
+
+
+def _entry(entry: Entry, found: Compared) -> dict[str, Any]:
+    usual = (key for gauge in _gauges(found) if gauge.in_every_comparison for key in gauge.keys)
+    timed = found.gauge == TIME
+    return {
+        "name": entry.name,
+        "status": entry.status,
+        "message": entry.message,
+        **{**dict.fromkeys(usual), **entry.metrics},
+        "artifacts": entry.artifacts,
+        "rounds_ns": entry.rounds if timed else [],
+        **({} if timed or found.gauge.exact else {"rounds": entry.rounds}),
+    }
 
 
 def github_lines(found: Compared, failing: Collection[str]) -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.base.errors import KernloomError, UnavailableError
+from kernloom.base.gauges import metric_named
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.columns import leaves
 from kernloom.report.csv import rows_of
@@ -37,12 +38,6 @@ INVALIDITY = {
     "refused": "constraints",
 }
 """Status -> what T4 calls it; any other is `runtime`."""
-_UNITS = {
-    "_ns": "ns",
-    "gflops": "GFLOP/s",
-    "gbytes_per_s": "GB/s",
-    "_bytes": "B",
-}
 _MS = 1e-6
 PARQUET = "pyarrow"
 
@@ -91,7 +86,8 @@ def _configuration(trial: Trial) -> dict[str, Any]:
 
 
 def _unit(metric: str) -> str:
-    return next((unit for end, unit in _UNITS.items() if metric.endswith(end)), "")
+    known = metric_named(metric)
+    return known.unit if known else ""
 
 
 def write_parquet(trials: Iterable[Trial], path: Path) -> int:

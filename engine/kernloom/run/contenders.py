@@ -10,17 +10,18 @@ from typing import Any
 
 from kernloom.base.errors import ConfigError, UnavailableError, UsageError
 from kernloom.base.files import sha256_file
-from kernloom.build.artifact import Artifact, is_key
 from kernloom.build.manifest import read_manifest
 from kernloom.config.compose import Point
 from kernloom.config.overrides import Overrides
 from kernloom.measure.trial import Trial
+from kernloom.plan.artifact import Artifact, is_key
+from kernloom.plan.planned import Planned
 from kernloom.recipe.fields import LOCAL_KEYS
 from kernloom.recipe.recipe import pinned, read_recipe
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import Contender
 from kernloom.run.named_baselines import kept_folder
-from kernloom.run.planning import MEASURING, Planned, plan_each
+from kernloom.run.planning import MEASURING, plan_each
 from kernloom.store.keys import Filter
 from kernloom.store.store import Store
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from kernloom.build.builder import Outcome
 from kernloom.build.cores import MeasuredCore
 from kernloom.measure.trial import Trial
-from kernloom.run.planning import Planned
+from kernloom.plan.planned import Planned
 from kernloom.run.sharing import Share
 
 

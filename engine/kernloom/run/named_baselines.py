@@ -15,9 +15,9 @@ from pathlib import Path
 from kernloom.base.errors import UsageError
 from kernloom.base.places import Places
 from kernloom.base.temporary import locked
-from kernloom.build.artifact import MANIFEST
 from kernloom.build.manifest import read_manifest
 from kernloom.measure.trial import Trial
+from kernloom.plan.artifact import MANIFEST
 from kernloom.store.keys import Filter
 from kernloom.store.store import Store
 

@@ -71,6 +71,7 @@ def _check(groups: Groups, target: Target, chosen: dict[str, str], places: Place
     if target.emulator:
         find_emulator(target.emulator, places.cache)
     arch = groups.read("arch", chosen["arch"]) if "arch" in chosen else {"name": NATIVE}
-    if target.family == "host" and not is_native(arch):
+    device = DEVICES.get(target.device, key="target.device")
+    if device.runs_cpu_code(target) and not is_native(arch):
         check_runs(target, convert(Arch, with_vector_bytes(arch), "arch"))
-    DEVICES.get(target.device, key="target.device").check(target, cache=places.cache)
+    device.check(target, cache=places.cache)

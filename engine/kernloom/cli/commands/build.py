@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterable
 
 from kernloom.base.errors import UsageError
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder, Outcome
 from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.cli.progress import Progress
+from kernloom.plan.artifact import Artifact
 from kernloom.report.alike import alike
 from kernloom.report.plans import print_builds
 from kernloom.run.assembly import Assembly

@@ -22,11 +22,12 @@ from kernloom.config.settings import FleetSettings
 from kernloom.fleet.fleets import check_local
 from kernloom.fleet.local import Local
 from kernloom.measure.trial import Trial
+from kernloom.plan.planned import Planned
 from kernloom.report.checks import junit, print_checks
 from kernloom.report.documents import run_document
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, exit_code
-from kernloom.run.planning import Planned, plan_points
+from kernloom.run.planning import plan_points
 
 SWEEPS = True
 FLAGS = {"junit": Flag("also write the outcome as JUnit XML", "FILE")}

@@ -13,11 +13,11 @@ import json
 from typing import Any
 
 from kernloom.base.errors import UsageError, nearest
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import State
-from kernloom.build.stage import StepArtifact
 from kernloom.cli.invocation import Invocation
 from kernloom.fleet.fleets import fleet_of
+from kernloom.plan.artifact import Artifact
+from kernloom.plan.planned import Planned, StepArtifact
 from kernloom.plan.render import StepSource
 from kernloom.plan.schedule import StepRecord, TensorSpec, describe
 from kernloom.report.documents import plain
@@ -25,7 +25,7 @@ from kernloom.report.plans import print_plan
 from kernloom.run.assembly import Assembly
 from kernloom.run.estimating import estimate
 from kernloom.run.execution import once_each, reusable, stored_trials
-from kernloom.run.planning import Planned, plan_points
+from kernloom.run.planning import plan_points
 from kernloom.run.progress import NoProgress
 from kernloom.run.reasons import Reason, reasons_for
 from kernloom.run.stores import store_of

@@ -27,11 +27,12 @@ from typing import TextIO
 
 from kernloom.base.errors import ConfigError, UsageError, nearest
 from kernloom.base.files import replacing
+from kernloom.base.gauges import TIME
 from kernloom.base.places import find_places
 from kernloom.base.spool import Spool
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.stores import split_store
-from kernloom.measure.ranking import RANKED_BY, is_sanitized, metric_of
+from kernloom.measure.ranking import is_sanitized, metric_of
 from kernloom.measure.trial import Trial
 from kernloom.report import questions
 from kernloom.report.documents import stored_document, to_json
@@ -331,7 +332,7 @@ def _objectives(
     usual = questions.objectives(trials)
 
     def objective(trial: Trial) -> str:
-        return (metric_of(trial) if trial.good else "") or usual.get(trial.target, RANKED_BY[-1])
+        return (metric_of(trial) if trial.good else "") or usual.get(trial.target, TIME.name)
 
     if len(several := sorted({objective(trial) for trial in trials})) > 1:
         print(

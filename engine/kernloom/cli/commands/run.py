@@ -37,6 +37,7 @@ from kernloom.config.overrides import Overrides
 from kernloom.fleet.fleets import check_local, fleet_of
 from kernloom.fleet.local import Local
 from kernloom.measure.trial import Samples, Trial
+from kernloom.plan.planned import Planned
 from kernloom.report.documents import (
     build_document,
     run_trial_document,
@@ -45,7 +46,7 @@ from kernloom.report.documents import (
 from kernloom.report.streaming import write_list
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, Results, exit_code
-from kernloom.run.planning import Planned, Unplanned, plan_points
+from kernloom.run.planning import Unplanned, plan_points
 from kernloom.run.screening import Screening, screen
 from kernloom.run.stores import store_of
 

@@ -43,10 +43,10 @@ from kernloom.fleet.slurm.submission import (
 )
 from kernloom.fleet.slurm.where import Gathered, place_of, unmeasured_id
 from kernloom.measure.trial import Trial
+from kernloom.plan.identity import identity_anywhere
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.fleet import Keep, TrialBuild
-from kernloom.run.identity import identity_anywhere
-from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Share
 from kernloom.store.store import Store
@@ -105,7 +105,7 @@ class Slurm:
     def _keys_of(self, plans: Sequence[Planned]) -> Mapping[str, str]:
         for plan in plans:
             if plan.id not in self._keys:
-                self._keys[plan.id] = identity_anywhere(self._assembly, plan)
+                self._keys[plan.id] = identity_anywhere(plan, self._assembly.arch_as_asked)
         return self._keys
 
     def _submission_folder(self, rerun: str) -> Path:

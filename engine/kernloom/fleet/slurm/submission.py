@@ -29,7 +29,7 @@ from kernloom.base.sealed import DamagedFileError, read_sealed, seal, unseal, wr
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import FleetSettings
 from kernloom.measure.trial import Samples, Trial
-from kernloom.run.planning import Planned
+from kernloom.plan.planned import Planned
 
 FORMAT = 3
 NOT_SENT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep")

@@ -27,8 +27,9 @@ from kernloom.fleet.slurm.submission import (
 )
 from kernloom.fleet.slurm.where import place_of, unmeasured_id
 from kernloom.measure.trial import Trial
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned, plan_each
+from kernloom.run.planning import plan_each
 from kernloom.run.progress import NoProgress
 
 ENDING = ("SIGTERM", "SIGKILL")

@@ -14,7 +14,7 @@ from pathlib import Path
 from kernloom.base.files import sha256_json
 from kernloom.base.sealed import key_of, seal, unseal
 from kernloom.config.settings import FleetSettings
-from kernloom.run.identity import ID_LENGTH
+from kernloom.plan.identity import ID_LENGTH
 
 
 def place_of(fleet: FleetSettings) -> str:
