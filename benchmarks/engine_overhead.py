@@ -103,11 +103,12 @@ def main() -> None:
         execution = Execution(
             assembly, store, quiet, Local(assembly, quiet, FleetSettings("local"))
         )
-        execution.execute(plan_points(assembly, words[:1], multirun=False))
+        one = assembly.composer.parse(words[:1], multirun=False)
+        execution.execute(plan_points(assembly, one))
         watch.clear()
         disk.clear()
         start = now()
-        plans = plan_points(assembly, words, multirun=True)
+        plans = plan_points(assembly, assembly.composer.parse(words, multirun=True))
         planned = now().less(start)
         results = execution.execute(plans)
         total = now().less(start)
@@ -131,7 +132,8 @@ def main() -> None:
 
 def size_name() -> str:
     """The name of axpy's only size."""
-    point = next(iter(Assembly().composer.points(["workload=axpy"], multirun=False)))
+    composer = Assembly().composer
+    point = next(iter(composer.points(composer.choose({"workload": "axpy"}))))
     return str(next(iter(point.data["workload"]["sizes"])))
 
 

@@ -16,7 +16,7 @@ from kernloom.plan import identity
 from kernloom.plan.planned import Planned
 from kernloom.run import code_facts
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import plan_points
+from parsed import plans_of
 
 TREE = ENGINE.parent
 RUNNERS = [
@@ -168,7 +168,7 @@ def test_a_data_file_is_hashed_once_for_all_points_and_again_when_it_changes(
 
     def plan() -> list[Planned]:
         paths = PATH.format("data/good.npy, data/corrupt.npy")
-        return plan_points(assembly, ["workload=filled", paths, "seed=1,2,3"], multirun=True)
+        return plans_of(assembly, ["workload=filled", paths, "seed=1,2,3"], multirun=True)
 
     first = plan()
     assert hashed.count("good.npy") == 1

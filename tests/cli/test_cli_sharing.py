@@ -14,9 +14,9 @@ from kernloom.config.settings import FleetSettings
 from kernloom.fleet.local import Local
 from kernloom.run import execution
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import plan_points
 from kernloom.run.progress import NoProgress
 from kernloom.store.store import open_store
+from parsed import plans_of
 
 ENGINES = 3
 SWEEP = ("run", "-m", "workload=shared", "output=json")
@@ -61,7 +61,7 @@ def test_a_trial_that_another_engine_stores_after_the_look_into_the_store_is_tak
 ) -> None:
     project.add("shared")
     assembly = Assembly(find_places(project.folder))
-    plans = plan_points(assembly, ["workload=shared"], multirun=False)
+    plans = plans_of(assembly, ["workload=shared"], multirun=False)
     look = execution.stored_trials
 
     def look_and_be_overtaken(*arguments: Any) -> Iterator[Any]:

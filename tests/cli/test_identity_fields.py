@@ -23,6 +23,7 @@ from kernloom.plan.facts import FILLED_BY, POLICY
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import plan_each
+from parsed import points_of
 
 TEMPLATE = """\
 void {{ function }}(long n, const {{ ctype }} *x, float a, {{ ctype }} *y)
@@ -364,7 +365,7 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
         np.save(folder / f"{name}.npy", np.arange(64, dtype=np.float32))
 
     def composed(*words: str) -> dict[str, Any]:
-        (point,) = assembly.composer.points(["workload=scaling", *words], multirun=False)
+        (point,) = points_of(assembly.composer, ["workload=scaling", *words], multirun=False)
         return dict(point.data)
 
     host, counted = composed(), composed("target=host_counted")

@@ -13,11 +13,11 @@ from kernloom.base.places import find_places
 from kernloom.plan.planned import Planned
 from kernloom.run import planning
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import plan_points
+from parsed import plans_of
 
 
 def plan(assembly: Assembly, *words: str) -> Planned:
-    (planned,) = plan_points(assembly, list(words), multirun=False)
+    (planned,) = plans_of(assembly, list(words), multirun=False)
     return planned
 
 
@@ -86,7 +86,7 @@ def test_planning_more_and_more_points_keeps_as_little_as_before(
         for more in range(3):
             low = start + 100 * more
             words = ["workload=axpy", f"workload.sizes.N=range({low},{low + 100})"]
-            plan_points(assembly, words, multirun=True)
+            plans_of(assembly, words, multirun=True)
         gc.collect()
         return len(gc.get_objects())
 

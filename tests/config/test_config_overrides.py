@@ -14,7 +14,7 @@ from kernloom.base.errors import ConfigError, KernloomError, UsageError
 from kernloom.base.places import share_folder
 from kernloom.config.compose import Point
 from kernloom.config.groups import Groups
-from kernloom.config.overrides import _parse, _plain, parse_overrides
+from kernloom.config.override_parser import _parse, _plain, parse_overrides
 from kernloom.config.schema import ROOT_KEYS
 from kernloom.config.validate import experiment
 

@@ -11,6 +11,9 @@ import pytest
 
 from command_line import Project, environment
 from kernloom.base.errors import ConfigError, UnavailableError
+from kernloom.config.groups import Groups
+from kernloom.config.override_parser import parse_overrides
+from kernloom.config.overrides import root_key
 from kernloom.config.settings import FleetSettings
 from kernloom.fleet.alone import alone
 from kernloom.fleet.slurm import queue
@@ -20,7 +23,6 @@ from kernloom.fleet.slurm.submission import (
     Submission,
     TaskRow,
     append_row,
-    root_key,
 )
 from kernloom.fleet.slurm.where import Gathered
 from kernloom.measure.trial import Samples, Trial
@@ -131,6 +133,8 @@ def test_the_newest_trial_of_a_plan_is_the_one_that_stands_for_it(tmp_path: Path
 )
 def test_the_root_key_of_a_word(word: str, key: str) -> None:
     assert root_key(word) == key
+    (override,) = parse_overrides([word], Groups([]), multirun=False)
+    assert override.root == key
 
 
 def test_a_machine_without_slurm_is_told_what_is_missing(

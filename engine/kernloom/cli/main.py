@@ -14,9 +14,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from kernloom import __version__
-from kernloom.base.errors import KernloomError, UsageError, nearest
+from kernloom.base.errors import KernloomError, Terminated, UsageError, nearest
+from kernloom.base.streams import prepare_streams
 from kernloom.cli.invocation import Flag, Invocation, check_output, output_of, parse
-from kernloom.cli.streams import prepare_streams
 
 COMMANDS = {
     "run": "one experiment, or with -m a sweep: build, verify, measure, store",
@@ -34,10 +34,6 @@ INTERRUPTED = 130
 TERMINATED = 143
 _THREAD_TIMEOUT = "OPENBLAS_THREAD_TIMEOUT"
 """How long they look, as a power of two of clock ticks; 4 is the least."""
-
-
-class Terminated(BaseException):
-    """SIGTERM, as an exception that nothing but `main` catches."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

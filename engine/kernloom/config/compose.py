@@ -1,4 +1,4 @@
-"""From command-line words to plain, resolved data: one mapping per point.
+"""From overrides to plain, resolved data: one mapping per point.
 
 Hydra composes once per choice of groups, and what it composed is kept on disk for as long as no
 config file changes, so that most starts do without importing it.
@@ -20,7 +20,8 @@ from kernloom.base.files import sha256_json, tree_stamps
 from kernloom.base.remember import Recalled
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.groups import Groups
-from kernloom.config.overrides import Override, parse_overrides
+from kernloom.config.override_parser import parse_overrides
+from kernloom.config.overrides import Override, Overrides
 from kernloom.config.settings import SweepSettings
 from kernloom.config.sweeps import (
     NOT_SWEPT,
@@ -55,18 +56,23 @@ ResolveArch = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 class Point(Recalled):
     """One point of a sweep: the swept keys with their values, and the resolved config."""
 
-    recalled: ClassVar[tuple[str, ...]] = ("data", "words")
+    recalled: ClassVar[tuple[str, ...]] = ("data", "overrides")
 
     swept: dict[str, Any]
     data: Mapping[str, Any]
     """A section, whatever mapping it was made with."""
-    words: tuple[str, ...] = field(default_factory=tuple)
-    """The overrides that compose it again, each with the one value it has here."""
+    overrides: Overrides = field(default_factory=Overrides)
+    """Those that compose it again, each with the one value it has here."""
     again: Callable[[], Point] | None = field(default=None, compare=False, repr=False)
     """Composes it once more."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", as_section(self.data))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its overrides as they are stored with a trial."""
+        return self.overrides.text
 
     def recall(self) -> None:
         if self.again is None:
@@ -101,33 +107,38 @@ class Composer:
     def options(self, group: str) -> list[str]:
         return self._groups.options(group)
 
-    def points(
-        self, words: Sequence[str], *, multirun: bool, refuse: Refuse | None = None
-    ) -> Iterator[Point]:
-        """Every point the words describe, in Hydra's order: the last axis moves fastest. `refuse`
+    def parse(self, words: Sequence[str], *, multirun: bool, to_hydra: bool = False) -> Overrides:
+        """The overrides that words say; with `to_hydra`, Hydra's own settings may be among them."""
+        return parse_overrides(words, self._groups, multirun=multirun, to_hydra=to_hydra)
+
+    def choose(self, values: Mapping[str, Any]) -> Overrides:
+        """The overrides that give keys these values."""
+        exists = self._groups.exists
+        return Overrides(tuple(Override.of(k, v, group=exists(k)) for k, v in values.items()))
+
+    def points(self, overrides: Overrides, *, refuse: Refuse | None = None) -> Iterator[Point]:
+        """Every point of the overrides, in Hydra's order: the last axis moves fastest. `refuse`
         gets those whose options of swept groups cannot be composed; without it they raise.
 
         Config files are looked at when it is called: what changed since the last time counts.
         """
         self._stamp = self._stamped()
-        overrides = parse_overrides(words, self._groups, multirun=multirun)
         for override in overrides:
             self._check_options(override)
         _check_axes(overrides)
         sweep = self._sweep(overrides)
-        if describes_points(sweep) and not multirun:
+        if describes_points(sweep) and not overrides.multirun:
             raise UsageError(
                 "a sweep is described, but this is a single run",
                 hint="Add -m to carry it out, or say sweep=none.",
             )
-        plain = [override for override in overrides if not _is_sweep(override)]
-        yield from self._points(sweep, plain, refuse)
+        yield from self._points(sweep, overrides.without("sweep"), refuse)
 
     def _points(
-        self, sweep: SweepSettings, plain: Sequence[Override], refuse: Refuse | None
+        self, sweep: SweepSettings, plain: Overrides, refuse: Refuse | None
     ) -> Iterator[Point]:
         """The points of a sweep and of the axes among the command line's overrides."""
-        typed = {override.key for override in plain if override.swept}
+        typed = plain.swept_keys
         known: dict[Any, Any] = {}
 
         def look_up(row: Row, name: str) -> Any:
@@ -159,8 +170,8 @@ class Composer:
         def point(row: Row) -> Point:
             pairs = chosen(row)
             try:
-                words = tuple(o.word(v) for o, v in pairs)
-                return Point(row, self._data(pairs), words, partial(point, row))
+                here = Overrides(tuple(override.at(value) for override, value in pairs))
+                return Point(row, self._data(pairs), here, partial(point, row))
             except ConfigError as error:
                 raise at_point(error, row) from None
 
@@ -180,8 +191,7 @@ class Composer:
 
     def groups_alone(self, point: Point) -> Section[Any]:
         """The config of the options that a point chooses, without its other values."""
-        overrides = parse_overrides(point.words, self._groups, multirun=False)
-        return self._data([(o, _first(o)) for o in overrides if o.group])
+        return self._data([(o, _first(o)) for o in point.overrides if o.group])
 
     def _composes(self, chosen: Sequence[tuple[Override, Any]]) -> bool:
         """Whether the options that are chosen can be composed, whatever the other values are."""
@@ -191,7 +201,7 @@ class Composer:
             return False
         return True
 
-    def _sweep(self, overrides: Sequence[Override]) -> SweepSettings:
+    def _sweep(self, overrides: Overrides) -> SweepSettings:
         """What the sweep's file and the overrides of it say beyond the command line's axes."""
         first = [(override, _first(override)) for override in overrides]
         try:
@@ -200,7 +210,7 @@ class Composer:
             # One option of a swept group may be wrong: what the sweep is does not depend on it.
             first = [(o, value) for o, value in first if not (o.group and o.swept)]
             composed = self._compose(_groups(first))
-        mine = [(o, value) for o, value in first if _is_sweep(o)]
+        mine = [(o, value) for o, value in first if o.root == "sweep"]
         for override, value in mine:
             if override.group and value != "none":
                 without = self._compose(_groups([pair for pair in first if pair not in mine]))
@@ -213,7 +223,7 @@ class Composer:
         said = [(o, value) for o, value in mine if not o.group]
         sweep = read_sweep(changed(composed.get("sweep") or {}, said))
         chosen = [value for o, value in mine if o.group and value != "none"]
-        if chosen and not has_points(sweep) and not any(o.swept for o in overrides):
+        if chosen and not has_points(sweep) and not overrides.swept_keys:
             self._say(f"sweep={chosen[-1]} has no axes and no points of its own: this is one point")
         return sweep
 
@@ -229,15 +239,10 @@ class Composer:
             known[key] = value
         return value
 
-    def choices(self, words: Sequence[str], key: str) -> list[Any]:
-        """The values that the words give to a key; none if they do not name it."""
-        overrides = parse_overrides(words, self._groups, multirun=True)
-        return [value for o in overrides if o.key == key for value in o.values]
-
-    def chosen(self, words: Sequence[str], group: str) -> list[str]:
-        """The options of a group that the words choose, or the root config's default."""
+    def chosen(self, overrides: Overrides, group: str) -> list[str]:
+        """The options of a group that are chosen, or the root config's default."""
         default = self._groups.defaults(self._groups.read("", "kernloom")).get(group, "")
-        return [str(value) for value in self.choices(words, group)] or [default]
+        return [str(value) for value in overrides.values(group)] or [default]
 
     def _check_options(self, override: Override) -> None:
         """An unknown option of a group is named before Hydra walks into it."""
@@ -331,12 +336,12 @@ def at_point(error: ConfigError, swept: Mapping[str, Any]) -> ConfigError:
     return error
 
 
-def _check_axes(overrides: Sequence[Override]) -> None:
+def _check_axes(overrides: Overrides) -> None:
     """Some keys are no axes, and no key can be two."""
     for override in overrides:
         if not override.swept:
             continue
-        if override.key.split(".")[0] in NOT_SWEPT:
+        if override.root in NOT_SWEPT:
             raise UsageError(
                 f"'{override.key}' belongs to the whole run, so it cannot be swept",
                 hint="Give it one value.",
@@ -352,10 +357,6 @@ def _check_axes(overrides: Sequence[Override]) -> None:
 def _is_option(value: Any) -> bool:
     """Whether it can name an option of a group, or several."""
     return isinstance(value, str) or (isinstance(value, list) and all(map(_is_option, value)))
-
-
-def _is_sweep(override: Override) -> bool:
-    return override.key.split(".")[0] == "sweep"
 
 
 def _first(override: Override) -> Any:

@@ -12,7 +12,8 @@ from kernloom.base.digest import as_section
 from kernloom.base.errors import ConfigError, UsageError, nearest
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
-from kernloom.config.overrides import MAX_VALUES, Override, parse_overrides, spelled
+from kernloom.config.override_parser import MAX_VALUES, parse_overrides
+from kernloom.config.overrides import Override, spelled
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import SampleSettings, SweepSettings
 from kernloom.config.values import apply
@@ -202,7 +203,7 @@ class Reader:
             raise ConfigError(f"'{text}' is not a key", key=place) from None
         if override.kind == "delete":
             raise ConfigError(f"'{text}': a key that is deleted has no values", key=place)
-        if override.key.split(".")[0] in NOT_SWEPT:
+        if override.root in NOT_SWEPT:
             raise ConfigError(
                 f"'{override.key}' belongs to the whole run, so it cannot be swept", key=place
             )

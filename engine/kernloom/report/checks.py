@@ -8,7 +8,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from kernloom.base.units import xml_text
 from kernloom.measure.trial import Trial
-from kernloom.report.tables import closing_line, print_failures, print_rows, print_warnings
+from kernloom.report.page import print_rows
+from kernloom.report.tables import closing_line, print_failures, print_warnings
 from kernloom.store.keys import value_text
 
 

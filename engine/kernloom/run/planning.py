@@ -1,10 +1,9 @@
-"""From words to planned trials: every point composed, validated, rendered and keyed."""
+"""From overrides to planned trials: every point composed, validated, rendered and keyed."""
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +19,7 @@ from kernloom.base.files import canonical_json
 from kernloom.base.machine import available_memory
 from kernloom.base.plugin_code import is_ours
 from kernloom.config.compose import Point, Refuse, at_point
+from kernloom.config.overrides import Overrides
 from kernloom.config.validate import experiment as validated
 from kernloom.device.contract import Device
 from kernloom.device.devices import DEVICES
@@ -44,7 +44,6 @@ from kernloom.run.code_facts import code_facts
 
 MEASURING = frozenset({"measure"})
 """Stage types that a baseline does without: whoever it is compared with measures it."""
-_SCREEN = re.compile(r"\+*screen[.=]")
 KEPT = 10_000
 """How many points of a sweep are kept with all that planning found out about them."""
 
@@ -133,24 +132,23 @@ class Unplanned:
 
 def plan_points(
     assembly: Assembly,
-    words: Sequence[str],
+    overrides: Overrides,
     *,
-    multirun: bool,
     without: Iterable[str] = (),
     unplanned: list[Unplanned] | None = None,
 ) -> list[Planned]:
-    """Every point of the words. In a sweep a point that cannot be is refused; the others go on.
+    """Every point of the overrides. In a sweep a point that cannot be is refused; the others go on.
     With `unplanned`, that gets the points whose options are wrong, unless all are."""
     refuse: Refuse | None = None
+    multirun = overrides.multirun
     if multirun and unplanned is not None:
         refuse = lambda row, error: unplanned.append(Unplanned(row, error))  # noqa: E731
     assembly.refresh()
-    points = assembly.composer.points(words, multirun=multirun, refuse=refuse)
+    points = assembly.composer.points(overrides, refuse=refuse)
     plans = plan_each(assembly, points, alone=not multirun, without=without, refuse=refuse)
     if unplanned and not plans:
         raise unplanned[0].error
-    asked = any(_SCREEN.match(word) for word in words)
-    if asked and not multirun and plans[0].experiment.screen.keep:
+    if overrides.mentions("screen") and not multirun and plans[0].experiment.screen.keep:
         raise UsageError(
             "screen.keep chooses among the points of a sweep, but this is a single run",
             hint="Add -m to screen the points of a sweep, or leave screen.keep away.",

@@ -27,7 +27,8 @@ def run(invocation: Invocation) -> int:
     assembly = Assembly()
     if "all" in invocation.flags:
         return _build_all(assembly, invocation)
-    plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    overrides = assembly.composer.parse(invocation.words, multirun=invocation.multirun)
+    plans = plan_points(assembly, overrides)
     refused = [plan.refusal for plan in plans if plan.refusal]
     for same in alike(refused, lambda one: one.status, lambda one: str(one.error)):
         more = f" ({same.count} points, of which this is the first)" if same.count > 1 else ""

@@ -17,7 +17,7 @@ from kernloom.base.errors import ConfigError, KernloomError, UnavailableError, n
 from kernloom.base.files import write_atomically
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
-from kernloom.config.overrides import spelled
+from kernloom.config.overrides import Override, Overrides
 from kernloom.config.settings import FleetSettings
 from kernloom.fleet.fleets import check_local
 from kernloom.fleet.local import Local
@@ -37,8 +37,10 @@ def run(invocation: Invocation) -> int:
     file = invocation.flags.get("junit")
     report = destination(file, "--junit") if file is not None else None
     assembly = Assembly()
-    plans, errors = _plan_workloads(assembly, invocation.words)
-    refused = _refused(assembly, invocation.words, errors)
+    # Every case is a point, with or without -m.
+    overrides = assembly.composer.parse(invocation.words, multirun=True)
+    plans, errors = _plan_workloads(assembly, overrides)
+    refused = _refused(assembly, overrides, errors)
     for plan in plans:
         check_local(plan.experiment.fleet, "check")
     progress = Progress(invocation.stderr)
@@ -56,58 +58,58 @@ def run(invocation: Invocation) -> int:
 
 
 def _plan_workloads(
-    assembly: Assembly, words: Sequence[str]
+    assembly: Assembly, overrides: Overrides
 ) -> tuple[list[Planned], dict[str, KernloomError]]:
     """The plans of every workload, and the error of each workload that cannot be planned."""
     plans: list[Planned] = []
     errors: dict[str, KernloomError] = {}
-    workloads = _workloads(assembly, words)
-    named = bool(assembly.composer.choices(words, "workload"))
+    workloads = _workloads(assembly, overrides)
+    named = bool(overrides.values("workload"))
     known: set[str] = set()
     for workload, own in workloads:
         try:
             chosen = _with_cases(assembly, own, known, named=named)
             if chosen:
-                plans += plan_points(assembly, chosen, multirun=True, without=["measure"])
+                plans += plan_points(assembly, chosen, without=["measure"])
         except (ConfigError, UnavailableError) as error:
             if not workload:
                 raise
             errors[workload] = error
-    _check_case(assembly.composer.choices(words, "case"), known)
+    _check_case(overrides.values("case"), known)
     if len(errors) == len(workloads) and len({str(error) for error in errors.values()}) == 1:
         first = next(iter(errors.values()))
         if isinstance(first, ConfigError):
-            # The same error for every workload: the mistake is in the words, not in a workload.
+            # The same error for every workload: the mistake is in the overrides, not in a workload.
             raise first
     return plans, errors
 
 
-def _workloads(assembly: Assembly, words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The words once for each workload, with its name where there are several."""
-    named = assembly.composer.choices(words, "workload")
+def _workloads(assembly: Assembly, overrides: Overrides) -> list[tuple[str, Overrides]]:
+    """The overrides once for each workload, with its name where there are several."""
+    named = overrides.values("workload")
     if len(named) == 1:
-        return [("", list(words))]
-    rest = [word for word in words if not word.startswith("workload=")]
-    chosen = named or assembly.composer.options("workload")
-    return [(name, [*rest, f"workload={name}"]) for name in chosen]
+        return [("", overrides)]
+    rest = overrides.where(lambda override: override.key != "workload")
+    names = named or assembly.composer.options("workload")
+    return [(name, rest.then(assembly.composer.choose({"workload": name}))) for name in names]
 
 
 def _with_cases(
-    assembly: Assembly, words: Sequence[str], known: set[str], *, named: bool
-) -> list[str]:
-    """The words with every case of their workload, or the cases that they choose; none for a
+    assembly: Assembly, overrides: Overrides, known: set[str], *, named: bool
+) -> Overrides | None:
+    """The overrides with every case of their workload, or the cases that they choose; None for a
     workload that nobody named and that has no such case. Adds the workload's cases to `known`."""
-    said = [word for word in words if word.lstrip("+").startswith("case=")]
+    said = overrides.where(lambda override: override.key == "case" and override.kind != "delete")
     if said and named:
-        return list(words)
-    rest = [word for word in words if word not in said]
-    point = next(assembly.composer.points(rest, multirun=True))
+        return overrides
+    rest = overrides.where(lambda override: override not in said)
+    point = next(assembly.composer.points(rest))
     cases = ["default", *map(str, point.data["workload"].get("cases") or {})]
     known.update(cases)
     if said:
-        chosen = [str(case) for case in assembly.composer.choices(said, "case")]
+        chosen = [str(case) for case in said.values("case")]
         cases = [case for case in chosen if case in cases]
-    return [*rest, f"case=choice({','.join(map(spelled, cases))})"] if cases else []
+    return rest.then([Override.axis("case", cases, group=False)]) if cases else None
 
 
 def _check_case(chosen: Sequence[object], known: set[str]) -> None:
@@ -120,10 +122,10 @@ def _check_case(chosen: Sequence[object], known: set[str]) -> None:
 
 
 def _refused(
-    assembly: Assembly, words: Sequence[str], errors: Mapping[str, KernloomError]
+    assembly: Assembly, overrides: Overrides, errors: Mapping[str, KernloomError]
 ) -> list[Trial]:
-    """A trial for every workload with an error, on each target and case that the words choose."""
-    cases = [str(case) for case in assembly.composer.choices(words, "case")] or ["default"]
+    """A trial for every workload with an error, on each target and case that are chosen."""
+    cases = [str(case) for case in overrides.values("case")] or ["default"]
     return [
         Trial(
             id="",
@@ -136,6 +138,6 @@ def _refused(
             message=str(error),
         )
         for workload, error in errors.items()
-        for target in assembly.composer.chosen(words, "target")
+        for target in assembly.composer.chosen(overrides, "target")
         for case in cases
     ]

@@ -17,7 +17,7 @@ import os
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.files import write_atomically
-from kernloom.cli.contenders import Contenders, store_words
+from kernloom.cli.contender_words import contenders_of, parse_quoted
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.progress import Progress
 from kernloom.cli.stores import split_store
@@ -28,6 +28,7 @@ from kernloom.report.documents import to_json
 from kernloom.report.results import parse_filters
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import Contender, compare, unchanged
+from kernloom.run.contenders import Contenders
 from kernloom.store.store import open_store
 
 USAGE = "A B [C ...] | --baseline NAME [filter ...]"
@@ -44,17 +45,15 @@ FLAGS = {
 
 def run(invocation: Invocation) -> int:
     assembly = Assembly()
-    place, given = split_store(
-        [*store_words(invocation.flags.get("with", "")), *without_output(invocation.words)],
-        assembly.places,
-    )
     flags = invocation.flags
+    common = parse_quoted(flags.get("with", ""), assembly.composer)
+    place, given = split_store(without_output(invocation.words), assembly.places, common)
     failing = _verdicts(flags.get("fail-if", ""))
     file = destination(flags["junit"], "--junit") if "junit" in flags else None
     progress = Progress(invocation.stderr, quiet=not invocation.for_people)
     both: list[tuple[Contender, Contender]] = []
     with open_store(place) as store:
-        make = Contenders(assembly, store, flags.get("with", ""))
+        make = Contenders(assembly, store, common)
         if "baseline" in flags:
             both = make.since(flags["baseline"], parse_filters(given))
             groups = [list(pair) for pair in both if not unchanged(*pair)]
@@ -64,7 +63,7 @@ def run(invocation: Invocation) -> int:
                     "compare needs at least two: sets of overrides, recipes or trials",
                     hint="For instance: kernloom compare 'toolchain=gcc' 'toolchain=clang'",
                 )
-            groups = [make.of(given)]
+            groups = [contenders_of(given, make, assembly.composer)]
         contenders = [contender for group in groups for contender in group]
         for plan in (contender.plan for contender in contenders if contender.plan):
             check_local(plan.experiment.fleet, "compare")

@@ -14,7 +14,6 @@ from typing import Any
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.build.builder import State
-from kernloom.cli.commands.run import store_of
 from kernloom.cli.invocation import Invocation
 from kernloom.fleet.fleets import fleet_of
 from kernloom.plan.artifact import Artifact
@@ -29,13 +28,15 @@ from kernloom.run.execution import once_each, reusable, stored_trials
 from kernloom.run.planning import plan_points
 from kernloom.run.progress import NoProgress
 from kernloom.run.reasons import Reason, reasons_for
+from kernloom.run.stores import store_of
 
 SWEEPS = True
 
 
 def run(invocation: Invocation) -> int:
     assembly = Assembly()
-    plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    overrides = assembly.composer.parse(invocation.words, multirun=invocation.multirun)
+    plans = plan_points(assembly, overrides)
     wanted = plans[0].experiment.show
     if wanted:
         _show(plans, wanted, invocation)

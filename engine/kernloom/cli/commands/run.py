@@ -33,8 +33,7 @@ from kernloom.base.errors import ConfigError, UsageError
 from kernloom.base.units import count
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
-from kernloom.cli.stores import place_of
-from kernloom.config.schema import Experiment
+from kernloom.config.overrides import Overrides
 from kernloom.fleet.fleets import check_local, fleet_of
 from kernloom.fleet.local import Local
 from kernloom.measure.trial import Samples, Trial
@@ -49,35 +48,35 @@ from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, Results, exit_code
 from kernloom.run.planning import Unplanned, plan_points
 from kernloom.run.screening import Screening, screen
-from kernloom.store.store import Store, open_store
+from kernloom.run.stores import store_of
 
 SWEEPS = True
 FLAGS = {"objective": Flag("also write the number that the trial is ranked by", "FILE")}
 OUTPUTS = ("table", "json", "jsonl", "csv")
-HYDRA = ("hydra/", "hydra.")
 
 
 def run(invocation: Invocation) -> int:
     assembly = Assembly()
-    if for_hydra(invocation.words):
+    multirun = invocation.multirun
+    overrides = assembly.composer.parse(invocation.words, multirun=multirun, to_hydra=True)
+    if overrides.for_hydra:
         from kernloom.cli.hydra_app import run_by_hydra
 
-        return run_by_hydra(assembly.places, invocation.words, multirun=invocation.multirun)
-    file = _objective_file(invocation)
-    words, unplanned = invocation.words, list[Unplanned]()
+        return run_by_hydra(assembly.places, overrides)
+    file, unplanned = _objective_file(invocation), list[Unplanned]()
     try:
-        plans = plan_points(assembly, words, multirun=invocation.multirun, unplanned=unplanned)
+        plans = plan_points(assembly, overrides, unplanned=unplanned)
     except ConfigError as error:
         if file and error.stage:
-            # The words make sense, but a stage of the pipeline refuses this point.
-            from kernloom.cli.objectives import write_refused
+            # The overrides make sense, but a stage of the pipeline refuses this point.
+            from kernloom.run.objectives import write_refused
 
             write_refused(file)
         raise
-    refused = [_refused(assembly, words, point) for point in unplanned]
+    refused = [_refused(assembly, overrides, point) for point in unplanned]
     results = execute_and_report(assembly, plans, invocation, refused)
     if file and not results.interrupted and not results.failure:
-        from kernloom.cli.objectives import write_objective
+        from kernloom.run.objectives import write_objective
 
         write_objective(file, results.trials)
     looked_at = results.screening.trials if results.screening else ()
@@ -88,15 +87,15 @@ def run(invocation: Invocation) -> int:
     )
 
 
-def _refused(assembly: Assembly, words: Sequence[str], point: Unplanned) -> Trial:
+def _refused(assembly: Assembly, overrides: Overrides, point: Unplanned) -> Trial:
     """The trial of a point without a config; it is shown, but not stored."""
     swept, composer = point.swept, assembly.composer
-    case = next(iter(composer.choices(words, "case")), "default")
+    case = next(iter(overrides.values("case")), "default")
     return Trial(
         id="",
-        workload=str(swept.get("workload", composer.chosen(words, "workload")[0])),
+        workload=str(swept.get("workload", composer.chosen(overrides, "workload")[0])),
         case=str(swept.get("case", case)),
-        target=str(swept.get("target", composer.chosen(words, "target")[0])),
+        target=str(swept.get("target", composer.chosen(overrides, "target")[0])),
         status="refused",
         verified=False,
         point=swept,
@@ -172,15 +171,6 @@ def _line_printer(
             print(json.dumps(document(trial)), file=invocation.stdout, flush=True)
 
     return print_line
-
-
-def for_hydra(words: Sequence[str]) -> bool:
-    """Whether any word chooses something of Hydra's own, a launcher for instance."""
-    return any(word.lstrip("+~").startswith(HYDRA) for word in words)
-
-
-def store_of(assembly: Assembly, experiment: Experiment) -> Store:
-    return open_store(place_of(experiment.store, assembly.places))
 
 
 def report(

@@ -119,6 +119,8 @@ class HostDevice(Device):
         return command + [f"--library={path}" for path in self.libraries]
 
     def open(self, *, timeout: float = 60.0) -> Session:
+        # Whoever only asks which devices there are does without the messages of a session.
+
         environment = _sanitizer_options(self.memory_limit) if self.sanitized else None
         command = self._command
         scratch = self.scratch.take()

@@ -248,7 +248,7 @@ class Slurm:
         self, submission: Submission, points: Sequence[int], tries: Mapping[int, int]
     ) -> None:
         round = submission.add_round(chunks(points, tries, self._settings.chunk))
-        words = [sys.executable, "-P", "-m", "kernloom.cli.fleet_task"]
+        words = [sys.executable, "-P", "-m", "kernloom.fleet.slurm.task"]
         argv = [*words, str(submission.folder), str(round.number)]
         logs = submission.folder / "slurm"
         try:

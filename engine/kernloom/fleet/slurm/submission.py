@@ -33,7 +33,7 @@ from kernloom.plan.planned import Planned
 
 FORMAT = 3
 NOT_SENT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep")
-"""Words about the whole run, which a task has no use for."""
+"""Root keys that are about the whole run, which a task has no use for."""
 NO_STORE = ("store=sqlite", "store.path=null", "store.url=null")
 """What a task composes instead of the store: its files are no place for a password."""
 
@@ -237,19 +237,13 @@ def _samples_from(data: Mapping[str, Any]) -> Samples:
 
 def sent_point(plan: Planned, key: str) -> SentPoint:
     data = plan.point.data
-    words = (word for word in plan.point.words if root_key(word) not in NOT_SENT)
     return SentPoint(
         plan=key,
-        words=(*words, *NO_STORE),
+        words=(*plan.point.overrides.without(*NOT_SENT).text, *NO_STORE),
         config=sha256_json({key: data[key] for key in data if key not in (*NOT_IDENTITY, "arch")}),
         arch=sha256_json(data["arch"]),
         artifacts=tuple(artifact.key for _, artifact in plan.named_artifacts),
     )
-
-
-def root_key(word: str) -> str:
-    """`store` of +store.path=x and of store=sqlite."""
-    return word.lstrip("+~").partition("=")[0].split(".")[0].split("@")[0]
 
 
 def begin(folder: Path, plans: Mapping[str, Planned], fleet: FleetSettings) -> Submission:
