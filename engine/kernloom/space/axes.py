@@ -17,6 +17,8 @@ Row = dict[str, Any]
 """One point: its keys with their values."""
 _MAX_ARRAY = 2**22
 """An axis with more values has no arrays."""
+_LONG = 2**62
+"""Whole numbers up to here are elements of 64 bits."""
 
 
 class Points(Protocol):
@@ -62,6 +64,10 @@ class Axis:
         except TypeError:  # a list has no hash
             return rank_of(self, row, listed=True)
 
+    def some(self, ranks: Sequence[int]) -> Axis:
+        """The axis with the values at these ranks only."""
+        return Axis(self.names, tuple([column[n] for n in ranks] for column in self.columns))
+
     @cached_property
     def _ranks(self) -> dict[tuple[Any, ...], int]:
         ranks: dict[tuple[Any, ...], int] = {}
@@ -93,12 +99,12 @@ def _rank_in_range(values: range, value: Any) -> int | None:
 def _array(values: Sequence[Any]) -> Array | None:
     import numpy
 
-    kinds = {type(value) for value in values}
+    kinds = set(map(type, values))
     if not kinds <= {int, float, bool, str}:
         return None
     # As arrays of one type, numbers beside text would be text, and truth values would be numbers.
     alike = len(kinds) == 1 or kinds == {int, float}
-    fits = all(abs(value) < 2**62 for value in values if type(value) is int)
+    fits = not alike or int not in kinds or -_LONG < min(values) <= max(values) < _LONG
     return numpy.array(values, dtype=None if alike and fits else object)
 
 

@@ -90,10 +90,10 @@ class Tables:
         rest = numpy.array(numbers, dtype=kind)
         ranks = numpy.zeros((len(rest), len(self.space.axes)), dtype=numpy.int64)
         for axis in self.free:
-            rest, ranks[:, axis] = numpy.divmod(rest, self.space.sizes[axis])
+            rest, ranks[:, axis] = _divided(rest, self.space.sizes[axis])
         local: dict[int, Array] = {}
         for root in self.roots:
-            rest, mine = numpy.divmod(rest, int(root.cells[()]))
+            rest, mine = _divided(rest, int(root.cells[()]))
             if root.source:
                 local[root.source.axis] = mine
         for step in reversed(self.steps):
@@ -102,8 +102,13 @@ class Tables:
             for table in step.inner:
                 counts = table.cells[tuple(ranks[:, axis] for axis in table.axes)]
                 assert table.source
-                rest, local[table.source.axis] = numpy.divmod(rest, counts)
+                rest, local[table.source.axis] = _divided(rest, counts)
         return ranks
+
+
+def _divided(numbers: Array, by: Any) -> tuple[Array, Array]:
+    # numpy.divmod does not take long whole numbers.
+    return numbers // by, numbers % by
 
 
 def _chosen(step: _Step, ranks: Array, numbers: Array) -> tuple[Array, Array]:
@@ -130,7 +135,7 @@ def tables_of(space: Space) -> Tables | None:
     evaluated on arrays."""
     tables: list[_Table] = []
     for constraint in space.constraints:
-        found = _tables(space, constraint.split()) or _tables(space, (constraint,))
+        found = _tables_of(space, constraint)
         if found is None:
             return None
         tables += found
@@ -149,6 +154,26 @@ def tables_of(space: Space) -> Tables | None:
         steps.append(step)
         mentioned.discard(axis)
     return Tables(space, tuple(steps), tuple(tables), free)
+
+
+def possible_ranks(space: Space) -> list[Array | None]:
+    """For each axis the ranks that every constraint allows for some values of its other axes;
+    None where that is not known to leave any out."""
+    import numpy
+
+    allowed: list[Any] = [None] * len(space.axes)
+    for constraint in space.constraints:
+        for table in _tables_of(space, constraint) or ():
+            for dimension, axis in enumerate(table.axes):
+                others = tuple(n for n in range(len(table.axes)) if n != dimension)
+                mine = numpy.any(table.cells, axis=others)
+                allowed[axis] = mine if allowed[axis] is None else allowed[axis] & mine
+    return [None if one is None or one.all() else numpy.flatnonzero(one) for one in allowed]
+
+
+def _tables_of(space: Space, constraint: Constraint) -> list[_Table] | None:
+    found = _tables(space, constraint.split())
+    return _tables(space, (constraint,)) if found is None else found
 
 
 def _tables(space: Space, constraints: Iterable[Constraint]) -> list[_Table] | None:

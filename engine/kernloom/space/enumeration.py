@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from kernloom.base.errors import ConfigError
-from kernloom.space.axes import Row
+from kernloom.space.axes import Axis, Row
 from kernloom.space.masks import MAX_CELLS, Grid
 from kernloom.space.space import Constraint, Selection, Space
 
@@ -29,37 +29,56 @@ def valid(space: Space, *, limit: bool) -> Selection:
     """All valid points; `limit`: give up where there are too many combinations to look at."""
     if not space.constraints:
         return Selection(space, range(space.size), looked_at=0)
-    walk = _Walk(space, limit=limit)
-    found = [index for low, cells in walk.blocks() for index in _plus(low, cells)]
+    walk = _Walk(space, explain=True, limit=limit)
+    found: list[int] = []
+    for low, cells in walk.blocks():
+        found += cells.tolist() if not low else [low + cell for cell in cells.tolist()]
     return Selection(space, found, tuple(walk.removed), looked_at=space.size)
 
 
-def indices(space: Space) -> Iterator[int]:
-    """The indices of the valid points, block by block."""
+def points(space: Space) -> Iterator[Row]:
+    """The valid points, block by block."""
     if not space.constraints:
-        yield from range(space.size)
+        yield from map(space.point_at, range(space.size))
         return
-    for low, cells in _Walk(space).blocks():
-        yield from _plus(low, cells)
+    narrow, _ = _narrowed(space)
+    for low, cells in _Walk(narrow).blocks():
+        for cell in cells.tolist():
+            yield narrow.point_at(low + cell)
 
 
 def count(space: Space) -> int:
     """How many points are valid, by looking at every combination."""
-    return sum(len(cells) for _, cells in _Walk(space).blocks())
+    return sum(len(cells) for _, cells in _Walk(_narrowed(space)[0]).blocks())
 
 
 def all_ranks(space: Space) -> Array:
     """The ranks of the valid points, one point per line."""
     import numpy
 
-    found = [_ranks(space, low, cells) for low, cells in _Walk(space).blocks()]
+    narrow, kept = _narrowed(space)
+    found = [_ranks(narrow, low, cells) for low, cells in _Walk(narrow).blocks()]
     empty = numpy.zeros((0, len(space.axes)), dtype=numpy.int32)
-    return numpy.concatenate([empty, *found]) if len(found) != 1 else found[0]
+    ranks = numpy.concatenate([empty, *found]) if len(found) != 1 else found[0]
+    for number, mine in enumerate(kept):
+        if mine is not None:
+            ranks[:, number] = mine[ranks[:, number]]
+    return ranks
 
 
-def _plus(low: int, cells: Array) -> list[int]:
-    found: list[int] = cells.tolist()
-    return [low + cell for cell in found] if low else found
+def _narrowed(space: Space) -> tuple[Space, list[Array | None]]:
+    """A large space without the values that no valid point has, and the ranks that are left on
+    each axis where some are left out."""
+    if space.size <= MAX_CELLS:
+        return space, []
+    from kernloom.space.counting import possible_ranks
+
+    kept = possible_ranks(space)
+    axes = [
+        axis if ranks is None or not isinstance(axis, Axis) else axis.some(ranks.tolist())
+        for axis, ranks in zip(space.axes, kept, strict=True)
+    ]
+    return Space(tuple(axes), space.constraints), kept
 
 
 def _ranks(space: Space, low: int, cells: Array) -> Array:
@@ -82,18 +101,22 @@ def _ranks(space: Space, low: int, cells: Array) -> Array:
 class _Walk:
     """One walk through a space."""
 
-    def __init__(self, space: Space, *, limit: bool = False) -> None:
+    def __init__(self, space: Space, *, explain: bool = False, limit: bool = False) -> None:
         self._space = space
+        self._explain = explain
         self._limit = limit
         self._ready = _ready(space)
         self._behind = [prod(space.sizes[depth + 1 :]) for depth in range(len(space.axes))]
         self._visited = self._masked = 0
         self.removed = [0] * len(space.constraints)
+        """How many combinations each constraint removed first, if that is to be explained."""
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
         """The first index of each block, and the positions of the valid points behind it."""
         import numpy
 
+        if not self._space.size:
+            return
         if not self._space.axes:
             yield 0, numpy.flatnonzero(Grid.whole(self._space).valid())
             return
@@ -128,22 +151,25 @@ class _Walk:
         import numpy
 
         grid = Grid.block(self._space, prefix, low, high)
+        masks = []
+        for number, test in (one for tests in self._ready[len(prefix) :] for one in tests):
+            true = grid.true(test)
+            if true is None:
+                return None
+            if not self._explain and not numpy.any(true):
+                return numpy.zeros(0, dtype=int)
+            masks.append((number, true))
         alive = numpy.ones(grid.shape, dtype=bool)
         left = alive.size
-        removed = []
-        for tests in self._ready[len(prefix) :]:
-            for number, test in tests:
-                true = grid.true(test)
-                if true is None:
-                    return None
-                alive &= true
+        for number, true in masks:
+            alive &= true
+            if self._explain:
                 before, left = left, int(numpy.count_nonzero(alive))
-                removed.append((number, before - left))
-        for number, count in removed:
-            self.removed[number] += count
+                self.removed[number] += before - left
+        cells = numpy.flatnonzero(alive)
         self._masked += alive.size
-        self._look_at(left)
-        return numpy.flatnonzero(alive)
+        self._look_at(len(cells))
+        return cells
 
     def _rows(self, row: Row, depth: int, index: int, low: int, high: int) -> Iterator[int]:
         """The valid positions in a block, one combination after the other."""

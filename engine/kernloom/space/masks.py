@@ -45,8 +45,8 @@ class Grid:
         lengths = (high - low, *space.sizes[len(prefix) + 1 :])
         ranks = []
         for dimension, length in enumerate(lengths):
+            shape = (length,) + (1,) * (len(lengths) - 1 - dimension)
             start = low if dimension == 0 else 0
-            shape = [-1 if n == dimension else 1 for n in range(len(lengths))]
             ranks.append(numpy.arange(start, start + length).reshape(shape))
         return cls(space, (*(numpy.array(rank) for rank in prefix), *ranks), lengths)
 
@@ -106,18 +106,25 @@ class Grid:
         needs = constraint.needs
         if needs is None:
             return None
-        # Keys without arrays are known to the space all the same, and not left to the config.
-        if not needs & self.space.keys <= self.values.keys():
+        # A key without arrays may still be one of the space's.
+        if not needs <= self.values.keys() and needs & self.space.keys - self.values.keys():
             return None
         return constraint.mask(self.values)
 
     def point(self, cell: int) -> Row:
         """The combination at a position of the flattened grid."""
-        import numpy
+        at = []
+        for length in reversed(self.shape):
+            cell, place = divmod(cell, length)
+            at.append(place)
+        at.reverse()
+        return self.space.point([_at(ranks, at) for ranks in self.ranks])
 
-        at = numpy.unravel_index(cell, self.shape) if self.shape else ()
-        ranks = [int(numpy.broadcast_to(ranks, self.shape)[at]) for ranks in self.ranks]
-        return self.space.point(ranks)
+
+def _at(ranks: Array, at: Sequence[int]) -> int:
+    """The element of an array that broadcasts at a position of what it broadcasts to."""
+    pairs = zip(ranks.shape, at[len(at) - ranks.ndim :], strict=True)
+    return int(ranks[tuple(place if length > 1 else 0 for length, place in pairs)])
 
 
 def least(space: Space, formula: str, known: Mapping[str, Any], *, key: str) -> Row | None:

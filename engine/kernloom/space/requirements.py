@@ -43,7 +43,7 @@ class Requirement:
     def mask(self, values: Mapping[str, Any]) -> Any:
         import numpy
 
-        variables = {**self.known, **{key: values[key] for key in self.needs & values.keys()}}
+        variables = {**self.known, **values} if values else self.known
         return numpy.asarray(evaluate(self.text, variables, key=self.place), dtype=bool)
 
     def split(self) -> tuple[Requirement, ...]:

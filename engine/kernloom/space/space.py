@@ -91,9 +91,9 @@ class Space:
 
     def __iter__(self) -> Iterator[Row]:
         """The valid points in order, found while they are asked for."""
-        from kernloom.space.enumeration import indices
+        from kernloom.space.enumeration import points
 
-        return map(self.point_at, indices(self))
+        return points(self)
 
     def ranks(self) -> Array:
         """The ranks of all valid points, one point per line, in order."""
