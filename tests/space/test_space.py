@@ -204,7 +204,7 @@ def test_what_is_no_point_is_not_contained_and_has_no_rank() -> None:
 
 
 def _huge() -> Space:
-    """10^12 combinations of which one in ten thousand is valid."""
+    """10^12 combinations, of which one in 34,000 is valid."""
     keys = "abcdefghijkl"
     where = ["a == b", "c * d == 12", "e + f + g == 25", "h < i", "j % k == 0 or l > 3"]
     return Space.of({key: range(1, 11) for key in keys}, where)

@@ -43,8 +43,8 @@ def points(space: Space) -> Iterator[Row]:
         return
     narrow, _ = _narrowed(space)
     for low, cells in _Walk(narrow).blocks():
-        for cell in cells.tolist():
-            yield narrow.point_at(low + cell)
+        for ranks in _ranks(narrow, low, cells).tolist():
+            yield narrow.point(ranks)
 
 
 def count(space: Space) -> int:
