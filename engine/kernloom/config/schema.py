@@ -13,7 +13,6 @@ from typing import Any, Literal
 from kernloom.config.limits import FINITE, at_least, between
 from kernloom.config.settings import (
     BuildSettings,
-    FleetSettings,
     ScreenSettings,
     StoreSettings,
     SweepSettings,
@@ -366,13 +365,15 @@ class Experiment:
     select: SelectSettings
     measure: Policy
     store: StoreSettings
-    fleet: FleetSettings
+    fleet: Mapping[str, Any]
+    """Checked by the settings of its `kind`, which the fleet declares (`run.fleets`)."""
     sweep: SweepSettings
     build: BuildSettings
     screen: ScreenSettings = field(default_factory=ScreenSettings)
     case: str = "default"
     seed: int = field(default=0, metadata=at_least(0))
-    output: Literal["table", "json", "jsonl", "csv"] = "table"
+    output: str = "table"
+    """The name of a format (`report.formats`); each command says which formats serve it."""
     rerun: Literal["none", "failed", "all"] = "none"
     recipe: str | None = None
     trace: str | None = None

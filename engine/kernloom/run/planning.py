@@ -39,6 +39,7 @@ from kernloom.run.baselines import (
     plan_baselines,
 )
 from kernloom.run.facts import code_facts
+from kernloom.run.fleets import fleet_settings
 from kernloom.run.identity import data_files, identity
 
 MEASURING = frozenset({"measure"})
@@ -351,6 +352,7 @@ def _is_options_fault(assembly: Assembly, point: Point) -> bool:
         return False
     try:
         alone = validated(assembly.composer.groups_alone(point))
+        fleet_settings(alone.fleet)
         read_graph(alone.pipeline.stages, assembly.stages)
     except ConfigError:
         return True
@@ -362,6 +364,7 @@ def _planned(
 ) -> Planned:
     try:
         experiment = validated(point.data)
+        fleet_settings(experiment.fleet)
     except ConfigError as error:
         raise at_point(error, point.swept) from None
     stages = experiment.pipeline.stages

@@ -14,6 +14,7 @@ from kernloom.base.remember import ById
 from kernloom.measure.trial import Trial
 from kernloom.run.execution import lasting
 from kernloom.run.facts import THIS_MACHINE, facts_of, groups_of
+from kernloom.run.fleets import fleet_kind
 from kernloom.run.planning import Planned
 from kernloom.store.store import Store
 
@@ -88,7 +89,8 @@ def reasons_for(plans: Sequence[Planned], store: Store) -> dict[str, Reason]:
         experiment = plan.experiment
         subject = (experiment.workload.name, experiment.target.name)
         if subject not in stored:
-            left_out = THIS_MACHINE if experiment.fleet.kind != "local" else ()
+            here = fleet_kind(experiment.fleet).on_this_machine
+            left_out = () if here else THIS_MACHINE
             stored[subject] = _Stored(store.facts(*subject, COMPARED), left_out)
         found[plan.id] = stored[subject].reason(facts_of(plan).groups())
     _name_parameters(plans, found, store)

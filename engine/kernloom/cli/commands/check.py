@@ -18,14 +18,13 @@ from kernloom.base.files import write_atomically
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
 from kernloom.config.overrides import spelled
-from kernloom.config.settings import FleetSettings
-from kernloom.fleet.fleets import check_local
-from kernloom.fleet.local import Local
+from kernloom.fleet.local import Local, LocalSettings
 from kernloom.measure.trial import Trial
 from kernloom.report.checks import junit, print_checks
 from kernloom.report.documents import run_document
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, exit_code
+from kernloom.run.fleets import check_on_this_machine
 from kernloom.run.planning import Planned, plan_points
 
 SWEEPS = True
@@ -39,9 +38,9 @@ def run(invocation: Invocation) -> int:
     plans, errors = _plan_workloads(assembly, invocation.words)
     refused = _refused(assembly, invocation.words, errors)
     for plan in plans:
-        check_local(plan.experiment.fleet, "check")
+        check_on_this_machine(plan.experiment.fleet, "check")
     progress = Progress(invocation.stderr)
-    here = Local(assembly, progress, FleetSettings("local"), "verifying")
+    here = Local(assembly, progress, LocalSettings("local"), "verifying")
     results = Execution(assembly, None, progress, here).execute(plans)
     trials = [*results.trials, *refused]
     build = vars(results.build)

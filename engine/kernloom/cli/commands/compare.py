@@ -21,13 +21,13 @@ from kernloom.cli.contenders import Contenders, store_words
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.progress import Progress
 from kernloom.cli.stores import split_store
-from kernloom.fleet.fleets import check_local
 from kernloom.measure.comparison import VERDICTS, Compared, Comparison
 from kernloom.report import comparisons as report
 from kernloom.report.documents import to_json
 from kernloom.report.results import parse_filters
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import Contender, compare, unchanged
+from kernloom.run.fleets import check_on_this_machine
 from kernloom.store.store import open_store
 
 USAGE = "A B [C ...] | --baseline NAME [filter ...]"
@@ -67,7 +67,7 @@ def run(invocation: Invocation) -> int:
             groups = [make.of(given)]
         contenders = [contender for group in groups for contender in group]
         for plan in (contender.plan for contender in contenders if contender.plan):
-            check_local(plan.experiment.fleet, "compare")
+            check_on_this_machine(plan.experiment.fleet, "compare")
         names = [[contender.name for contender in group] for group in groups]
         ignored = make.beyond_measuring if any(c.fixed for c in contenders) else []
     found = compare(assembly, contenders, names, progress, control="control" in flags)

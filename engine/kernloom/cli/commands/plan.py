@@ -18,7 +18,6 @@ from kernloom.build.builder import State
 from kernloom.build.stage import StepArtifact
 from kernloom.cli.commands.run import store_of
 from kernloom.cli.invocation import Invocation
-from kernloom.fleet.fleets import fleet_of
 from kernloom.plan.render import StepSource
 from kernloom.plan.schedule import StepRecord, TensorSpec, describe
 from kernloom.report.documents import plain
@@ -26,6 +25,8 @@ from kernloom.report.plans import print_plan
 from kernloom.run.assembly import Assembly
 from kernloom.run.estimating import estimate
 from kernloom.run.execution import once_each, reusable, stored_trials
+from kernloom.run.fleet import FleetSetup
+from kernloom.run.fleets import create_fleet
 from kernloom.run.planning import Planned, plan_points
 from kernloom.run.progress import NoProgress
 from kernloom.run.reasons import Reason, reasons_for
@@ -45,7 +46,8 @@ def run(invocation: Invocation) -> int:
     sweep = invocation.multirun
     states = {key: builder.state(item, sweep=sweep) for key, item in artifacts.items()}
     with store_of(assembly, plans[0].experiment) as store:
-        fleet = fleet_of(assembly, plans[0].experiment.fleet, store, NoProgress())
+        setup = FleetSetup(assembly, store, NoProgress())
+        fleet = create_fleet(plans[0].experiment.fleet, setup)
         stored = {
             plan.id for plan, trial in stored_trials(store, fleet, plans) if reusable(trial, plan)
         }

@@ -25,6 +25,7 @@ Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -35,8 +36,6 @@ from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
 from kernloom.cli.stores import place_of
 from kernloom.config.schema import Experiment
-from kernloom.fleet.fleets import check_local, fleet_of
-from kernloom.fleet.local import Local
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.documents import (
     build_document,
@@ -46,6 +45,8 @@ from kernloom.report.documents import (
 from kernloom.report.streaming import write_list
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, Results, exit_code
+from kernloom.run.fleet import FleetSetup
+from kernloom.run.fleets import check_on_this_machine, create_fleet
 from kernloom.run.planning import Planned, Unplanned, plan_points
 from kernloom.run.screening import Screening, screen
 from kernloom.store.store import Store, open_store
@@ -129,13 +130,14 @@ def execute_and_report(
     progress = Progress(invocation.stderr)
     with store_of(assembly, experiment) as store:
         screening = None
+        setup = FleetSetup(assembly, store, progress)
         if experiment.screen.keep and len(plans) > 1:
             looked_at = _line_printer(invocation, screened_document)
-            check_local(experiment.fleet, "screen.keep")
-            here = Local(assembly, progress, experiment.fleet, "screening")
+            check_on_this_machine(experiment.fleet, "screen.keep")
+            here = create_fleet(experiment.fleet, replace(setup, phase="screening"))
             screening = screen(assembly, plans, store, here, progress, looked_at)
             plans = [plan for plan in plans if plan.id in screening.kept]
-        fleet = fleet_of(assembly, experiment.fleet, store, progress)
+        fleet = create_fleet(experiment.fleet, setup)
         execution = Execution(assembly, store, progress, fleet, _line_printer(invocation))
         results = execution.execute(plans)
         results.screening = screening
