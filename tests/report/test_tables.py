@@ -11,7 +11,7 @@ import pytest
 
 from kernloom.base.units import measured_time, three_digits, time_text
 from kernloom.report.columns import params_text, value_text
-from kernloom.report.csv import write_csv
+from kernloom.report.formats.csv import write_csv
 from kernloom.report.page import Heading, Page
 from kernloom.report.tables import closing_line, print_results, print_rows, print_run
 

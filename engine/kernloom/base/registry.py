@@ -57,6 +57,12 @@ class Registry(Generic[T]):
         self._scan()
         return sorted({*self._known, *self._later})
 
+    def knows(self, name: str) -> bool:
+        """Whether `get` has an answer, be it that what a package adds cannot be loaded."""
+        if name not in self._known and name not in self._later:
+            self._scan()
+        return name in self._known or name in self._later or name in self._broken
+
     def distribution(self, name: str) -> str:
         """Name and version of the package that added a name; empty for what ships."""
         return self._distributions.get(name, "")
