@@ -6,13 +6,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from kernloom.base.errors import KernloomError
-from kernloom.measure.comparison import Compared
 from kernloom.measure.trial import Samples, Trial
-from kernloom.report.questions import Answer
-from kernloom.store.store import Store
+
+if TYPE_CHECKING:
+    from kernloom.measure.comparison import Compared
+    from kernloom.report.questions import Answer
+    from kernloom.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import TextIO
 
-from kernloom.measure.comparison import Comparison
 from kernloom.measure.trial import Trial
 from kernloom.report.format import CheckReport, CompareReport, Format, ResultsReport, RunReport
 from kernloom.report.questions import Answer
@@ -35,6 +34,8 @@ def write_check(report: CheckReport, out: TextIO) -> None:
 
 def write_compare(report: CompareReport, out: TextIO) -> None:
     """One line for each comparison."""
+    from kernloom.measure.comparison import Comparison
+
     names = [field.name for field in fields(Comparison)]
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)

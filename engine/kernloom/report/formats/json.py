@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from kernloom.report.comparisons import comparisons_document
 from kernloom.report.documents import (
     build_document,
     run_document,
@@ -36,6 +35,9 @@ def write_check(report: CheckReport, out: TextIO) -> None:
 
 
 def write_compare(report: CompareReport, out: TextIO) -> None:
+    # What measures is imported where something was.
+    from kernloom.report.comparisons import comparisons_document
+
     print(to_json(comparisons_document(report.found)), file=out)
 
 
