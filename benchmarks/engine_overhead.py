@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "engine"))
 
 from kernloom.cli.progress import Progress
-from kernloom.config.settings import FleetSettings
 from kernloom.device.runner import RunnerSession
-from kernloom.fleet.local import Local
+from kernloom.fleet.local import Local, LocalSettings
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution
 from kernloom.run.planning import plan_points
@@ -101,7 +100,7 @@ def main() -> None:
     quiet = Progress(sys.stderr, quiet=True)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db") as store:
         execution = Execution(
-            assembly, store, quiet, Local(assembly, quiet, FleetSettings("local"))
+            assembly, store, quiet, Local(assembly, quiet, LocalSettings("local"))
         )
         one = assembly.composer.parse(words[:1], multirun=False)
         execution.execute(plan_points(assembly, one))

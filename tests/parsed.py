@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kernloom.config.compose import Composer, Point
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned, plan_points
+from kernloom.run.planning import plan_points
 
 
 def points_of(composer: Composer, words: Sequence[str], *, multirun: bool) -> Iterator[Point]:

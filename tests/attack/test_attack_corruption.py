@@ -24,8 +24,8 @@ from kernloom.build.builder import Builder
 from kernloom.build.compile_commands import FILE, write_compile_commands
 from kernloom.build.explain import Index
 from kernloom.build.manifest import read_manifest
-from kernloom.config.settings import FleetSettings
 from kernloom.device.opencl import probe
+from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.fleet.slurm.submission import (
     Gathering,
     Submission,
@@ -46,7 +46,7 @@ WORDS = ("workload=axpy,good,matmul", "toolchain=gcc")
 CACHES = ("composed", "rendered", "headers", "linked", "arch.json", "toolchains.json")
 EACH, SMALL = 60, 8
 """How many places are damaged of each kind of file: in a whole attack, and else."""
-SLURM = FleetSettings("slurm", kind="slurm")
+SLURM = SlurmSettings("slurm")
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from kernloom.base.spool import Spool
 from kernloom.build import stage
 from kernloom.measure.trial import Trial
 from kernloom.plan import render
-from kernloom.report import csv, results
-from kernloom.report.csv import write_csv
+from kernloom.report import results, rows
 from kernloom.report.documents import stored_document, to_json
+from kernloom.report.formats.csv import write_csv
 from kernloom.report.results import streamed
 from kernloom.report.streaming import write_list
 from kernloom.report.tables import print_run
@@ -45,7 +45,7 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "KEPT", 50)
     monkeypatch.setattr(spool, "IN_MEMORY", 64)
     monkeypatch.setattr(spool, "BLOCK", 32)
-    monkeypatch.setattr(csv, "BLOCK", 32)
+    monkeypatch.setattr(rows, "BLOCK", 32)
     for module in (lookups, results, statements):
         monkeypatch.setattr(module, "CHUNK", 50)
 

@@ -22,6 +22,7 @@ from kernloom.config.schema import Experiment, Fill, Policy
 from kernloom.plan.facts import FILLED_BY, POLICY
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
+from kernloom.run.fleets import FLEETS
 from kernloom.run.planning import plan_each
 from parsed import points_of
 
@@ -237,19 +238,22 @@ CHANGES_NOTHING: dict[str, Change] = {
     "StoreSettings.name": other("store.name", "postgres"),
     "StoreSettings.path": other("store.path", "other.db"),
     "StoreSettings.url": other("store.url", "postgresql://somewhere/else"),
-    "FleetSettings.name": other("fleet.name", "mine"),
-    "FleetSettings.kind": other("fleet.kind", "slurm"),
-    "FleetSettings.exclusive": other("fleet.exclusive", "node"),
-    "FleetSettings.overlap": other("fleet.overlap", True),
-    "FleetSettings.chunk": other("fleet.chunk", 3),
-    "FleetSettings.max_tasks": other("fleet.max_tasks", 3),
-    "FleetSettings.time": other("fleet.time", 3),
-    "FleetSettings.retries": other("fleet.retries", 3),
-    "FleetSettings.build": other("fleet.build", "first"),
-    "FleetSettings.partition": other("fleet.partition", "fast"),
-    "FleetSettings.options": other("fleet.options", {"mem": "1G"}),
-    "FleetSettings.poll": other("fleet.poll", 3.0),
-    "FleetSettings.folder": other("fleet.folder", "shared"),
+    "LocalSettings.name": other("fleet.name", "mine"),
+    "LocalSettings.kind": other("fleet", {"name": "away", "kind": "slurm"}),
+    "LocalSettings.exclusive": other("fleet.exclusive", "node"),
+    "LocalSettings.overlap": other("fleet.overlap", True),
+    "SlurmSettings.name": other("fleet.name", "mine", "slurm"),
+    "SlurmSettings.kind": other("fleet", {"name": "here", "kind": "local"}, "slurm"),
+    "SlurmSettings.exclusive": other("fleet.exclusive", "measuring", "slurm"),
+    "SlurmSettings.chunk": other("fleet.chunk", 3, "slurm"),
+    "SlurmSettings.max_tasks": other("fleet.max_tasks", 3, "slurm"),
+    "SlurmSettings.time": other("fleet.time", 3, "slurm"),
+    "SlurmSettings.retries": other("fleet.retries", 3, "slurm"),
+    "SlurmSettings.build": other("fleet.build", "first", "slurm"),
+    "SlurmSettings.partition": other("fleet.partition", "fast", "slurm"),
+    "SlurmSettings.options": other("fleet.options", {"mem": "1G"}, "slurm"),
+    "SlurmSettings.poll": other("fleet.poll", 3.0, "slurm"),
+    "SlurmSettings.folder": other("fleet.folder", "shared", "slurm"),
     "SweepSettings.axes": other("sweep.axes", {"seed": [1]}),
     "SweepSettings.zip": other("sweep.zip", [{"seed": [1]}]),
     "SweepSettings.nested": other("sweep.nested", [{"axes": {"seed": [1]}}]),
@@ -287,6 +291,7 @@ SECTIONS = {
     )
 }
 """Fields that are classified by what is inside."""
+SHIPPED_FLEETS = ("local", "slurm")
 
 
 def dataclasses_in(cls: type[Any], found: dict[str, type[Any]]) -> Iterator[type[Any]]:
@@ -307,7 +312,10 @@ def dataclasses_in(cls: type[Any], found: dict[str, type[Any]]) -> Iterator[type
 
 
 def all_fields() -> set[str]:
-    classes = dataclasses_in(Experiment, {})
+    # The section `fleet` has the schema of its kind.
+    sections = [Experiment, *(FLEETS.get(name, key="").Settings for name in SHIPPED_FLEETS)]
+    found: dict[str, type[Any]] = {}
+    classes = [cls for section in sections for cls in dataclasses_in(section, found)]
     return {f"{cls.__name__}.{field.name}" for cls in classes for field in fields(cls)}
 
 
@@ -369,6 +377,7 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
         return dict(point.data)
 
     host, counted = composed(), composed("target=host_counted")
+    slurm = composed("fleet=slurm")
     plain = changed(host, "target.sources", ["plain"])
     unasked = changed(host, "pipeline.stages.choice.providers", ["fixed", "model"])
 
@@ -378,7 +387,8 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
             given: dict[str, Any] = {"kind": kind}
             given |= {"path": "data/values.npy"} if kind == "file" else {}
             return changed(host, FILL_AT, given) if kind != "generator" else host
-        return {"counted": counted, "plain": plain, "unasked": unasked}.get(name, host)
+        bases = {"counted": counted, "plain": plain, "unasked": unasked, "slurm": slurm}
+        return bases.get(name, host)
 
     return find
 

@@ -12,9 +12,9 @@ import pytest
 from kernloom.base.gauges import TIME
 from kernloom.base.units import three_digits, time_text
 from kernloom.report.columns import params_text, value_text
-from kernloom.report.csv import write_csv
-from kernloom.report.page import Heading, Page
-from kernloom.report.tables import closing_line, print_results, print_rows, print_run
+from kernloom.report.formats.csv import write_csv
+from kernloom.report.page import Heading, Page, print_rows
+from kernloom.report.tables import closing_line, print_results, print_run
 
 BUILD = {"built": 2, "cached": 4, "seconds": 1.3}
 

@@ -86,7 +86,7 @@ def _dispatch(words: list[str]) -> int:
     if any(word in ("-h", "--help") for word in rest):
         print(_command_help(name, command, flags, sweeps=sweeps))
         return 0
-    check_output(name, rest, getattr(command, "OUTPUTS", ("table", "json", "jsonl")))
+    check_output(name, rest, getattr(command, "REPORT", ""))
     invocation: Invocation = parse(name, rest, flags, sweeps=sweeps)
     code: int = command.run(invocation)
     return code

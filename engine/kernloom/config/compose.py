@@ -33,8 +33,8 @@ from kernloom.config.sweeps import (
     read_sweep,
 )
 from kernloom.config.values import apply, merged, resolve
+from kernloom.space.axes import Axis, Row, rows_of
 from kernloom.space.constraints import config_value, raw_value
-from kernloom.space.spaces import Axis, Row, rows_of
 
 if TYPE_CHECKING:
     from kernloom.config.hydra_compose import HydraComposer
@@ -160,10 +160,10 @@ class Composer:
             say=self._say,
         )
         axes = [Axis((o.key,), (o.values,)) for o in plain if o.swept]
-        space = reader.space(sweep, axes)
-        if space.size > MAX_POINTS:
+        points = reader.points(sweep, axes)
+        if points.size > MAX_POINTS:
             raise UsageError(
-                f"this sweep has {space.size:,} points; more than {MAX_POINTS:,} are not planned",
+                f"this sweep has {points.size:,} points; more than {MAX_POINTS:,} are not planned",
                 hint="Sweep over fewer values, or take some points: sweep.sample.count=1000.",
             )
 
@@ -175,7 +175,7 @@ class Composer:
             except ConfigError as error:
                 raise at_point(error, row) from None
 
-        for row in rows_of(space):
+        for row in rows_of(points):
             try:
                 made = point(row)
             except ConfigError as error:

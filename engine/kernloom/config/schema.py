@@ -14,7 +14,6 @@ from kernloom.base.digest import Digested
 from kernloom.config.limits import FINITE, at_least, between
 from kernloom.config.settings import (
     BuildSettings,
-    FleetSettings,
     ScreenSettings,
     StoreSettings,
     SweepSettings,
@@ -379,13 +378,15 @@ class Experiment(Digested):
     select: SelectSettings
     measure: Policy
     store: StoreSettings
-    fleet: FleetSettings
+    fleet: Mapping[str, Any]
+    """Checked by the settings of its `kind`, which the fleet declares (`run.fleets`)."""
     sweep: SweepSettings
     build: BuildSettings
     screen: ScreenSettings = field(default_factory=ScreenSettings)
     case: str = "default"
     seed: int = field(default=0, metadata=at_least(0))
-    output: Literal["table", "json", "jsonl", "csv"] = "table"
+    output: str = "table"
+    """The name of a format (`report.formats`); each command says which formats serve it."""
     rerun: Literal["none", "failed", "all"] = "none"
     recipe: str | None = None
     trace: str | None = None

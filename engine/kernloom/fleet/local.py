@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
 
 from kernloom.base.gauges import leading
 from kernloom.build.builder import Outcome
@@ -18,7 +20,7 @@ from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.turns import blocks
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.fleet import Keep, TrialBuild
+from kernloom.run.fleet import Fleet, FleetSetup, Keep, TrialBuild
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Everything, Share
 from kernloom.run.trials import Trials
@@ -27,28 +29,39 @@ AT_ONCE = 8
 """How many trials must be built before measuring takes a core from the compilers."""
 
 
-class Local:
+@dataclass(frozen=True)
+class LocalSettings(FleetSettings):
+    """Trials on this machine."""
+
+    kind: str = "local"
+    exclusive: Literal["node", "measuring", "none"] = "none"
+    """`measuring`, or `node`, which includes it: never two measure on this machine at once."""
+    overlap: bool = False
+    """Measure what is built while the rest is built, on other cores."""
+
+
+class Local(Fleet):
     """This machine."""
+
+    Settings: ClassVar[type[FleetSettings]] = LocalSettings
+    on_this_machine: ClassVar[bool] = True
 
     def __init__(
         self,
         assembly: Assembly,
         progress: Progress,
-        settings: FleetSettings,
+        settings: LocalSettings,
         phase: str = "measuring",
     ) -> None:
+        super().__init__()
         self._phase = phase
         self._assembly = assembly
         self._progress = progress
         self._settings = settings
-        self.notes: list[str] = []
 
-    @contextmanager
-    def at_work(self, plans: Sequence[Planned]) -> Iterator[None]:
-        yield
-
-    def trial_ids(self, plans: Sequence[Planned]) -> Mapping[str, str]:
-        return {plan.id: plan.id for plan in plans}
+    @classmethod
+    def create(cls, settings: LocalSettings, setup: FleetSetup) -> Self:
+        return cls(setup.assembly, setup.progress, settings, setup.phase)
 
     def execute(
         self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share | None = None

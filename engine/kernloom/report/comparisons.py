@@ -1,14 +1,12 @@
-"""A comparison as a table for people, a document, JUnit XML and annotations for CI."""
+"""A comparison as a table for people, a document, and annotations for CI."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any, TextIO
-from xml.sax.saxutils import escape, quoteattr
 
 from kernloom.base.gauges import GAUGES, TIME, Gauge
 from kernloom.base.machine import machine_class
-from kernloom.base.units import xml_text
 from kernloom.measure.comparison import Compared, Comparison, Entry
 from kernloom.report.documents import plain
 from kernloom.report.page import Heading, Page
@@ -34,7 +32,7 @@ def print_comparisons(found: Compared, file: TextIO) -> None:
     shown = [n for n, heading in enumerate(headings) if n == 0 or any(row[n] for row in rows)]
     page.table([headings[n] for n in shown], [[row[n] for n in shown] for row in rows], styles)
     if found.control:
-        page.line(f"control: the first against itself is {_said(found.control)}")
+        page.line(f"control: the first against itself is {verdict_text(found.control)}")
     for entry in found.entries:
         if entry.status != "ok":
             page.line(f": {entry.name}", mark=entry.status, style="red")
@@ -64,7 +62,7 @@ def _row(entry: Entry, comparison: Comparison | None, gauges: Sequence[Gauge]) -
     ]
 
 
-def _said(comparison: Comparison) -> str:
+def verdict_text(comparison: Comparison) -> str:
     """`3.2% slower (interval 0.961 .. 0.975, 12 rounds)`."""
     change = comparison.speedup - 1 if comparison.speedup >= 1 else 1 / comparison.speedup - 1
     words = {
@@ -121,7 +119,7 @@ def github_lines(found: Compared, failing: Collection[str]) -> list[str]:
             level = "warning"
         else:
             level = "notice"
-        text = f"{comparison.b} against {comparison.a}: {_said(comparison)}"
+        text = f"{comparison.b} against {comparison.a}: {verdict_text(comparison)}"
         lines.append(f"::{level} title=kernloom compare::{_command(text)}")
     return lines
 
@@ -129,39 +127,3 @@ def github_lines(found: Compared, failing: Collection[str]) -> list[str]:
 def _command(text: str) -> str:
     """Line ends and percent signs as workflow commands write them."""
     return text.strip().replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def junit(found: Compared, failing: Collection[str]) -> str:
-    """Each comparison a test case, failed if its verdict is one of `failing`; each contender that
-    could not be compared an error."""
-    cases = []
-    for comparison in found.comparisons:
-        name = quoteattr(xml_text(f"{comparison.b} against {comparison.a}"))
-        opening = f'  <testcase classname="kernloom.compare" name={name}'
-        if comparison.verdict in failing:
-            message = quoteattr(xml_text(_said(comparison)))
-            cases.append(f"{opening}><failure message={message}/></testcase>")
-        else:
-            cases.append(
-                f"{opening}><system-out>{escape(xml_text(_said(comparison)))}</system-out></testcase>"
-            )
-    failures = len([1 for item in found.comparisons if item.verdict in failing])
-    broken = [entry for entry in found.entries if entry.status != "ok"]
-    for entry in broken:
-        name = quoteattr(xml_text(entry.name))
-        text = escape(xml_text(entry.message))
-        cases.append(
-            f'  <testcase classname="kernloom.compare" name={name}>'
-            f"<error message={quoteattr(entry.status)}>{text}</error></testcase>"
-        )
-    total = len(found.comparisons) + len(broken)
-    return "\n".join(
-        [
-            '<?xml version="1.0" encoding="UTF-8"?>',
-            f'<testsuite name="kernloom compare" tests="{total}" failures="{failures}" '
-            f'errors="{len(broken)}">',
-            *cases,
-            "</testsuite>",
-            "",
-        ]
-    )

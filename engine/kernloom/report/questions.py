@@ -277,6 +277,11 @@ def lack_of(trials: Sequence[Trial], metric: Key | None) -> str:
     return f"no trial has {metric.text}{why}"
 
 
+def unseen(keys: Sequence[Key], trials: Sequence[Trial]) -> list[Key]:
+    """The keys that none of these trials has."""
+    return [key for key in keys if all(value_of(trial, key) is None for trial in trials)]
+
+
 def ordered(answer: Answer, sort: str) -> Answer:
     """The rows by one of the columns, `-` before its name for the largest first."""
     if not sort:

@@ -41,6 +41,7 @@ from kernloom.run.baselines import (
     plan_baselines,
 )
 from kernloom.run.code_facts import code_facts
+from kernloom.run.fleets import fleet_settings
 
 MEASURING = frozenset({"measure"})
 """Stage types that a baseline does without: whoever it is compared with measures it."""
@@ -189,6 +190,7 @@ def _is_options_fault(assembly: Assembly, point: Point) -> bool:
         return False
     try:
         alone = validated(assembly.composer.groups_alone(point), assembly.results)
+        fleet_settings(alone.fleet)
         read_graph(alone.pipeline.stages, assembly.stages, assembly.results)
     except ConfigError:
         return True
@@ -200,6 +202,7 @@ def _planned(
 ) -> Planned:
     try:
         experiment = validated(point.data, assembly.results)
+        assembly.results.get(fleet_settings, experiment.fleet)
     except ConfigError as error:
         raise at_point(error, point.swept) from None
     stages: Any = experiment.pipeline.stages

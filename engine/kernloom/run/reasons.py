@@ -15,6 +15,7 @@ from kernloom.measure.trial import Trial
 from kernloom.plan.facts import THIS_MACHINE
 from kernloom.plan.planned import Planned, groups_of
 from kernloom.run.execution import lasting
+from kernloom.run.fleets import fleet_kind
 from kernloom.store.store import Store
 
 COMPARED = 2000
@@ -88,7 +89,8 @@ def reasons_for(plans: Sequence[Planned], store: Store) -> dict[str, Reason]:
         experiment = plan.experiment
         subject = (experiment.workload.name, experiment.target.name)
         if subject not in stored:
-            left_out = THIS_MACHINE if experiment.fleet.kind != "local" else ()
+            here = fleet_kind(experiment.fleet).on_this_machine
+            left_out = () if here else THIS_MACHINE
             stored[subject] = _Stored(store.facts(*subject, COMPARED), left_out)
         found[plan.id] = stored[subject].reason(plan.facts.groups())
     _name_parameters(plans, found, store)

@@ -10,50 +10,46 @@ case is chosen, those that have it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from kernloom.base.errors import ConfigError, KernloomError, UnavailableError, nearest
-from kernloom.base.files import write_atomically
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
 from kernloom.config.overrides import Override, Overrides
-from kernloom.config.settings import FleetSettings
-from kernloom.fleet.fleets import check_local
-from kernloom.fleet.local import Local
+from kernloom.fleet.local import Local, LocalSettings
 from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
-from kernloom.report.checks import junit, print_checks
-from kernloom.report.documents import run_document
+from kernloom.report.format import CheckReport
+from kernloom.report.formats import format_for, write_file
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, exit_code
+from kernloom.run.fleets import check_on_this_machine
 from kernloom.run.planning import plan_points
 
 SWEEPS = True
+REPORT = "check"
 FLAGS = {"junit": Flag("also write the outcome as JUnit XML", "FILE")}
 
 
 def run(invocation: Invocation) -> int:
     file = invocation.flags.get("junit")
-    report = destination(file, "--junit") if file is not None else None
+    beside = destination(file, "--junit") if file is not None else None
+    form = format_for(invocation.output, REPORT)
     assembly = Assembly()
     # Every case is a point, with or without -m.
     overrides = assembly.composer.parse(invocation.words, multirun=True)
     plans, errors = _plan_workloads(assembly, overrides)
     refused = _refused(assembly, overrides, errors)
     for plan in plans:
-        check_local(plan.experiment.fleet, "check")
+        check_on_this_machine(plan.experiment.fleet, "check")
     progress = Progress(invocation.stderr)
-    here = Local(assembly, progress, FleetSettings("local"), "verifying")
+    here = Local(assembly, progress, LocalSettings("local"), "verifying")
     results = Execution(assembly, None, progress, here).execute(plans)
     trials = [*results.trials, *refused]
-    build = vars(results.build)
-    if report:
-        write_atomically(report, junit(trials))
-    if invocation.for_people:
-        print_checks(trials, build, invocation.stdout)
-    else:
-        print(json.dumps(run_document(trials, build)), file=invocation.stdout)
+    report = CheckReport(trials, vars(results.build))
+    if beside:
+        write_file("junit", report, beside)
+    form.write(report, invocation.out_for(form))
     return exit_code(trials, interrupted=results.interrupted)
 
 

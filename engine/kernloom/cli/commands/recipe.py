@@ -17,7 +17,7 @@ from kernloom.run.execution import exit_code
 from kernloom.run.planning import plan_each
 
 USAGE = "run FILE [output=json]"
-OUTPUTS = ("table", "json", "jsonl", "csv")
+REPORT = "run"
 
 
 def run(invocation: Invocation) -> int:

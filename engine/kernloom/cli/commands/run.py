@@ -19,40 +19,37 @@ Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline
   screen.keep=10                    a quick look at every point; the best are measured in full
   fleet=slurm, fleet.overlap=true   where, and whether while the rest is built
   store=postgres, store.path=FILE   where trials are kept
-  output=table|json|jsonl|csv, recipe=FILE, seed=0, build.jobs=N
+  output=table|json|jsonl|csv|junit, recipe=FILE, seed=0, build.jobs=N
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from kernloom.base.errors import ConfigError, UsageError
 from kernloom.base.units import count
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
 from kernloom.config.overrides import Overrides
-from kernloom.fleet.fleets import check_local, fleet_of
-from kernloom.fleet.local import Local
 from kernloom.measure.trial import Samples, Trial
 from kernloom.plan.planned import Planned
-from kernloom.report.documents import (
-    build_document,
-    run_trial_document,
-    screened_document,
-)
-from kernloom.report.streaming import write_list
+from kernloom.report.format import Format, RunReport, TrialText
+from kernloom.report.formats import format_for
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, Results, exit_code
+from kernloom.run.fleet import FleetSetup
+from kernloom.run.fleets import check_on_this_machine, create_fleet
 from kernloom.run.planning import Unplanned, plan_points
 from kernloom.run.screening import Screening, screen
 from kernloom.run.stores import store_of
 
 SWEEPS = True
 FLAGS = {"objective": Flag("also write the number that the trial is ranked by", "FILE")}
-OUTPUTS = ("table", "json", "jsonl", "csv")
+REPORT = "run"
 
 
 def run(invocation: Invocation) -> int:
@@ -127,16 +124,19 @@ def execute_and_report(
     experiment = plans[0].experiment
     recipe = destination(experiment.recipe, "recipe") if experiment.recipe else None
     progress = Progress(invocation.stderr)
+    form = format_for(invocation.output, REPORT)
+    print_ended = _line_printer(invocation, form.trial_line)
     with store_of(assembly, experiment) as store:
         screening = None
+        setup = FleetSetup(assembly, store, progress)
         if experiment.screen.keep and len(plans) > 1:
-            looked_at = _line_printer(invocation, screened_document)
-            check_local(experiment.fleet, "screen.keep")
-            here = Local(assembly, progress, experiment.fleet, "screening")
+            looked_at = _line_printer(invocation, form.screened_line)
+            check_on_this_machine(experiment.fleet, "screen.keep")
+            here = create_fleet(experiment.fleet, replace(setup, phase="screening"))
             screening = screen(assembly, plans, store, here, progress, looked_at)
             plans = [plan for plan in plans if plan.id in screening.kept]
-        fleet = fleet_of(assembly, experiment.fleet, store, progress)
-        execution = Execution(assembly, store, progress, fleet, _line_printer(invocation))
+        fleet = create_fleet(experiment.fleet, setup)
+        execution = Execution(assembly, store, progress, fleet, print_ended)
         results = execution.execute(plans)
         results.screening = screening
         results.interrupted |= screening is not None and screening.interrupted
@@ -151,60 +151,45 @@ def execute_and_report(
         if refused:
             results.trials = [*results.trials, *refused]
             for trial in refused:
-                _line_printer(invocation)(trial)
+                print_ended(trial)
 
         def samples_of(trial: Trial) -> tuple[Samples, ...]:
             return trial.samples or (() if results.failure else store.samples(trial.id))
 
-        report(results, invocation, samples_of)
+        report(results, form, invocation, samples_of)
     return results
 
 
-def _line_printer(
-    invocation: Invocation, document: Callable[[Trial], dict[str, Any]] = run_trial_document
-) -> Callable[[Trial], None]:
-    """Prints a trial as a line of JSON, at once, where lines are wanted."""
-    import json
+def _line_printer(invocation: Invocation, text: TrialText | None) -> Callable[[Trial], None]:
+    """Prints the line of a trial at once, where the format has one."""
 
     def print_line(trial: Trial) -> None:
-        if invocation.output == "jsonl":
-            print(json.dumps(document(trial)), file=invocation.stdout, flush=True)
+        if text:
+            print(text(trial), file=invocation.stdout, flush=True)
 
     return print_line
 
 
 def report(
-    results: Results, invocation: Invocation, samples_of: Callable[[Trial], tuple[Samples, ...]]
+    results: Results,
+    form: Format,
+    invocation: Invocation,
+    samples_of: Callable[[Trial], tuple[Samples, ...]],
 ) -> None:
     """The trials on stdout, in the form that was asked for."""
-    import json
-
-    build = vars(results.build)
-    error = {"error": results.failure.document(exit_code=1)} if results.failure else {}
-    if invocation.output == "json":
-        rest: dict[str, Any] = {"build": build_document(build)}
-        if results.interrupted:
-            rest["interrupted"] = True
-        rest |= error
-        if results.screening:
-            rest["screened"] = [screened_document(trial) for trial in results.screening.trials]
-        documents = map(run_trial_document, results.trials)
-        write_list("trials", map(json.dumps, documents), rest, invocation.stdout)
-    elif invocation.output == "jsonl":
-        # Each trial was printed when it ended.
-        if error:
-            print(json.dumps(error), file=invocation.stdout)
-    elif invocation.output == "csv":
-        from kernloom.report.csv import write_csv
-
-        write_csv(results.trials, invocation.data_out)
-    else:
-        from kernloom.report.tables import print_run
-
-        print_run(results.trials, build, invocation.stdout, samples_of)
-    if results.screening and invocation.output != "json":
-        people = invocation.stdout if invocation.for_people else invocation.stderr
-        _print_screening(results.screening, people)
+    screening, failure = results.screening, results.failure
+    document = RunReport(
+        results.trials,
+        vars(results.build),
+        samples_of,
+        interrupted=results.interrupted,
+        error=failure.document(exit_code=1) if failure else None,
+        screened=screening.trials if screening else None,
+        screening=screening.text if screening else "",
+    )
+    form.write(document, invocation.out_for(form))
+    if screening and not form.tells_screening:
+        _print_screening(screening, invocation.stderr)
     if results.interrupted:
         print(f"kernloom: interrupted; {_kept(results)}", file=invocation.stderr)
     if results.failure:

@@ -17,13 +17,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar, Self
 
 from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_json
 from kernloom.build.builder import Outcome
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import FleetSettings
-from kernloom.fleet.local import Local
+from kernloom.fleet.local import Local, LocalSettings
 from kernloom.fleet.slurm.queue import (
     QueueDownError,
     TaskState,
@@ -32,6 +33,7 @@ from kernloom.fleet.slurm.queue import (
     submit,
     tasks_in_queue,
 )
+from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.fleet.slurm.submission import (
     Gathering,
     Round,
@@ -46,7 +48,7 @@ from kernloom.measure.trial import Trial
 from kernloom.plan.identity import identity_anywhere
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.fleet import Keep, TrialBuild
+from kernloom.run.fleet import Fleet, FleetSetup, Keep, TrialBuild
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Share
 from kernloom.store.store import Store
@@ -63,12 +65,15 @@ FAREWELL_S = 10.0
 """How long tasks whose trials are all there are given to leave the queue."""
 
 
-class Slurm:
+class Slurm(Fleet):
     """A cluster, from a machine that can submit to it."""
 
+    Settings: ClassVar[type[FleetSettings]] = SlurmSettings
+
     def __init__(
-        self, assembly: Assembly, settings: FleetSettings, store: Store, progress: Progress
+        self, assembly: Assembly, settings: SlurmSettings, store: Store, progress: Progress
     ) -> None:
+        super().__init__()
         self._assembly = assembly
         self._settings = settings
         self._store = store
@@ -80,7 +85,10 @@ class Slurm:
         """Plan's id -> its key, the same on every login."""
         self._key = ""
         """Of the whole sweep."""
-        self.notes: list[str] = []
+
+    @classmethod
+    def create(cls, settings: SlurmSettings, setup: FleetSetup) -> Self:
+        return cls(setup.assembly, settings, setup.store, setup.progress)
 
     @cached_property
     def _gathered(self) -> Gathered:
@@ -124,8 +132,8 @@ class Slurm:
             self._outcomes = build(plans)
         here = [plan for plan in plans if plan.refusal or not self._built(plan)]
         # No node is needed to say that these cannot be.
-        settings = replace(self._settings, exclusive="none")
-        Local(self._assembly, self._progress, settings).measure(here, self._outcomes, keep)
+        local = Local(self._assembly, self._progress, LocalSettings(self._settings.name))
+        local.measure(here, self._outcomes, keep)
         settled = {plan.id for plan in here}
         away = {self._keys[plan.id]: plan for plan in plans if plan.id not in settled}
         while away:

@@ -27,7 +27,7 @@ from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_json
 from kernloom.base.sealed import DamagedFileError, read_sealed, seal, unseal, write_sealed
 from kernloom.config.schema import NOT_IDENTITY
-from kernloom.config.settings import FleetSettings
+from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.measure.trial import Samples, Trial
 from kernloom.plan.planned import Planned
 
@@ -77,7 +77,7 @@ class Submission:
     folder: Path
     token: str
     points: tuple[SentPoint, ...]
-    fleet: FleetSettings
+    fleet: SlurmSettings
 
     def rounds(self) -> list[Round]:
         found = []
@@ -246,7 +246,7 @@ def sent_point(plan: Planned, key: str) -> SentPoint:
     )
 
 
-def begin(folder: Path, plans: Mapping[str, Planned], fleet: FleetSettings) -> Submission:
+def begin(folder: Path, plans: Mapping[str, Planned], fleet: SlurmSettings) -> Submission:
     """A submission of plans, by their keys."""
     points = tuple(sent_point(plan, key) for key, plan in plans.items())
     submission = Submission(folder, secrets.token_hex(4), points, fleet)
@@ -283,7 +283,10 @@ def read_submission(folder: Path) -> Submission | None:
         )
         for entry in data["points"]
     )
-    return Submission(folder, data["token"], points, FleetSettings(**data["fleet"]))
+    known = {field.name for field in fields(SlurmSettings)}
+    # Earlier versions noted the settings of other fleets, too.
+    fleet = {key: value for key, value in data["fleet"].items() if key in known}
+    return Submission(folder, data["token"], points, SlurmSettings(**fleet))
 
 
 def _unreadable(path: Path, folder: Path, error: Exception) -> UnavailableError:

@@ -92,7 +92,7 @@ def _execute(submission: Submission, round: int, task: int) -> None:
     if plans:
         artifacts = {item.key: item for plan in plans for _, item in plan.named_artifacts}
         outcomes = assembly.builder(plans[0].experiment).build(artifacts.values())
-        local = Local(assembly, NoProgress(), submission.fleet)
+        local = Local(assembly, NoProgress(), submission.fleet.on_node)
         local.measure(plans, outcomes, keep)
 
 
