@@ -10,7 +10,6 @@ from kernloom.base.gauges import INSTRUCTIONS
 from kernloom.device.contract import Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, plugin_option, supervised
 from kernloom.device.process import above_stdio
-from kernloom.device.runner import RunnerSession, data_limit
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
@@ -73,6 +72,7 @@ class EmulatedDevice(Device):
 
     def open(self, *, timeout: float = 60.0) -> Session:
         # Whoever only asks which devices there are does without the messages of a session.
+        from kernloom.device.runner import RunnerSession, data_limit
 
         counter = above_stdio(os.memfd_create("kernloom-counter", os.MFD_CLOEXEC))
         try:

@@ -11,7 +11,6 @@ from pathlib import Path
 from kernloom.base.errors import ConfigError, DeviceError
 from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, Session
-from kernloom.device.runner import RunnerSession, data_limit
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
@@ -113,6 +112,8 @@ class HostDevice(Device):
         if self.memory_limit:
             command.append(f"--memory-limit={self.memory_limit}")
         if self.memory_limit and not self.sanitized:
+            from kernloom.device.runner import data_limit
+
             command.append(f"--data-limit={data_limit(self.memory_limit)}")
         if not self.aslr:
             command.append("--no-aslr")
@@ -120,6 +121,7 @@ class HostDevice(Device):
 
     def open(self, *, timeout: float = 60.0) -> Session:
         # Whoever only asks which devices there are does without the messages of a session.
+        from kernloom.device.runner import RunnerSession
 
         environment = _sanitizer_options(self.memory_limit) if self.sanitized else None
         command = self._command
