@@ -1,8 +1,9 @@
 """The valid points of a space, in order.
 
-The first axes are walked value by value, and a constraint is asked as soon as its keys are known.
-The combinations of the other axes are blocks of arrays, on which the other constraints are masks.
-Where a constraint cannot be evaluated on arrays, its block is walked to the end.
+Axes are joined one after the other: the valid combinations of the first axes, as a matrix of ranks,
+with all values of as many further axes as fit into a block of arrays. A constraint is a mask on the
+block in which its last key is joined, so that a product is cut down as early as possible. Where a
+constraint cannot be evaluated on arrays, what is left of its block is asked one by one.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from kernloom.space.space import Constraint, Selection, Space
 if TYPE_CHECKING:
     from kernloom.space.axes import Array
 
-MAX_VISITED = 2_000_000
-"""How many combinations are looked at one by one, or found, where there is a limit."""
+MAX_ASKED = 2_000_000
+"""How many combinations are asked one by one, or found, where there is a limit."""
+_CHUNK = 10_000
+"""How many of them are written out at once."""
 MAX_MASKED = 2**28
 """How many combinations are looked at as arrays, where there is a limit."""
 
@@ -29,11 +32,9 @@ def valid(space: Space, *, limit: bool) -> Selection:
     """All valid points; `limit`: give up where there are too many combinations to look at."""
     if not space.constraints:
         return Selection(space, range(space.size), looked_at=0)
-    walk = _Walk(space, explain=True, limit=limit)
-    found: list[int] = []
-    for low, cells in walk.blocks():
-        found += cells.tolist() if not low else [low + cell for cell in cells.tolist()]
-    return Selection(space, found, tuple(walk.removed), looked_at=space.size)
+    join = _Join(space, explain=True, limit=limit)
+    found = [index for lines in join.blocks() for index in _indices(space, lines)]
+    return Selection(space, found, tuple(join.removed), looked_at=space.size)
 
 
 def points(space: Space) -> Iterator[Row]:
@@ -42,14 +43,13 @@ def points(space: Space) -> Iterator[Row]:
         yield from map(space.point_at, range(space.size))
         return
     narrow, _ = _narrowed(space)
-    for low, cells in _Walk(narrow).blocks():
-        for ranks in _ranks(narrow, low, cells).tolist():
-            yield narrow.point(ranks)
+    for lines in _Join(narrow).blocks():
+        yield from map(narrow.point, lines.tolist())
 
 
 def count(space: Space) -> int:
     """How many points are valid, by looking at every combination."""
-    return sum(len(cells) for _, cells in _Walk(_narrowed(space)[0]).blocks())
+    return sum(len(lines) for lines in _Join(_narrowed(space)[0]).blocks())
 
 
 def all_ranks(space: Space) -> Array:
@@ -57,13 +57,24 @@ def all_ranks(space: Space) -> Array:
     import numpy
 
     narrow, kept = _narrowed(space)
-    found = [_ranks(narrow, low, cells) for low, cells in _Walk(narrow).blocks()]
+    found = list(_Join(narrow).blocks())
     empty = numpy.zeros((0, len(space.axes)), dtype=numpy.int32)
     ranks = numpy.concatenate([empty, *found]) if len(found) != 1 else found[0]
     for number, mine in enumerate(kept):
         if mine is not None:
             ranks[:, number] = mine[ranks[:, number]]
     return ranks
+
+
+def _indices(space: Space, lines: Array) -> list[int]:
+    """The index of each line of ranks."""
+    if space.size >= 2**62:
+        return [space.index_at(line) for line in lines.tolist()]
+    index = lines[:, 0].astype("int64")
+    for number in range(1, len(space.axes)):
+        index = index * space.sizes[number] + lines[:, number]
+    found: list[int] = index.tolist()
+    return found
 
 
 def _narrowed(space: Space) -> tuple[Space, list[Array | None]]:
@@ -81,125 +92,139 @@ def _narrowed(space: Space) -> tuple[Space, list[Array | None]]:
     return Space(tuple(axes), space.constraints), kept
 
 
-def _ranks(space: Space, low: int, cells: Array) -> Array:
-    """The ranks at the indices `low + cells`."""
-    import numpy
-
-    ranks = numpy.empty((len(cells), len(space.axes)), dtype=numpy.int32, order="F")
-    # A block has fewer than 2^31 cells, and division is twice as fast with 32 bits.
-    rest = cells.astype(numpy.int32)
-    for number in range(len(space.axes) - 1, -1, -1):
-        size = space.sizes[number]
-        low, first = divmod(low, size)
-        rest += first
-        before = rest
-        rest = rest // size
-        numpy.subtract(before, rest * size, out=ranks[:, number])
-    return ranks
-
-
-class _Walk:
-    """One walk through a space."""
+class _Join:
+    """The join of all axes of a space."""
 
     def __init__(self, space: Space, *, explain: bool = False, limit: bool = False) -> None:
         self._space = space
         self._explain = explain
         self._limit = limit
         self._ready = _ready(space)
-        self._behind = [prod(space.sizes[depth + 1 :]) for depth in range(len(space.axes))]
-        self._visited = self._masked = 0
+        self._asked = self._masked = 0
         self.removed = [0] * len(space.constraints)
         """How many combinations each constraint removed first, if that is to be explained."""
 
-    def blocks(self) -> Iterator[tuple[int, Array]]:
-        """The first index of each block, and the positions of the valid points behind it."""
+    def blocks(self) -> Iterator[Array]:
+        """The ranks of the valid points, one point per line, some at a time."""
         import numpy
 
         if not self._space.size:
             return
         if not self._space.axes:
-            yield 0, numpy.flatnonzero(Grid.whole(self._space).valid())
+            valid = Grid.whole(self._space).valid()
+            yield numpy.zeros((int(valid), 0), dtype=numpy.int32)
             return
-        # The first axis of the blocks; an axis that is too long is cut into several.
-        first = next(n for n, behind in enumerate(self._behind) if behind <= MAX_CELLS)
-        step = MAX_CELLS // max(1, self._behind[first])
-        for row, ranks in self._prefixes({}, (), first):
-            index = self._space.index_at((*ranks, *[0] * (len(self._space.axes) - first)))
-            for low in range(0, self._space.sizes[first], step):
-                high = min(low + step, self._space.sizes[first])
-                cells = self._block(ranks, low, high)
-                if cells is None:
-                    walked = [*self._rows(row, first, 0, low, high)]
-                    cells = numpy.array(walked, dtype=int)
-                yield index + low * self._behind[first], cells
+        # Division is twice as fast with 32 bits.
+        kind = numpy.int32 if max(*self._space.sizes, MAX_CELLS) < 2**31 else numpy.int64
+        yield from self._joined(numpy.zeros((1, 0), dtype=kind))
 
-    def _prefixes(
-        self, row: Row, ranks: tuple[int, ...], depth: int
-    ) -> Iterator[tuple[Row, tuple[int, ...]]]:
-        """The combinations of the first axes that no constraint has refused yet."""
-        at = len(ranks)
-        if at == depth:
-            yield row, ranks
+    def _joined(self, lines: Array) -> Iterator[Array]:
+        """The points that begin with these ranks."""
+        depth = lines.shape[1]
+        if depth == len(self._space.axes):
+            self._look_at(asked=len(lines))
+            yield lines
             return
-        for rank in range(self._space.sizes[at]):
-            here = {**row, **self._space.axes[at].at(rank)}
-            if self._holds(here, at):
-                yield from self._prefixes(here, (*ranks, rank), depth)
+        size = self._space.sizes[depth]
+        step = max(1, MAX_CELLS // size)
+        for first in range(0, len(lines), step):
+            some = lines[first : first + step]
+            for low in range(0, size, MAX_CELLS):
+                high = min(low + MAX_CELLS, size)
+                further = self._further(some, low, high)
+                if len(further):
+                    yield from self._joined(further)
 
-    def _block(self, prefix: tuple[int, ...], low: int, high: int) -> Array | None:
-        """The valid positions in a block, by masks; None if some constraint has none."""
+    def _further(self, lines: Array, low: int, high: int) -> Array:
+        """The valid combinations of these with a range of the next axis, and with as many whole
+        axes after it as fit."""
+        depth = lines.shape[1]
+        end = depth + 1
+        cells = len(lines) * (high - low)
+        while end < len(self._space.axes) and cells * self._space.sizes[end] <= MAX_CELLS:
+            cells *= self._space.sizes[end]
+            end += 1
+        if high - low < self._space.sizes[depth]:
+            end = depth + 1
+        while True:
+            grid = Grid.joined(self._space, lines, low, high, end)
+            alive = self._alive(grid, lines, low, end)
+            if alive is not None:
+                return _lines(lines, low, grid.shape[1:], alive)
+            # A constraint that is asked point by point: no further than it must be.
+            end = depth + 1
+
+    def _alive(self, grid: Grid, lines: Array, low: int, end: int) -> Array | None:
+        """The positions in a grid that the constraints allow whose last key is on these axes; None
+        if one of them needs points and several axes are joined."""
         import numpy
 
-        grid = Grid.block(self._space, prefix, low, high)
-        masks = []
-        for number, test in (one for tests in self._ready[len(prefix) :] for one in tests):
-            true = grid.true(test)
-            if true is None:
-                return None
-            if not self._explain and not numpy.any(true):
-                return numpy.zeros(0, dtype=int)
-            masks.append((number, true))
+        depth = lines.shape[1]
+        tests = [test for ready in self._ready[depth:end] for test in ready]
+        masks = [(number, test, grid.true(test)) for number, test in tests]
+        if end > depth + 1 and any(true is None for _, _, true in masks):
+            return None
+        self._look_at(masked=prod(grid.shape))
+        if not self._explain and any(
+            true is not None and not numpy.any(true) for *_, true in masks
+        ):
+            return numpy.zeros(0, dtype=int)
         alive = numpy.ones(grid.shape, dtype=bool)
         left = alive.size
-        for number, true in masks:
-            alive &= true
+        for number, test, true in masks:
+            if true is None:
+                cells = numpy.flatnonzero(alive)
+                alive.flat[cells] = self._answers(test, lines, low, grid.shape[1:], cells)
+            else:
+                alive &= true
             if self._explain:
                 before, left = left, int(numpy.count_nonzero(alive))
-                self.removed[number] += before - left
-        cells = numpy.flatnonzero(alive)
-        self._masked += alive.size
-        self._look_at(len(cells))
-        return cells
+                self.removed[number] += (before - left) * prod(self._space.sizes[end:])
+        return numpy.flatnonzero(alive)
 
-    def _rows(self, row: Row, depth: int, index: int, low: int, high: int) -> Iterator[int]:
-        """The valid positions in a block, one combination after the other."""
-        for rank in range(low, high):
-            here = {**row, **self._space.axes[depth].at(rank)}
-            if not self._holds(here, depth):
-                continue
-            position = index + (rank - low) * self._behind[depth]
-            if depth == len(self._space.axes) - 1:
-                yield position
-            else:
-                yield from self._rows(here, depth + 1, position, 0, self._space.sizes[depth + 1])
+    def _answers(
+        self, test: Constraint, lines: Array, low: int, lengths: tuple[int, ...], cells: Array
+    ) -> list[bool]:
+        """What a constraint says of some cells of a grid, asked one by one."""
+        answers = []
+        for first in range(0, len(cells), _CHUNK):
+            some = _lines(lines, low, lengths, cells[first : first + _CHUNK])
+            for ranks in some.tolist():
+                self._look_at(asked=1)
+                row: Row = {}
+                for axis, rank in zip(self._space.axes, ranks, strict=False):
+                    row.update(axis.at(rank))
+                answers.append(test.holds(row))
+        return answers
 
-    def _holds(self, row: Row, depth: int) -> bool:
-        self._look_at(1)
-        for number, test in self._ready[depth]:
-            if not test.holds(row):
-                self.removed[number] += self._behind[depth]
-                return False
-        return True
-
-    def _look_at(self, count: int) -> None:
-        self._visited += count
-        if self._limit and (self._visited > MAX_VISITED or self._masked > MAX_MASKED):
+    def _look_at(self, *, asked: int = 0, masked: int = 0) -> None:
+        self._asked += asked
+        self._masked += masked
+        if self._limit and (self._asked > MAX_ASKED or self._masked > MAX_MASKED):
             raise ConfigError(
-                f"the constraints leave more than {MAX_VISITED:,} of {self._space.size:,} "
+                f"the constraints leave more than {MAX_ASKED:,} of {self._space.size:,} "
                 "combinations to look at",
                 key="sweep",
                 hint="Take some of them: sweep.sample.count=1000.",
             )
+
+
+def _lines(lines: Array, low: int, lengths: tuple[int, ...], cells: Array) -> Array:
+    """Lines of ranks, each with the ranks of some cells of the axes that are joined to it."""
+    import numpy
+
+    depth = lines.shape[1]
+    kind = lines.dtype
+    ranks = numpy.empty((len(cells), depth + len(lengths)), dtype=kind, order="F")
+    rest = cells.astype(kind)
+    for number in range(len(lengths) - 1, -1, -1):
+        before = rest
+        rest = rest // lengths[number]
+        numpy.subtract(before, rest * lengths[number], out=ranks[:, depth + number])
+    ranks[:, depth] += low
+    if depth:
+        ranks[:, :depth] = lines[rest]
+    return ranks
 
 
 def _ready(space: Space) -> list[list[tuple[int, Constraint]]]:

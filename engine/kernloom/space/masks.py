@@ -28,31 +28,28 @@ class Grid:
 
     space: Space
     ranks: tuple[Array, ...]
+    """Of all axes, or of the first ones."""
     shape: tuple[int, ...]
 
     @classmethod
     def whole(cls, space: Space) -> Grid:
         """All combinations, one dimension per axis."""
-        return cls.block(space, (), 0, space.sizes[0] if space.sizes else 0)
+        return cls(space, _open(space.sizes, 0), space.sizes)
 
     @classmethod
-    def block(cls, space: Space, prefix: Sequence[int], low: int, high: int) -> Grid:
-        """All combinations with these ranks on the first axes and a range on the next one."""
-        import numpy
-
-        if not space.axes:
-            return cls(space, (), ())
-        lengths = (high - low, *space.sizes[len(prefix) + 1 :])
-        ranks = []
-        for dimension, length in enumerate(lengths):
-            shape = (length,) + (1,) * (len(lengths) - 1 - dimension)
-            start = low if dimension == 0 else 0
-            ranks.append(numpy.arange(start, start + length).reshape(shape))
-        return cls(space, (*(numpy.array(rank) for rank in prefix), *ranks), lengths)
+    def joined(cls, space: Space, lines: Array, low: int, high: int, end: int) -> Grid:
+        """Lines of ranks of the first axes, a range of the next one, and all of those up to `end`;
+        one dimension for the lines and one per further axis."""
+        depth = lines.shape[1]
+        lengths = (high - low, *space.sizes[depth + 1 : end])
+        first = tuple(lines[:, n].reshape(-1, *[1] * len(lengths)) for n in range(depth))
+        if len(lines) == 1:
+            first = tuple(ranks.reshape(()) for ranks in first)
+        return cls(space, (*first, *_open(lengths, low)), (len(lines), *lengths))
 
     @classmethod
     def lines(cls, space: Space, ranks: Array) -> Grid:
-        """The combinations that the lines of a matrix of ranks describe."""
+        """The combinations that a matrix of ranks has as its lines."""
         return cls(space, tuple(ranks.T), (len(ranks),))
 
     @classmethod
@@ -68,7 +65,7 @@ class Grid:
     def values(self) -> Mapping[str, Any]:
         """Key -> its values; keys whose values are not scalars are left out."""
         values: dict[str, Any] = {}
-        for axis, ranks in zip(self.space.axes, self.ranks, strict=True):
+        for axis, ranks in zip(self.space.axes, self.ranks, strict=False):
             if not isinstance(axis, Axis):
                 continue
             for name, column in zip(axis.names, axis.columns, strict=True):
@@ -119,6 +116,19 @@ class Grid:
             at.append(place)
         at.reverse()
         return self.space.point([_at(ranks, at) for ranks in self.ranks])
+
+
+def _open(lengths: Sequence[int], low: int) -> tuple[Array, ...]:
+    """For each length the numbers below it, as arrays that broadcast to all combinations; those of
+    the first begin at `low`."""
+    import numpy
+
+    arrays = []
+    for dimension, length in enumerate(lengths):
+        start = low if dimension == 0 else 0
+        shape = (length,) + (1,) * (len(lengths) - 1 - dimension)
+        arrays.append(numpy.arange(start, start + length).reshape(shape))
+    return tuple(arrays)
 
 
 def _at(ranks: Array, at: Sequence[int]) -> int:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from kernloom.space.counting import Tables
-from kernloom.space.enumeration import MAX_VISITED
 from kernloom.space.hypercube import Cells, design, is_balanced, shuffled
 from kernloom.space.solving import Solver
 from kernloom.space.space import Selection, Space
@@ -25,7 +24,9 @@ _PATIENCE = 10_000
 """How many rows are tried before it is asked whether trying will do."""
 _WORTH = 100
 """Trying will do while one row of so many is allowed."""
-_MAX_ASKED = MAX_VISITED // 10
+MAX_TRIED = 2_000_000
+"""How many rows are tried at most."""
+_MAX_ASKED = MAX_TRIED // 10
 """How many rows are asked one by one, however few are wanted."""
 _MAX_SPARE = 100_000
 """How many rows are put aside at most, before a hypercube is given up."""
@@ -116,8 +117,8 @@ class _Taking:
         """Whether enough rows will be found by trying more of them."""
         if tries < _PATIENCE:
             return True
-        enough = self._good * MAX_VISITED >= self.wanted * tries
-        return enough and self._good * _WORTH >= tries and tries < MAX_VISITED
+        enough = self._good * MAX_TRIED >= self.wanted * tries
+        return enough and self._good * _WORTH >= tries and tries < MAX_TRIED
 
     def fill_up(self) -> bool:
         """Take spare rows for what is missing; whether the rows are as balanced as asked for."""
