@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -9,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kernloom
+from prefork import Server
 
 ENGINE = Path(kernloom.__file__).resolve().parents[1]
 PATIENCE_S = 120
@@ -90,6 +93,17 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "kernloom", *words]
 
 
+@cache
+def forks() -> Server:
+    """What runs commands that need no new interpreter; one for all tests of this process."""
+    return Server(environment(Path.home()))
+
+
+def _text(written: bytes) -> str:
+    """As `subprocess` reads it."""
+    return io.TextIOWrapper(io.BytesIO(written)).read()
+
+
 class Project:
     """A folder with a kernloom.yaml, and a home of its own beside it."""
 
@@ -128,10 +142,15 @@ class Project:
         env: Mapping[str, str] | None = None,
     ) -> Done:
         """`kernloom WORDS` in the project; `before` is a program that starts it, if any."""
+        folder, variables = cwd or self.folder, environment(self.home, **(env or {}))
+        request = None if before else forks().request(words, folder, variables)
+        if request:
+            code, stdout, stderr = forks().run(request, PATIENCE_S)
+            return Done(code, _text(stdout), _text(stderr))
         done = subprocess.run(
             [*before, *command(*words)],
-            cwd=cwd or self.folder,
-            env=environment(self.home, **(env or {})),
+            cwd=folder,
+            env=variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
