@@ -172,7 +172,7 @@ def _become(request: Mapping[str, Any], stdout: int, stderr: int) -> NoReturn:
 
 def _stream(number: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(
-        open(number, "wb", closefd=False),  # noqa: PTH123, SIM115 (a descriptor, for ever)
+        open(number, "wb", closefd=False),
         encoding="utf-8",
         line_buffering=number == 2,
         errors="backslashreplace" if number == 2 else "strict",

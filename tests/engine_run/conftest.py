@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from fake_parts import DEVICE, Engine, World, plan_project, register
+
 from kernloom.device.devices import DEVICES
-from kernloom.run.planning import Planned
+from kernloom.fleet import local
+from kernloom.run.planning import MEASURING, Planned
 from parts import needs
 
 
@@ -28,6 +29,15 @@ def plans(plan_folder: Path) -> list[Planned]:
     return found
 
 
+@pytest.fixture(scope="session")
+def plans_to_compare(plan_folder: Path, plans: list[Planned]) -> list[Planned]:
+    """The same without the stage that measures: those who compare do that themselves."""
+    register(World())
+    found = plan_project(plan_folder, without=MEASURING)
+    DEVICES._known.pop(DEVICE)
+    return found
+
+
 @pytest.fixture
 def new_engine(plans: list[Planned], plan_folder: Path) -> Iterator[Callable[[], Engine]]:
     """Engines of worlds in which nothing has happened yet."""
@@ -38,3 +48,10 @@ def new_engine(plans: list[Planned], plan_folder: Path) -> Iterator[Callable[[],
 @pytest.fixture
 def engine(new_engine: Callable[[], Engine]) -> Engine:
     return new_engine()
+
+
+@pytest.fixture
+def several_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no core shared its execution units with another."""
+    monkeypatch.setattr(local, "beside", lambda core: {core})
+    monkeypatch.setattr(local.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})

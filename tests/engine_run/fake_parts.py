@@ -75,8 +75,9 @@ OF_A_LOOK = ("status", "verified", "metrics", "conditions", "stage", "message", 
 """What a store keeps of a look."""
 
 
-def plan_project(folder: Path) -> list[Planned]:
-    """Plans of one small kernel, each with an artifact of its own, for the fake device."""
+def plan_project(folder: Path, without: Collection[str] = ()) -> list[Planned]:
+    """Plans of one small kernel, each with an artifact of its own, for the fake device; `without`
+    some types of stages."""
     for path, text in {
         "kernloom.yaml": "",
         "configs/kernel/doubled.yaml": KERNEL,
@@ -88,7 +89,8 @@ def plan_project(folder: Path) -> list[Planned]:
     assembly = FakeAssembly(World(), folder)
     values = ",".join(map(str, range(1, POINTS + 1)))
     words = ["workload=doubled", f"target.device={DEVICE}", "measure=quick"]
-    plans = plan_points(assembly, [*words, f"select.fixed.unroll.by={values}"], multirun=True)
+    words.append(f"select.fixed.unroll.by={values}")
+    plans = plan_points(assembly, words, multirun=True, without=without)
     return [replace(plan, sweep=None, kept=None) for plan in plans]
 
 
@@ -465,7 +467,12 @@ class Engine:
         return Execution(assembly, store, self.told, fleet, self.ended.append).execute(wanted)
 
     def screen(
-        self, keep: int, plans: Sequence[Planned] | None = None, *, rerun: str = "none", batch: int = 25
+        self,
+        keep: int,
+        plans: Sequence[Planned] | None = None,
+        *,
+        rerun: str = "none",
+        batch: int = 25,
     ) -> Screening:
         settings = replace(self.plans[0].experiment.screen, keep=keep, batch=batch)
         wanted = [

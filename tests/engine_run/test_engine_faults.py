@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from fake_parts import POINTS, Engine, changed, fault, key_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fake_parts import POINTS, Engine, changed, fault, key_of
 from kernloom.base.errors import ConfigError, DeviceError, UnavailableError
-from kernloom.run.execution import exit_code
+from kernloom.run.execution import Execution, exit_code
 from kernloom.run.planning import Planned, Refusal
 from kernloom.run.trials import ENGINE_FULL, MEMORY_LEFT
 
@@ -45,7 +45,7 @@ def in_rounds(plans: Sequence[Planned], rounds: int = 3) -> list[Planned]:
     derandomize=True,
 )
 def test_every_trial_ends_as_it_would_alone(
-    new_engine: Callable[[], Engine], kinds: list[str], overlap: bool
+    new_engine: Callable[[], Engine], several_cores: None, kinds: list[str], overlap: bool
 ) -> None:
     engine = new_engine()
     for plan, kind in zip(engine.plans, kinds, strict=True):
@@ -165,8 +165,6 @@ def test_a_builder_that_cannot_build_at_all_is_an_error_and_no_trial(engine: Eng
 
     assembly.fake_builder.build = full  # type: ignore[method-assign, assignment]
     fleet = engine.local(assembly)
-    from kernloom.run.execution import Execution
-
     with pytest.raises(UnavailableError, match="disk is full"):
         Execution(assembly, engine.store, engine.told, fleet).execute(engine.plans)
     assert not engine.store.attempts

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
 from fake_parts import Engine, key_of
+
 from kernloom.run.execution import exit_code
 
 MOMENTS = 4 * 5
@@ -21,7 +21,7 @@ def everything(engine: Engine, **how: bool) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_at_every_moment_what_is_finished_is_kept(
-    new_engine: Callable[[], Engine], overlap: bool
+    new_engine: Callable[[], Engine], several_cores: None, overlap: bool
 ) -> None:
     total = len(everything(new_engine(), overlap=overlap))
     assert total >= MOMENTS

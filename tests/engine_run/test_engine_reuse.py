@@ -6,10 +6,10 @@ from collections.abc import Callable
 from itertools import product
 
 import pytest
+from fake_parts import POINTS, Engine, at, changed, fault, key_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fake_parts import POINTS, Engine, at, changed, fault, key_of
 from kernloom.config.sweeps import POINT
 from kernloom.run.execution import as_good, exit_code, lasting, reusable
 from kernloom.run.trials import ENGINE_FULL, MEMORY_LEFT
@@ -230,6 +230,4 @@ def test_a_real_store_gives_the_same_answers_as_the_fake_one(engine: Engine, tmp
         assert [trial.reused for trial in again.trials] == [True, True, True, False]
         engine.run(engine.plans[:3], rerun="failed")
         found = {trial.id: trial.attempt for trial in store.query()}
-        assert found == {
-            plan.id: 2 if plan is failing else 1 for plan in engine.plans[:4]
-        }
+        assert found == {plan.id: 2 if plan is failing else 1 for plan in engine.plans[:4]}
