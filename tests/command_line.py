@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 import kernloom
-from prefork import Server
+from prefork import Forked, Server
 
 ENGINE = Path(kernloom.__file__).resolve().parents[1]
 PATIENCE_S = 120
@@ -99,11 +98,6 @@ def forks() -> Server:
     return Server(environment(Path.home()))
 
 
-def _text(written: bytes) -> str:
-    """As `subprocess` reads it."""
-    return io.TextIOWrapper(io.BytesIO(written)).read()
-
-
 class Project:
     """A folder with a kernloom.yaml, and a home of its own beside it."""
 
@@ -145,8 +139,9 @@ class Project:
         folder, variables = cwd or self.folder, environment(self.home, **(env or {}))
         request = None if before else forks().request(words, folder, variables)
         if request:
-            code, stdout, stderr = forks().run(request, PATIENCE_S)
-            return Done(code, _text(stdout), _text(stderr))
+            forked = forks().start(request)
+            stdout, stderr = forked.communicate(PATIENCE_S)
+            return Done(forked.wait(), stdout, stderr)
         done = subprocess.run(
             [*before, *command(*words)],
             cwd=folder,
@@ -161,12 +156,16 @@ class Project:
     def json(self, *words: str, **how: Any) -> Done:
         return self.run(*words, "output=json", **how)
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str) -> Forked | subprocess.Popen[str]:
         """The command in a process group of its own, as a terminal would start it."""
+        variables = environment(self.home)
+        request = forks().request(words, self.folder, variables, group=True)
+        if request:
+            return forks().start(request)
         return subprocess.Popen(
             command(*words),
             cwd=self.folder,
-            env=environment(self.home),
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -7,18 +7,22 @@ tenth, and is as much a process of its own, with its folder, environment and str
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import io
 import json
 import os
 import pkgutil
+import select
 import selectors
+import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -45,52 +49,105 @@ class Server:
             )
 
     def request(
-        self, words: Sequence[str], folder: Path, environment: Mapping[str, str]
+        self,
+        words: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        group: bool = False,
     ) -> bytes | None:
-        """The command as one packet; None if it must be a process that starts from nothing."""
+        """The command as one packet; None if it must be a process that starts from nothing.
+        `group`: it leads a process group of its own."""
         if _at_start(environment) != self._at_start:
             return None
-        request = {"words": words, "folder": str(folder), "environment": dict(environment)}
+        request = {
+            "words": words,
+            "folder": str(folder),
+            "environment": dict(environment),
+            "group": group,
+        }
         packet = json.dumps(request).encode()
         return packet if len(packet) <= LARGEST_REQUEST else None
 
-    def run(self, request: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
-        """Exit code (negative: the signal), stdout and stderr of a command."""
+    def start(self, request: bytes) -> Forked:
         pipes = [os.pipe() for _ in range(3)]
         try:
             socket.send_fds(self._requests, [request], [end for _, end in pipes])
         finally:
             for _, end in pipes:
                 os.close(end)
-        stdout, stderr, report = _read_all([end for end, _ in pipes], timeout_s)
-        if not report:
-            raise RuntimeError("the server of forked commands has ended")
-        code, cpu_s = json.loads(report)
+        return Forked(*(end for end, _ in pipes), self._note)
+
+    def _note(self, cpu_s: float) -> None:
         self.cpu_s += cpu_s
-        return code, stdout, stderr
+
+
+class Forked:
+    """A running command, with those methods of `subprocess.Popen` that tests use."""
+
+    def __init__(
+        self, stdout: int, stderr: int, report: int, ended: Callable[[float], None]
+    ) -> None:
+        self.stdout = open(stdout, encoding="utf-8")  # noqa: SIM115 (its process closes it)
+        self.stderr = open(stderr, encoding="utf-8")  # noqa: SIM115
+        self.returncode: int | None = None
+        self._report = report
+        self._ended = ended
+        first = b""
+        while not first.endswith(b"\n"):
+            # No further: the rest is there when the process has ended.
+            first += (letter := os.read(report, 1))
+            if not letter:
+                raise RuntimeError("the server of forked commands has ended")
+        self.pid = int(first)
+
+    def poll(self) -> int | None:
+        return self.returncode if self._has_ended(0) else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self._has_ended(timeout) or self.returncode is None:
+            raise subprocess.TimeoutExpired(f"kernloom (process {self.pid})", timeout or 0)
+        return self.returncode
+
+    def _has_ended(self, timeout: float | None) -> bool:
+        if self.returncode is None:
+            if not select.select([self._report], [], [], timeout)[0]:
+                return False
+            self.returncode, cpu_s = json.loads(os.read(self._report, 1000))
+            os.close(self._report)
+            self._ended(cpu_s)
+        return True
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """The rest of what it writes; a command that takes longer than `timeout` is ended."""
+        try:
+            with futures.ThreadPoolExecutor(2) as reading:
+                waiting = [reading.submit(end.read) for end in (self.stdout, self.stderr)]
+                try:
+                    stdout, stderr = (future.result(timeout) for future in waiting)
+                except TimeoutError:
+                    self.kill()
+                    raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0) from None
+            self.wait(timeout)
+        finally:
+            self.stdout.close()
+            self.stderr.close()
+        return stdout, stderr
 
 
 def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(AT_START)}
-
-
-def _read_all(ends: Sequence[int], timeout_s: float) -> list[bytes]:
-    """What is written to each pipe until its last writer has closed it."""
-    found = {end: bytearray() for end in ends}
-    with selectors.DefaultSelector() as waiting:
-        for end in ends:
-            waiting.register(end, selectors.EVENT_READ)
-        while waiting.get_map():
-            ready = waiting.select(timeout_s)
-            if not ready:
-                raise TimeoutError(f"nothing happened for {timeout_s} s")
-            for key, _ in ready:
-                if data := os.read(key.fd, 1 << 16):
-                    found[key.fd] += data
-                else:
-                    waiting.unregister(key.fd)
-                    os.close(key.fd)
-    return [bytes(found[end]) for end in ends]
 
 
 def _serve(requests: socket.socket) -> int:
@@ -120,6 +177,7 @@ def _serve(requests: socket.socket) -> int:
                     _become(json.loads(packet), stdout, stderr)
                 os.close(stdout)
                 os.close(stderr)
+                os.write(report, f"{child}\n".encode())
                 process = os.pidfd_open(child)
                 running[process] = (child, report)
                 waiting.register(process, selectors.EVENT_READ)
@@ -129,7 +187,9 @@ def _report(process: int, child: int, report: int) -> None:
     _, status, used = os.wait4(child, 0)
     os.close(process)
     ended = [os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime]
-    os.write(report, json.dumps(ended).encode())
+    # Whoever started it may have gone on without it.
+    with contextlib.suppress(BrokenPipeError):
+        os.write(report, json.dumps(ended).encode())
     os.close(report)
 
 
@@ -145,6 +205,8 @@ def _import_engine() -> None:
 
 def _become(request: Mapping[str, Any], stdout: int, stderr: int) -> NoReturn:
     """The command itself, as `python -m kernloom` would be."""
+    if request["group"]:
+        os.setpgid(0, 0)
     for number, end in ((1, stdout), (2, stderr)):
         os.dup2(end, number)
         os.close(end)
