@@ -17,11 +17,12 @@ sys.path.insert(0, str(__import__("pathlib").Path(__file__).resolve().parent.par
 
 from busy import busy_neighbours
 
-from kernloom.cli.contenders import Contenders
 from kernloom.cli.progress import Progress
+from kernloom.config.overrides import Overrides
 from kernloom.measure.comparison import VERDICTS
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import compare
+from kernloom.run.contenders import Contenders
 from kernloom.store.store import open_store
 
 ELEMENTS = 65_536
@@ -32,6 +33,7 @@ def main() -> None:
     numbers = [word for word in sys.argv[1:] if word.isdigit()]
     times = int(numbers[0]) if numbers else 100
     assembly = Assembly()
+    choose = assembly.composer.choose
     progress = Progress(io.StringIO(), quiet=True)
     with busy_neighbours(on="--quiet-machine" not in sys.argv) as load:
         print(f"{times} comparisons of each, axpy of {ELEMENTS} elements, {load}")
@@ -39,9 +41,12 @@ def main() -> None:
             f"{'case':6}" + "".join(f"{verdict:>14}" for verdict in VERDICTS) + "   rounds  s each"
         )
         for name, elements in CASES.items():
-            words = [f"workload=axpy workload.sizes.N={n}" for n in (ELEMENTS, elements)]
             with open_store(assembly.places.store) as store:
-                contenders = Contenders(assembly, store, "").of(words)
+                make = Contenders(assembly, store, Overrides())
+                contenders = [
+                    make.composed(label, choose({"workload": "axpy", "workload.sizes.N": number}))
+                    for label, number in (("a", ELEMENTS), ("b", elements))
+                ]
             group = [contender.name for contender in contenders]
             said: Counter[str] = Counter()
             rounds = 0

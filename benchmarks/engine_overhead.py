@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "engine"))
 
 from kernloom.cli.progress import Progress
 from kernloom.device.runner import RunnerSession
+from kernloom.fleet.local import Local, LocalSettings
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution
 from kernloom.run.planning import plan_points
@@ -98,14 +99,17 @@ def main() -> None:
     assembly = Assembly()
     quiet = Progress(sys.stderr, quiet=True)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db") as store:
-        workshop = Execution(assembly, store, quiet)
-        workshop.execute(plan_points(assembly, words[:1], multirun=False))
+        execution = Execution(
+            assembly, store, quiet, Local(assembly, quiet, LocalSettings("local"))
+        )
+        one = assembly.composer.parse(words[:1], multirun=False)
+        execution.execute(plan_points(assembly, one))
         watch.clear()
         disk.clear()
         start = now()
-        plans = plan_points(assembly, words, multirun=True)
+        plans = plan_points(assembly, assembly.composer.parse(words, multirun=True))
         planned = now().less(start)
-        results = workshop.execute(plans)
+        results = execution.execute(plans)
         total = now().less(start)
     good = sum(trial.good for trial in results.trials)
     engine = total.less(watch.spent, disk.spent)
@@ -127,7 +131,8 @@ def main() -> None:
 
 def size_name() -> str:
     """The name of axpy's only size."""
-    point = next(iter(Assembly().composer.points(["workload=axpy"], multirun=False)))
+    composer = Assembly().composer
+    point = next(iter(composer.points(composer.choose({"workload": "axpy"}))))
     return str(next(iter(point.data["workload"]["sizes"])))
 
 

@@ -12,10 +12,12 @@ import yaml
 from command_line import Project
 from kernloom.base.places import find_places
 from kernloom.config.reader import load_yaml
+from kernloom.plan.planned import Planned
 from kernloom.recipe.recipe import Entry, read_recipe, write_recipe
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned, plan_each, plan_points
+from kernloom.run.planning import plan_each
 from kernloom.run.trials import trial_of
+from parsed import plans_of, points_of
 
 
 class RecipeBench:
@@ -24,15 +26,15 @@ class RecipeBench:
     def __init__(self, project: Project) -> None:
         self.folder = project.folder
         self.assembly = Assembly(find_places(project.folder))
-        self.local = next(iter(self.assembly.composer.points([], multirun=False))).data
+        self.local = next(iter(points_of(self.assembly.composer, [], multirun=False))).data
 
     def plan(self, *words: str) -> Planned:
-        (plan,) = plan_points(self.assembly, words, multirun=False)
+        (plan,) = plans_of(self.assembly, words, multirun=False)
         return plan
 
     def plans(self, *words: str) -> list[Planned]:
         """The points of a sweep."""
-        return plan_points(self.assembly, words, multirun=True)
+        return plans_of(self.assembly, words, multirun=True)
 
     def write(self, name: str, plans: Sequence[Planned]) -> Path:
         """The recipe of trials that these plans would be."""

@@ -16,7 +16,6 @@ import yaml
 from attacks import Attack
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places, share_folder
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.make import Job, execute
@@ -24,6 +23,7 @@ from kernloom.build.toolchains import accepts, detect
 from kernloom.build.workspace import workspace
 from kernloom.config.convert import convert
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.plan.artifact import Artifact
 from kernloom.plan.source import Source
 
 KERNEL = "float kl_entry(float x) { return SCALE * x; }\n"

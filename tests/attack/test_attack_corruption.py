@@ -24,8 +24,8 @@ from kernloom.build.builder import Builder
 from kernloom.build.compile_commands import FILE, write_compile_commands
 from kernloom.build.explain import Index
 from kernloom.build.manifest import read_manifest
-from kernloom.config.settings import FleetSettings
 from kernloom.device.opencl import probe
+from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.fleet.slurm.submission import (
     Gathering,
     Submission,
@@ -39,14 +39,14 @@ from kernloom.measure.openblas import find_openblas
 from kernloom.measure.roof import Bandwidth, Calibration, Peak, load_calibration, save_calibration
 from kernloom.measure.trial import Samples, Trial
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import plan_points
+from parsed import plans_of
 from parts import without
 
 WORDS = ("workload=axpy,good,matmul", "toolchain=gcc")
 CACHES = ("composed", "rendered", "headers", "linked", "arch.json", "toolchains.json")
 EACH, SMALL = 60, 8
 """How many places are damaged of each kind of file: in a whole attack, and else."""
-SLURM = FleetSettings("slurm", kind="slurm")
+SLURM = SlurmSettings("slurm")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def places(built: Project) -> Places:
 
 def planned(places: Places) -> list[Any]:
     """All that planning finds out, by a fresh engine."""
-    plans = plan_points(Assembly(places), WORDS, multirun=True)
+    plans = plans_of(Assembly(places), WORDS, multirun=True)
     return [
         (plan.id, plan.params, [(item.key, item.files, item.argv) for item in plan.artifacts])
         for plan in plans
@@ -137,7 +137,7 @@ def test_attack_cache(attack: Attack, places: Places, kind: str) -> None:
 def test_attack_manifest(attack: Attack, places: Places) -> None:
     artifacts = {
         item.key: item
-        for plan in plan_points(Assembly(places), WORDS, multirun=True)
+        for plan in plans_of(Assembly(places), WORDS, multirun=True)
         for item in plan.artifacts
     }
     paths = [item.folder(places.build) / "manifest.json" for item in artifacts.values()]
@@ -152,7 +152,7 @@ def test_attack_manifest(attack: Attack, places: Places) -> None:
 
 
 def test_attack_index(attack: Attack, places: Places) -> None:
-    artifacts = [plan.artifacts[0] for plan in plan_points(Assembly(places), WORDS, multirun=True)]
+    artifacts = [plan.artifacts[0] for plan in plans_of(Assembly(places), WORDS, multirun=True)]
     index = Index(places.build)
     paths = [index.path(artifact.name) for artifact in artifacts]
     whole = {path: set(map(str, Index(places.build)._read(path.stem).entries)) for path in paths}

@@ -261,7 +261,7 @@ HARMLESS = [
         say(word, "", word)
         for word in (
             *("timeout=7", "memory_limit=1GiB", "output=json", "measure.floor=0.5"),
-            *("measure.together=3", "measure.about=other", "build.jobs=1", "fleet.chunk=3"),
+            *("measure.together=3", "measure.about=other", "build.jobs=1", "fleet.overlap=true"),
             *("target.about=other", "toolchain.about=other", "target.sessions=2"),
             *("toolchain.install.debian=other", "toolchain.minimum_version='1'", "arch.cores=1"),
             *("pipeline.name=other", "select.providers=[model]", "screen.batch=3"),

@@ -18,6 +18,7 @@ from kernloom.base.expressions import evaluate, parse_size
 from kernloom.base.places import Places, share_folder
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import plan_each
+from parsed import points_of
 
 LONGEST_S = 20.0
 """CPU time that no single case comes near to unless something grows without bounds."""
@@ -68,7 +69,9 @@ def test_attack_words(attack: Attack, assembly: Assembly) -> None:
     def plan(words: list[str]) -> None:
         multirun = "-m" in words
         given = [word for word in words if word != "-m"]
-        plan_each(assembly, _few(assembly.composer.points(given, multirun=multirun)), alone=True)
+        plan_each(
+            assembly, _few(points_of(assembly.composer, given, multirun=multirun)), alone=True
+        )
 
     cases = list(_seeded(attack, _words, 20_000))
     _try(attack, cases, 150, plan)
@@ -99,7 +102,7 @@ def test_attack_constraints(attack: Attack, assembly: Assembly) -> None:
 
     def plan(where: str) -> None:
         words = ["sweep.axes.seed=[1,2,3]", "workload.sizes.N=range(1,100)", f"sweep.where={where}"]
-        for _ in _few(assembly.composer.points(words, multirun=True)):
+        for _ in _few(points_of(assembly.composer, words, multirun=True)):
             pass
 
     def constraint(random: random.Random) -> str:

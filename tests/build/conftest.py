@@ -12,10 +12,10 @@ import pytest
 from demo_kernel import make_source, shipped
 
 from kernloom.base.places import Places, share_folder
-from kernloom.build.artifact import Artifact
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.plan.artifact import Artifact
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from demo_kernel import make_source
 from kernloom.base.errors import ConfigError
 from kernloom.base.files import canonical_json
 from kernloom.base.places import Places, share_folder
-from kernloom.build.artifact import Artifact, from_plain, to_plain
 from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.plan.artifact import Artifact, from_plain, to_plain
 
 Kernel = Callable[..., Artifact]
 

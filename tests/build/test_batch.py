@@ -11,12 +11,12 @@ import pytest
 from demo_kernel import make_source, shipped
 
 from kernloom.base.places import Places, find_places
-from kernloom.build.artifact import Artifact
 from kernloom.build.batch import batches, file_scope_names
 from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.plan.artifact import Artifact
 
 MEMBER = """\
 #ifndef UNIT

@@ -16,16 +16,16 @@ import pytest
 
 from kernloom.base.errors import BuildError
 from kernloom.base.places import Places
-from kernloom.build.artifact import Artifact, to_plain
 from kernloom.build.builder import Builder
 from kernloom.config.schema import Toolchain
+from kernloom.plan.artifact import Artifact, to_plain
 
 Kernel = Callable[..., Artifact]
 
 BUILD = """
 import json, sys
 from pathlib import Path
-from kernloom.build.artifact import from_plain
+from kernloom.plan.artifact import from_plain
 from kernloom.build.builder import Builder
 from kernloom.base.errors import BuildError
 from kernloom.base.places import Places, share_folder

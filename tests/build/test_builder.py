@@ -14,10 +14,10 @@ import pytest
 from kernloom.base.errors import BuildError
 from kernloom.base.files import sha256_file
 from kernloom.base.places import Places, share_folder
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.make import INTERMEDIATES
 from kernloom.build.manifest import Damaged, Missing, Verifier, Whole
+from kernloom.plan.artifact import Artifact
 
 Kernel = Callable[..., Artifact]
 BROKEN = "void kl_entry(void *const *args)\n{\n    undeclared(args);\n}\n"

@@ -13,13 +13,13 @@ import pytest
 from demo_kernel import KERNEL, make_source, shipped
 
 from kernloom.base.places import Places
-from kernloom.build.artifact import Artifact
 from kernloom.build.batch import batches
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.firmware import firmware_artifact, firmware_files
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.plan.artifact import Artifact
 
 Kernel = Callable[..., Artifact]
 SCALED = KERNEL.replace("2.0f", "SCALE")

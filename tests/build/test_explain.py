@@ -13,10 +13,10 @@ import pytest
 from demo_kernel import KERNEL
 
 from kernloom.base.places import Places
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.explain import Explanation
 from kernloom.config.schema import Toolchain
+from kernloom.plan.artifact import Artifact
 
 Kernel = Callable[..., Artifact]
 

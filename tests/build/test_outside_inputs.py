@@ -17,12 +17,12 @@ from demo_kernel import KERNEL, make_source
 from kernloom.base.errors import ConfigError
 from kernloom.base.places import Places
 from kernloom.build import linked, listing, probe, toolchains
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.stage import Compilers
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.plan.artifact import Artifact
 from kernloom.run.assembly import Assembly
 
 Kernel = Callable[..., Artifact]

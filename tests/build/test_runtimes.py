@@ -17,11 +17,11 @@ from demo_kernel import shipped
 import kernloom
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places, share_folder
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import runner_artifact
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.plan.artifact import Artifact
 
 MAIN = """\
 #include "kernloom/answer.h"

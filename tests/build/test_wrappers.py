@@ -13,11 +13,11 @@ import pytest
 from demo_kernel import make_source
 
 from kernloom.base.places import Places
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact, libraries_last
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.plan.artifact import Artifact
 
 USES = "int foo(void);\nint kl_entry(void) { return foo(); }\n"
 

@@ -12,9 +12,11 @@ import kernloom
 from command_line import ENGINE, WORKLOAD, Project
 from kernloom.base.files import sha256_file
 from kernloom.base.places import find_places
-from kernloom.run import facts, identity
+from kernloom.plan import identity
+from kernloom.plan.planned import Planned
+from kernloom.run import code_facts
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned, plan_points
+from parsed import plans_of
 
 TREE = ENGINE.parent
 RUNNERS = [
@@ -22,8 +24,8 @@ RUNNERS = [
     "device/opencl/kernels.py",
     "device/opencl/memory.py",
     "device/opencl/worker.py",
-    "device/embedded.py",
-    "device/firmware.py",
+    "device/embedded/device.py",
+    "device/embedded/firmware.py",
     "device/runner.py",
     "measure/sampler.py",
 ]
@@ -86,7 +88,7 @@ def test_the_code_that_runs_and_times_kernels_is_part_of_a_trial(
     package = tmp_path / "kernloom"
     shutil.copytree(ENGINE / "kernloom", package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(kernloom, "__file__", str(package / "__init__.py"))
-    digest = facts.engine_digest.__wrapped__
+    digest = code_facts.engine_digest.__wrapped__
     before = digest()
     (package / module).with_name(".#lock.py").symlink_to("somebody@somewhere.1234:5678")
     assert digest() == before
@@ -107,7 +109,7 @@ def test_an_engine_that_runs_kernels_differently_plans_other_trials(
     before = project.json(*words).document["trials"][0]["id"]
     there = {"PYTHONPATH": str(engine)}
     assert project.json(*words, env=there).document["trials"][0]["id"] == before
-    with (engine / "kernloom/device/host.py").open("a", encoding="utf-8") as file:
+    with (engine / "kernloom/device/host/device.py").open("a", encoding="utf-8") as file:
         file.write("# changed\n")
     assert project.json(*words, env=there).document["trials"][0]["id"] != before
 
@@ -166,7 +168,7 @@ def test_a_data_file_is_hashed_once_for_all_points_and_again_when_it_changes(
 
     def plan() -> list[Planned]:
         paths = PATH.format("data/good.npy, data/corrupt.npy")
-        return plan_points(assembly, ["workload=filled", paths, "seed=1,2,3"], multirun=True)
+        return plans_of(assembly, ["workload=filled", paths, "seed=1,2,3"], multirun=True)
 
     first = plan()
     assert hashed.count("good.npy") == 1

@@ -14,21 +14,23 @@ from typing import Any
 import pytest
 
 from command_line import Project
-from kernloom.base import remember, spool
+from kernloom.base import digest, spool
 from kernloom.base.places import find_places
 from kernloom.base.spool import Spool
+from kernloom.build import stage
 from kernloom.measure.trial import Trial
-from kernloom.report import csv, results
-from kernloom.report.csv import write_csv
+from kernloom.plan import render
+from kernloom.report import results, rows
 from kernloom.report.documents import stored_document, to_json
+from kernloom.report.formats.csv import write_csv
 from kernloom.report.results import streamed
 from kernloom.report.streaming import write_list
 from kernloom.report.tables import print_run
 from kernloom.run import planning
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import plan_points
 from kernloom.store import lookups, open_store, shared, statements
 from kernloom.store.store import Store
+from parsed import plans_of
 
 FEW, MANY = 300, 900
 
@@ -37,12 +39,13 @@ FEW, MANY = 300, 900
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a sweep of some hundred points were one of many thousands."""
     monkeypatch.setattr(planning, "KEPT", 50)
-    monkeypatch.setattr(remember, "LIMIT", 50)
-    monkeypatch.setattr(remember, "TEXTS", 50)
+    monkeypatch.setattr(digest, "LIMIT", 50)
+    monkeypatch.setattr(render, "TEXTS", 50)
+    monkeypatch.setattr(stage, "KEPT", 50)
     monkeypatch.setattr(shared, "KEPT", 50)
     monkeypatch.setattr(spool, "IN_MEMORY", 64)
     monkeypatch.setattr(spool, "BLOCK", 32)
-    monkeypatch.setattr(csv, "BLOCK", 32)
+    monkeypatch.setattr(rows, "BLOCK", 32)
     for module in (lookups, results, statements):
         monkeypatch.setattr(module, "CHUNK", 50)
 
@@ -66,9 +69,9 @@ def traced(work: Callable[[], Any]) -> tuple[int, int]:
 @pytest.mark.usefixtures("small_caches")
 def test_a_point_of_a_large_sweep_keeps_little(shared_project: Project) -> None:
     assembly = Assembly(find_places(shared_project.folder))
-    plan_points(assembly, sizes(60), multirun=True)
-    few, _ = traced(lambda: plan_points(assembly, sizes(200), multirun=True))
-    many, _ = traced(lambda: plan_points(assembly, sizes(600), multirun=True))
+    plans_of(assembly, sizes(60), multirun=True)
+    few, _ = traced(lambda: plans_of(assembly, sizes(200), multirun=True))
+    many, _ = traced(lambda: plans_of(assembly, sizes(600), multirun=True))
     assert (many - few) / 400 < 2_000
 
 
@@ -85,17 +88,17 @@ def tunables(number: int) -> tuple[str, ...]:
 @pytest.mark.usefixtures("small_caches")
 def test_a_point_with_a_source_of_its_own_keeps_little_more(shared_project: Project) -> None:
     assembly = Assembly(find_places(shared_project.folder))
-    plan_points(assembly, tunables(1), multirun=True)
-    few, _ = traced(lambda: plan_points(assembly, tunables(1), multirun=True))
-    many, _ = traced(lambda: plan_points(assembly, tunables(3), multirun=True))
+    plans_of(assembly, tunables(1), multirun=True)
+    few, _ = traced(lambda: plans_of(assembly, tunables(1), multirun=True))
+    many, _ = traced(lambda: plans_of(assembly, tunables(3), multirun=True))
     assert (many - few) / 768 < 15_000
 
 
 @pytest.mark.usefixtures("small_caches")
 def test_a_point_that_was_dropped_is_planned_again_just_so(shared_project: Project) -> None:
     assembly = Assembly(find_places(shared_project.folder))
-    plans = plan_points(assembly, sizes(120), multirun=True)
-    whole = plan_points(Assembly(find_places(shared_project.folder)), sizes(1), multirun=True)[0]
+    plans = plans_of(assembly, sizes(120), multirun=True)
+    whole = plans_of(Assembly(find_places(shared_project.folder)), sizes(1), multirun=True)[0]
     first = plans[0]
     assert first.kept is not None and "experiment" not in vars(first)
     assert first.named_artifacts[0][1].key == whole.named_artifacts[0][1].key
@@ -108,7 +111,7 @@ def test_a_point_that_was_dropped_is_planned_again_just_so(shared_project: Proje
 
 @pytest.mark.usefixtures("small_caches")
 def test_a_point_that_came_to_be_another_trial_is_not_measured(shared_project: Project) -> None:
-    plans = plan_points(Assembly(find_places(shared_project.folder)), sizes(120), multirun=True)
+    plans = plans_of(Assembly(find_places(shared_project.folder)), sizes(120), multirun=True)
     plans[0].id = "another"
     with pytest.raises(Exception, match="has changed while the sweep was running"):
         _ = plans[0].experiment

@@ -10,13 +10,12 @@ import pytest
 
 from command_line import DOUBLE, KERNEL, PATIENCE_S, Project
 from kernloom.base.places import find_places
-from kernloom.config.settings import FleetSettings
-from kernloom.fleet.local import Local
+from kernloom.fleet.local import Local, LocalSettings
 from kernloom.run import execution
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import plan_points
 from kernloom.run.progress import NoProgress
 from kernloom.store.store import open_store
+from parsed import plans_of
 
 ENGINES = 3
 SWEEP = ("run", "-m", "workload=shared", "output=json")
@@ -61,7 +60,7 @@ def test_a_trial_that_another_engine_stores_after_the_look_into_the_store_is_tak
 ) -> None:
     project.add("shared")
     assembly = Assembly(find_places(project.folder))
-    plans = plan_points(assembly, ["workload=shared"], multirun=False)
+    plans = plans_of(assembly, ["workload=shared"], multirun=False)
     look = execution.stored_trials
 
     def look_and_be_overtaken(*arguments: Any) -> Iterator[Any]:
@@ -70,7 +69,7 @@ def test_a_trial_that_another_engine_stores_after_the_look_into_the_store_is_tak
 
     monkeypatch.setattr(execution, "stored_trials", look_and_be_overtaken)
     with open_store(project.folder / ".kernloom" / "store.db") as store:
-        here = Local(assembly, NoProgress(), FleetSettings("local"))
+        here = Local(assembly, NoProgress(), LocalSettings("local"))
         (trial,) = execution.Execution(assembly, store, NoProgress(), here).execute(plans).trials
     assert trial.reused
     assert len(project.json("results", "--history").trials) == 1

@@ -11,8 +11,8 @@ from kernloom.base.places import find_places
 from kernloom.run import estimating
 from kernloom.run.assembly import Assembly
 from kernloom.run.estimating import estimate
-from kernloom.run.planning import plan_points
 from kernloom.store.store import open_store
+from parsed import plans_of
 
 
 @pytest.mark.parametrize("number", [1, 9, 10, 11, 19, 20, 21, 35])
@@ -22,7 +22,7 @@ def test_the_estimate_of_any_number_of_points_grows_with_it(
     monkeypatch.setattr(estimating, "FEW", 10)
     assembly = Assembly(find_places(shared_project.folder))
     sizes = f"workload.sizes.N=range(1000,{1000 + number})"
-    plans = plan_points(assembly, ["workload=axpy", sizes], multirun=True)
+    plans = plans_of(assembly, ["workload=axpy", sizes], multirun=True)
     with open_store(tmp_path / "store.db") as store:
         builder = assembly.builder(plans[0].experiment)
         one = estimate([], plans[:1], builder, store)["run"]

@@ -19,9 +19,12 @@ from command_line import Project
 from kernloom.base.places import find_places
 from kernloom.config.compose import Point
 from kernloom.config.schema import Experiment, Fill, Policy
+from kernloom.plan.facts import FILLED_BY, POLICY
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.facts import FILLED_BY, POLICY
-from kernloom.run.planning import Planned, plan_each
+from kernloom.run.fleets import FLEETS
+from kernloom.run.planning import plan_each
+from parsed import points_of
 
 TEMPLATE = """\
 void {{ function }}(long n, const {{ ctype }} *x, float a, {{ ctype }} *y)
@@ -131,7 +134,7 @@ CHANGES_THE_RESULT: dict[str, Change] = {
     "KernelSource.macros": other(f"{SOURCE_AT}.plain.macros.K", 2, "plain"),
     "Kernel.model": other(f"{KERNEL_AT}.model", "0 - k"),
     "Kernel.constraints": other(f"{KERNEL_AT}.constraints", ["k > 1"]),
-    "Select.fixed": other("pipeline.stages.choice.fixed", {"unroll": {"k": 2}}),
+    "SelectSettings.fixed": other("pipeline.stages.choice.fixed", {"unroll": {"k": 2}}),
     # Where it runs.
     "Target.name": other("target.name", "elsewhere"),
     "Target.sources": other("target.sources", ["plain"]),
@@ -151,20 +154,20 @@ CHANGES_THE_RESULT: dict[str, Change] = {
     "Toolchain.variants": other("toolchain.variants.release", ["-DY=1"]),
     # How it is measured.
     "Pipeline.stages": other("pipeline.stages.timing.after", []),
-    "Measure.name": other("measure.name", "mine"),
-    "Measure.samples": other("measure.samples", 3),
-    "Measure.warmup": other("measure.warmup", 3),
-    "Measure.min_rounds": other("measure.min_rounds", 2, "rounds"),
-    "Measure.max_rounds": other("measure.max_rounds", 9),
-    "Measure.min_sample_us": other("measure.min_sample_us", 3.0),
-    "Measure.bound": other("measure.bound", 0.5),
-    "Measure.budget_s": other("measure.budget_s", 3.0),
-    "Measure.clock": other("measure.clock", "wall"),
-    "Measure.pin": other("measure.pin", False),
-    "Measure.scheduling": other("measure.scheduling", "fifo"),
-    "Measure.cache": other("measure.cache", "cold"),
-    "Measure.aslr": other("measure.aslr", False),
-    "Measure.baselines": other("measure.baselines", ["numpy"]),
+    "Policy.name": other("measure.name", "mine"),
+    "Policy.samples": other("measure.samples", 3),
+    "Policy.warmup": other("measure.warmup", 3),
+    "Policy.min_rounds": other("measure.min_rounds", 2, "rounds"),
+    "Policy.max_rounds": other("measure.max_rounds", 9),
+    "Policy.min_sample_us": other("measure.min_sample_us", 3.0),
+    "Policy.bound": other("measure.bound", 0.5),
+    "Policy.budget_s": other("measure.budget_s", 3.0),
+    "Policy.clock": other("measure.clock", "wall"),
+    "Policy.pin": other("measure.pin", False),
+    "Policy.scheduling": other("measure.scheduling", "fifo"),
+    "Policy.cache": other("measure.cache", "cold"),
+    "Policy.aslr": other("measure.aslr", False),
+    "Policy.baselines": other("measure.baselines", ["numpy"]),
 }
 """Field -> a change of it that makes another trial. Names are what trials are filed under."""
 
@@ -178,8 +181,8 @@ CHANGES_NOTHING: dict[str, Change] = {
     "Toolchain.about": other("toolchain.about", "typo fixed"),
     "Pipeline.about": other("pipeline.about", "typo fixed"),
     "Pipeline.name": other("pipeline.name", "mine"),
-    "Measure.about": other("measure.about", "typo fixed"),
-    "Sweep.about": other("sweep.about", "typo fixed"),
+    "Policy.about": other("measure.about", "typo fixed"),
+    "SweepSettings.about": other("sweep.about", "typo fixed"),
     "Toolchain.install": other("toolchain.install", {"debian": "apt-get install other"}),
     "Emulator.install": other("target.emulator.install", {"debian": "other"}, "counted"),
     "Workload.cases": other("workload.cases.small", {"sizes": {"n": 8}}),
@@ -202,8 +205,8 @@ CHANGES_NOTHING: dict[str, Change] = {
     "Kernel.dtypes": other(f"{KERNEL_AT}.dtypes", ["float32"]),
     "Kernel.epilogues": other(f"{KERNEL_AT}.epilogues", ["relu"]),
     "Tunable.off": other(f"{KERNEL_AT}.tunables.unroll.k.off", 2),
-    "Select.providers": other("pipeline.stages.choice.providers", ["model"]),
-    "Select.file": other("pipeline.stages.choice.file", "tuned.yaml", "unasked"),
+    "SelectSettings.providers": other("pipeline.stages.choice.providers", ["model"]),
+    "SelectSettings.file": other("pipeline.stages.choice.file", "tuned.yaml", "unasked"),
     "Target.variants": other("target.variants", ["release"]),
     "Target.sanitized": other("target.sanitized", []),
     "Target.systems": other("target.systems", ["linux", "darwin"]),
@@ -223,8 +226,8 @@ CHANGES_NOTHING: dict[str, Change] = {
     "Arch.cores": other("arch.cores", 1),
     "Toolchain.minimum_version": other("toolchain.minimum_version", "1.0"),
     # How differences are judged afterwards, and how many trials happen to be measured together.
-    "Measure.floor": other("measure.floor", 0.5),
-    "Measure.together": other("measure.together", 3),
+    "Policy.floor": other("measure.floor", 0.5),
+    "Policy.together": other("measure.together", 3),
     # Limits, and how a run is organised.
     "Experiment.timeout": other("timeout", 3.0),
     "Experiment.memory_limit": other("memory_limit", "1GiB"),
@@ -232,36 +235,39 @@ CHANGES_NOTHING: dict[str, Change] = {
     "Experiment.rerun": other("rerun", "failed"),
     "Experiment.recipe": other("recipe", "recipe.yaml"),
     "Experiment.show": other("show", "source"),
-    "Store.name": other("store.name", "postgres"),
-    "Store.path": other("store.path", "other.db"),
-    "Store.url": other("store.url", "postgresql://somewhere/else"),
-    "Fleet.name": other("fleet.name", "mine"),
-    "Fleet.kind": other("fleet.kind", "slurm"),
-    "Fleet.exclusive": other("fleet.exclusive", "node"),
-    "Fleet.overlap": other("fleet.overlap", True),
-    "Fleet.chunk": other("fleet.chunk", 3),
-    "Fleet.max_tasks": other("fleet.max_tasks", 3),
-    "Fleet.time": other("fleet.time", 3),
-    "Fleet.retries": other("fleet.retries", 3),
-    "Fleet.build": other("fleet.build", "first"),
-    "Fleet.partition": other("fleet.partition", "fast"),
-    "Fleet.options": other("fleet.options", {"mem": "1G"}),
-    "Fleet.poll": other("fleet.poll", 3.0),
-    "Fleet.folder": other("fleet.folder", "shared"),
-    "Sweep.axes": other("sweep.axes", {"seed": [1]}),
-    "Sweep.zip": other("sweep.zip", [{"seed": [1]}]),
-    "Sweep.nested": other("sweep.nested", [{"axes": {"seed": [1]}}]),
-    "Sweep.where": other("sweep.where", ["seed > 0"]),
-    "Sweep.exclude": other("sweep.exclude", [{"seed": 1}]),
-    "Sweep.sample": other("sweep.sample", {"count": 1}),
-    "Sample.count": other("sweep.sample", {"count": 2}),
-    "Sample.method": other("sweep.sample", {"count": 2, "method": "latin_hypercube"}),
-    "Sample.seed": other("sweep.sample", {"count": 2, "seed": 1}),
-    "Sweep.points": other("sweep.points", {"one": {"seed": 1}}),
-    "Build.keep": other("build.keep", True),
-    "Build.jobs": other("build.jobs", 1),
-    "Screen.keep": other("screen.keep", 3),
-    "Screen.batch": other("screen.batch", 3),
+    "StoreSettings.name": other("store.name", "postgres"),
+    "StoreSettings.path": other("store.path", "other.db"),
+    "StoreSettings.url": other("store.url", "postgresql://somewhere/else"),
+    "LocalSettings.name": other("fleet.name", "mine"),
+    "LocalSettings.kind": other("fleet", {"name": "away", "kind": "slurm"}),
+    "LocalSettings.exclusive": other("fleet.exclusive", "node"),
+    "LocalSettings.overlap": other("fleet.overlap", True),
+    "SlurmSettings.name": other("fleet.name", "mine", "slurm"),
+    "SlurmSettings.kind": other("fleet", {"name": "here", "kind": "local"}, "slurm"),
+    "SlurmSettings.exclusive": other("fleet.exclusive", "measuring", "slurm"),
+    "SlurmSettings.chunk": other("fleet.chunk", 3, "slurm"),
+    "SlurmSettings.max_tasks": other("fleet.max_tasks", 3, "slurm"),
+    "SlurmSettings.time": other("fleet.time", 3, "slurm"),
+    "SlurmSettings.retries": other("fleet.retries", 3, "slurm"),
+    "SlurmSettings.build": other("fleet.build", "first", "slurm"),
+    "SlurmSettings.partition": other("fleet.partition", "fast", "slurm"),
+    "SlurmSettings.options": other("fleet.options", {"mem": "1G"}, "slurm"),
+    "SlurmSettings.poll": other("fleet.poll", 3.0, "slurm"),
+    "SlurmSettings.folder": other("fleet.folder", "shared", "slurm"),
+    "SweepSettings.axes": other("sweep.axes", {"seed": [1]}),
+    "SweepSettings.zip": other("sweep.zip", [{"seed": [1]}]),
+    "SweepSettings.nested": other("sweep.nested", [{"axes": {"seed": [1]}}]),
+    "SweepSettings.where": other("sweep.where", ["seed > 0"]),
+    "SweepSettings.exclude": other("sweep.exclude", [{"seed": 1}]),
+    "SweepSettings.sample": other("sweep.sample", {"count": 1}),
+    "SampleSettings.count": other("sweep.sample", {"count": 2}),
+    "SampleSettings.method": other("sweep.sample", {"count": 2, "method": "latin_hypercube"}),
+    "SampleSettings.seed": other("sweep.sample", {"count": 2, "seed": 1}),
+    "SweepSettings.points": other("sweep.points", {"one": {"seed": 1}}),
+    "BuildSettings.keep": other("build.keep", True),
+    "BuildSettings.jobs": other("build.jobs", 1),
+    "ScreenSettings.keep": other("screen.keep", 3),
+    "ScreenSettings.batch": other("screen.batch", 3),
 }
 """Field -> a change of it that leaves the trial what it is."""
 
@@ -285,6 +291,7 @@ SECTIONS = {
     )
 }
 """Fields that are classified by what is inside."""
+SHIPPED_FLEETS = ("local", "slurm")
 
 
 def dataclasses_in(cls: type[Any], found: dict[str, type[Any]]) -> Iterator[type[Any]]:
@@ -305,7 +312,10 @@ def dataclasses_in(cls: type[Any], found: dict[str, type[Any]]) -> Iterator[type
 
 
 def all_fields() -> set[str]:
-    classes = dataclasses_in(Experiment, {})
+    # The section `fleet` has the schema of its kind.
+    sections = [Experiment, *(FLEETS.get(name, key="").Settings for name in SHIPPED_FLEETS)]
+    found: dict[str, type[Any]] = {}
+    classes = [cls for section in sections for cls in dataclasses_in(section, found)]
     return {f"{cls.__name__}.{field.name}" for cls in classes for field in fields(cls)}
 
 
@@ -363,10 +373,11 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
         np.save(folder / f"{name}.npy", np.arange(64, dtype=np.float32))
 
     def composed(*words: str) -> dict[str, Any]:
-        (point,) = assembly.composer.points(["workload=scaling", *words], multirun=False)
+        (point,) = points_of(assembly.composer, ["workload=scaling", *words], multirun=False)
         return dict(point.data)
 
     host, counted = composed(), composed("target=host_counted")
+    slurm = composed("fleet=slurm")
     plain = changed(host, "target.sources", ["plain"])
     unasked = changed(host, "pipeline.stages.choice.providers", ["fixed", "model"])
 
@@ -376,7 +387,8 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
             given: dict[str, Any] = {"kind": kind}
             given |= {"path": "data/values.npy"} if kind == "file" else {}
             return changed(host, FILL_AT, given) if kind != "generator" else host
-        return {"counted": counted, "plain": plain, "unasked": unasked}.get(name, host)
+        bases = {"counted": counted, "plain": plain, "unasked": unasked, "slurm": slurm}
+        return bases.get(name, host)
 
     return find
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.cli import baseline_names, hydra_app
+from kernloom.cli import hydra_app
 from kernloom.cli.hydra_job import comparable
-from kernloom.cli.objectives import write_refused
 from kernloom.measure.ranking import Objective
+from kernloom.run import named_baselines
+from kernloom.run.objectives import write_refused
 
 OPTUNA = "name: optuna\nbest_params: {seed: 1}\nbest_value: 2.0\n"
 
@@ -54,5 +55,5 @@ def test_a_copy_for_a_baseline_is_made_while_nobody_clears(
         copied.append(shutil.copyfile(source, destination))
 
     monkeypatch.setattr(shutil, "copy2", copy)
-    baseline_names._copy(made, kept, ["file"])
+    named_baselines._copy(made, kept, ["file"])
     assert (len(copied), (kept / "file").exists()) == (1, True)

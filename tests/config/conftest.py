@@ -13,6 +13,7 @@ import pytest
 
 from kernloom.base.places import share_folder
 from kernloom.config.compose import Composer, Point
+from parsed import points_of
 
 Compose = Callable[..., dict[str, Any]]
 
@@ -47,7 +48,7 @@ def compose(composer: Composer) -> Compose:
     """The resolved data of a single run."""
 
     def one(*words: str) -> dict[str, Any]:
-        (point,) = composer.points(["arch=x86_64_v2", *words], multirun=False)
+        (point,) = points_of(composer, ["arch=x86_64_v2", *words], multirun=False)
         return point.data
 
     return one
@@ -56,7 +57,7 @@ def compose(composer: Composer) -> Compose:
 @pytest.fixture(scope="session")
 def sweep(composer: Composer) -> Callable[..., list[Point]]:
     def points(*words: str) -> list[Point]:
-        return list(composer.points(["arch=x86_64_v2", *words], multirun=True))
+        return list(points_of(composer, ["arch=x86_64_v2", *words], multirun=True))
 
     return points
 

@@ -17,6 +17,7 @@ from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.compose import Composer
 from kernloom.config.groups import Groups
 from kernloom.config.validate import experiment
+from parsed import points_of
 
 Compose = Callable[..., dict[str, Any]]
 Project = Callable[[Mapping[str, str]], Composer]
@@ -73,7 +74,7 @@ def test_equals_what_stock_hydra_composes(
     stock: Compose, composer: Composer, groups: list[str], changes: list[str]
 ) -> None:
     words = [*groups, *changes]
-    (point,) = composer.points(words, multirun=False)
+    (point,) = points_of(composer, words, multirun=False)
     assert point.data == stock(*words)
 
 
@@ -116,21 +117,21 @@ def test_an_interpolation_that_leads_nowhere_is_named(
 
 def test_the_shipped_configs_are_all_valid(composer: Composer) -> None:
     words = ["arch=x86_64_v2", "workload=glob(*)", "toolchain=glob(*)", "measure=glob(*)"]
-    for point in composer.points(words, multirun=True):
+    for point in points_of(composer, words, multirun=True):
         experiment(point.data)
 
 
 def test_a_points_data_is_not_touched_by_the_next(composer: Composer) -> None:
     words = ["arch=x86_64_v2", "workload.sizes.M=1,2", "toolchain.flags=[-O1],[-O2]"]
-    points = list(composer.points(words, multirun=True))
+    points = list(points_of(composer, words, multirun=True))
     assert [p.data["workload"]["sizes"]["M"] for p in points] == [1, 1, 2, 2]
     assert [p.data["toolchain"]["flags"] for p in points] == [["-O1"], ["-O2"]] * 2
-    (plain,) = composer.points(["arch=x86_64_v2"], multirun=False)
+    (plain,) = points_of(composer, ["arch=x86_64_v2"], multirun=False)
     assert plain.data["workload"]["sizes"]["M"] == 256
 
 
 def _only(composer: Composer, *words: str) -> dict[str, Any]:
-    (point,) = composer.points(["arch=x86_64_v2", *words], multirun=False)
+    (point,) = points_of(composer, ["arch=x86_64_v2", *words], multirun=False)
     return point.data
 
 
@@ -236,7 +237,7 @@ def test_a_change_in_a_linked_folder_is_seen(project: Project, tmp_path: Path) -
     (tmp_path / "configs/workload").symlink_to(shared)
 
     def about() -> Any:
-        (point,) = project({}).points(["workload=mine", "arch=x86_64_v2"], multirun=False)
+        (point,) = points_of(project({}), ["workload=mine", "arch=x86_64_v2"], multirun=False)
         return point.data["workload"]["about"]
 
     assert about() == "first"
@@ -250,7 +251,7 @@ def test_links_in_a_circle_and_into_nothing_do_no_harm(project: Project, tmp_pat
     (folder / "circle").symlink_to(tmp_path / "configs")
     (folder / ".#mine.yaml").symlink_to("someone@somewhere.1234:5678")
     (folder / "gone.yaml").symlink_to(tmp_path / "nowhere")
-    (point,) = composer.points(["workload=mine", "arch=x86_64_v2"], multirun=False)
+    (point,) = points_of(composer, ["workload=mine", "arch=x86_64_v2"], multirun=False)
     assert point.data["workload"]["about"] == "mine"
     assert ".#mine" not in composer.options("workload")
 
@@ -265,14 +266,14 @@ def test_a_file_that_is_not_looked_after_is_no_config(
         "workload/.hidden.yaml": "about: hidden\n",
     }
     with pytest.raises(ConfigError, match=r"unknown workload"):
-        list(project(files).points(["workload=mine", "arch=x86_64_v2"], multirun=False))
+        list(points_of(project(files), ["workload=mine", "arch=x86_64_v2"], multirun=False))
 
 
 def test_what_other_code_composed_is_composed_again(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["workload=axpy", "arch=x86_64_v2"]
-    list(project({}).points(words, multirun=False))
+    list(points_of(project({}), words, multirun=False))
     monkeypatch.setattr("kernloom.config.compose.code_stamp", lambda *_, **__: "newer code")
-    list(project({}).points(words, multirun=False))
+    list(points_of(project({}), words, multirun=False))
     assert len(list((tmp_path / "cache").iterdir())) == 2

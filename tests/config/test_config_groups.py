@@ -15,6 +15,7 @@ from kernloom.base.errors import ConfigError
 from kernloom.base.places import share_folder
 from kernloom.config.compose import Composer
 from kernloom.config.groups import Groups
+from parsed import points_of
 
 CONFIGS = share_folder() / "configs"
 INHERITING = {
@@ -53,7 +54,7 @@ def test_an_option_that_inherits_is_read_as_a_run_composes_it(tmp_path: Path, pa
     group, _, name = path.removesuffix(".yaml").partition("/")
     words = [f"{group}={name}"]
     composer = Composer(found, tmp_path / "cache", lambda data: data["arch"])
-    (point,) = composer.points(words, multirun=False)
+    (point,) = points_of(composer, words, multirun=False)
     data = Groups(found).read(group, name)
     section = data["target"] if group == "target" else data
     if group == "workload":
@@ -83,7 +84,7 @@ def refusals(tmp_path: Path, group: str, text: str) -> list[ConfigError]:
     with pytest.raises(ConfigError) as read:
         Groups(found).read(group, "mine")
     with pytest.raises(ConfigError) as run:
-        list(composer.points([f"{key}=mine"], multirun=False))
+        list(points_of(composer, [f"{key}=mine"], multirun=False))
     return [read.value, run.value]
 
 
@@ -113,7 +114,7 @@ def test_kernels_have_the_name_of_their_file(tmp_path: Path) -> None:
     found = folders(tmp_path, {"kernel/mine.yaml": kernel})
     composer = Composer(found, tmp_path / "cache", lambda data: data["arch"])
     words = ["workload=axpy", "kernel@workload.kernels.axpy=mine"]
-    (point,) = composer.points(words, multirun=False)
+    (point,) = points_of(composer, words, multirun=False)
     assert point.data["workload"]["kernels"]["axpy"]["name"] == "mine"
 
 

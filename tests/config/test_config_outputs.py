@@ -11,6 +11,7 @@ from kernloom.base.errors import ConfigError
 from kernloom.config.compose import Composer
 from kernloom.config.schema import Experiment
 from kernloom.config.validate import experiment
+from parsed import points_of
 
 Project = Callable[[Mapping[str, str]], Composer]
 
@@ -49,7 +50,7 @@ def split(project: Project) -> Callable[..., Experiment]:
             }
         )
         words = ["workload=split", "arch=x86_64_v2"]
-        (point,) = composer.points(words, multirun=False)
+        (point,) = points_of(composer, words, multirun=False)
         data: dict[str, Any] = point.data
         return experiment(data)
 

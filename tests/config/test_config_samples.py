@@ -9,6 +9,7 @@ import pytest
 
 from kernloom.base.errors import KernloomError
 from kernloom.config.compose import Composer, Point
+from parsed import points_of
 
 Sweep = Callable[..., list[Point]]
 Project = Callable[[Mapping[str, str]], Composer]
@@ -71,9 +72,9 @@ def test_a_sample_larger_than_what_there_is_takes_all_and_says_so(
     composer = project({})
     composer._say = said.append
     words = ["seed=range(0,6)", "sweep.sample.count=10"]
-    assert len(list(composer.points(words, multirun=True))) == 6
+    assert len(list(points_of(composer, words, multirun=True))) == 6
     assert said == ["sweep.sample: 6 of the 10 points asked for were found; all are taken"]
-    points = composer.points([*words, "sweep.where=seed < 2"], multirun=True)
+    points = points_of(composer, [*words, "sweep.where=seed < 2"], multirun=True)
     assert len(list(points)) == 2
     assert "2 of the 10" in said[1]
 
@@ -86,7 +87,7 @@ def told(project: Project) -> Callable[..., tuple[list[dict[str, Any]], list[str
         said: list[str] = []
         composer = project({})
         composer._say = said.append
-        found = composer.points(["arch=x86_64_v2", *words], multirun=True)
+        found = points_of(composer, ["arch=x86_64_v2", *words], multirun=True)
         return [point.swept for point in found], said
 
     return points

@@ -16,6 +16,7 @@ from kernloom.base.errors import KernloomError, UsageError
 from kernloom.config.compose import Composer, Point
 from kernloom.config.overrides import spelled
 from kernloom.config.reader import dump_yaml
+from parsed import points_of
 
 Compose = Callable[..., dict[str, Any]]
 Sweep = Callable[..., list[Point]]
@@ -31,7 +32,7 @@ def swept(project: Project) -> Callable[..., list[dict[str, Any]]]:
 
     def points(text: str, *words: str) -> list[dict[str, Any]]:
         composer = project({"sweep/mine.yaml": text})
-        found = composer.points(["arch=x86_64_v2", "sweep=mine", *words], multirun=True)
+        found = points_of(composer, ["arch=x86_64_v2", "sweep=mine", *words], multirun=True)
         return [point.swept for point in found]
 
     return points
@@ -233,17 +234,17 @@ def test_a_sweep_that_describes_nothing_is_told(project: Project) -> None:
     said: list[str] = []
     composer = project({"sweep/mine.yaml": "axes:\n"})
     composer._say = said.append
-    assert len(list(composer.points(["sweep=mine"], multirun=True))) == 1
+    assert len(list(points_of(composer, ["sweep=mine"], multirun=True))) == 1
     assert said == ["sweep=mine has no axes and no points of its own: this is one point"]
-    assert len(list(composer.points(["sweep=mine", "seed=1,2"], multirun=True))) == 2
-    assert len(list(composer.points(["sweep=none"], multirun=True))) == 1
+    assert len(list(points_of(composer, ["sweep=mine", "seed=1,2"], multirun=True))) == 2
+    assert len(list(points_of(composer, ["sweep=none"], multirun=True))) == 1
     assert len(said) == 1
 
 
 def test_a_sweep_needs_m(project: Project) -> None:
     composer = project({"sweep/mine.yaml": "axes: {seed: [1, 2]}"})
     with pytest.raises(UsageError, match=r"single run\n  Add -m"):
-        list(composer.points(["sweep=mine"], multirun=False))
+        list(points_of(composer, ["sweep=mine"], multirun=False))
 
 
 def test_a_constraint_on_a_size_that_is_written_as_an_expression_is_asked_of_whole_points(
@@ -258,7 +259,7 @@ def test_an_exclusion_that_matches_nothing_is_told(project: Project) -> None:
     composer = project({})
     composer._say = said.append
     words = ["toolchain=gcc,clang", "sweep.exclude={toolchain: icc}"]
-    assert len(list(composer.points(words, multirun=True))) == 2
+    assert len(list(points_of(composer, words, multirun=True))) == 2
     assert said == ["sweep: exclude toolchain=icc matches no point"]
 
 
@@ -289,7 +290,7 @@ def test_an_exclusion_that_matches_nothing_is_told_beside_a_sample(
         f"sweep.exclude={exclude}",
         "sweep.sample.count=3",
     ]
-    assert len(list(composer.points(words, multirun=True))) == 3
+    assert len(list(points_of(composer, words, multirun=True))) == 3
     assert [text for text in said if "matches no point" in text] == ([] if matches else [said[0]])
 
 
@@ -533,13 +534,13 @@ def test_every_point_equals_what_stock_hydra_composes_from_its_words(
     section, rows, words = made
     composer = project({"sweep/mine.yaml": dump_yaml(section)})
     given_words = ["arch=x86_64_v2", "sweep=mine", *words]
-    points = list(composer.points(given_words, multirun=True))
+    points = list(points_of(composer, given_words, multirun=True))
     assert [point.swept for point in points] == rows
     point = data.draw(st.sampled_from(points))
     # Stock Hydra knows no maps that are open to new names.
     spelled_out = [w.replace("select.", "++select.") for w in point.words]
     assert point.data == stock(*spelled_out), point.words
-    (alone,) = composer.points(point.words, multirun=False)
+    (alone,) = points_of(composer, point.words, multirun=False)
     assert alone.data == point.data
 
 
@@ -554,7 +555,9 @@ def test_every_point_equals_what_stock_hydra_composes_from_its_words(
 )
 @settings(max_examples=200, deadline=None)
 def test_a_value_is_read_back_as_it_was_spelled(composer: Composer, value: Any) -> None:
-    assert composer.choices([f"workload.about={spelled(value)}"], "workload.about") == [value]
+    assert composer.parse([f"workload.about={spelled(value)}"], multirun=True).values(
+        "workload.about"
+    ) == [value]
 
 
 def test_the_sweeps_that_the_documentation_shows_can_be_swept(swept: Swept) -> None:

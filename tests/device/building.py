@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernloom.base.places import share_folder
-from kernloom.build.artifact import Artifact
 from kernloom.build.compile import counter_artifact, supervisor_artifact
 from kernloom.build.firmware import firmware_artifact, firmware_files
 from kernloom.build.toolchains import detect
@@ -23,6 +22,7 @@ from kernloom.device.emulated import EmulatedDevice
 from kernloom.device.host import HostDevice
 from kernloom.device.opencl.choice import Options
 from kernloom.device.opencl.device import OpenClDevice
+from kernloom.plan.artifact import Artifact
 from kernloom.plan.source import Source
 from parts import BARE_METAL, needs, needs_opencl
 

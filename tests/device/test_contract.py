@@ -19,6 +19,7 @@ from building import types
 from subjects import Crash, Subject, having, with_each, without
 
 from kernloom.base.errors import DeviceError
+from kernloom.base.gauges import INSTRUCTIONS, TIME
 from kernloom.config.schema import DTYPES, STATUSES
 from kernloom.device.contract import (
     CAPABILITIES,
@@ -403,6 +404,19 @@ def test_where_there_are_no_transfers_they_are_refused(session: Session, subject
             session.launch([call, transfer])
         assert "has no 'transfers'" in error.value.message
     session.launch([call])
+
+
+def test_a_launch_has_what_every_gauge_of_the_device_shows(
+    session: Session, subject: Subject
+) -> None:
+    gauges, has = subject.device.gauges, subject.device.capabilities
+    assert (INSTRUCTIONS in gauges) == ("instructions" in has)
+    assert (TIME in gauges) == ("wall_clock" in has)
+    counter = session.allocate(8)
+    result = run(session, subject, "count", counter)
+    for gauge in gauges:
+        shown = result.wall_ns if gauge == TIME else result.per_run(gauge)
+        assert len(shown) == 1
 
 
 @having("instructions")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kernloom.base.arithmetic import FUNCTIONS
 from kernloom.base.errors import ConfigError
 from kernloom.build import flags
 from kernloom.config.groups import Groups
+from kernloom.report.formats import FORMATS
 from kernloom.run.assembly import STAGES
+from kernloom.run.fleets import FLEETS
 
 TREE = Path(__file__).resolve().parents[2]
 ENGINE = TREE / "engine" / "kernloom"
@@ -103,3 +107,34 @@ def test_every_package_stands_in_the_architecture() -> None:
     listed = {row[0] for row in rows("architecture.md", "packages")}
     found = {path.parent.name for path in ENGINE.glob("*/__init__.py")}
     assert found <= listed
+
+
+def test_extending_lists_every_registry_and_what_it_names() -> None:
+    made = (
+        (keyword.value.value, call.args[0].value)
+        for path in ENGINE.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+        for keyword in call.keywords
+        if keyword.arg == "group" and isinstance(keyword.value, ast.Constant)
+        if isinstance(call.args[0], ast.Constant)
+    )
+    listed = [(group, what) for group, what, _, _ in rows("extending.md", "registries")]
+    assert listed == sorted(made)
+
+
+def test_results_lists_every_format_with_the_commands_that_it_serves() -> None:
+    found = ((name, FORMATS.get(name, key="output")) for name in FORMATS.names())
+    expected = [[name, ", ".join(form.commands), form.about] for name, form in found]
+    assert rows("results.md", "formats") == expected
+
+
+@pytest.mark.parametrize("kind", ["local", "slurm"])
+def test_fleets_lists_every_key_of_a_kind_with_its_default(kind: str) -> None:
+    section = Groups([TREE / "configs"]).read("fleet", kind)
+    settings = {field.name for field in fields(FLEETS.get(kind, key="fleet.kind").Settings)}
+    assert set(section) == settings, "every key stands in the config, so it can be overridden"
+    listed = {
+        name: yaml.safe_load(default) for name, _, default in rows("fleets.md", f"{kind} keys")
+    }
+    assert listed == {key: section[key] for key in section if key not in ("name", "kind")}

@@ -11,16 +11,18 @@ import pytest
 
 from command_line import Project, environment
 from kernloom.base.errors import ConfigError, UnavailableError
-from kernloom.config.settings import FleetSettings
+from kernloom.config.groups import Groups
+from kernloom.config.override_parser import parse_overrides
+from kernloom.config.overrides import root_key
 from kernloom.fleet.alone import alone
 from kernloom.fleet.slurm import queue
 from kernloom.fleet.slurm.fleet import chunks
+from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.fleet.slurm.submission import (
     Gathering,
     Submission,
     TaskRow,
     append_row,
-    root_key,
 )
 from kernloom.fleet.slurm.where import Gathered
 from kernloom.measure.trial import Samples, Trial
@@ -32,7 +34,7 @@ with alone(name=sys.argv[1]):
     print("mine", flush=True)
     sys.stdin.read()
 """
-SLURM = FleetSettings("slurm", kind="slurm")
+SLURM = SlurmSettings("slurm")
 
 
 def trial(id: str) -> Trial:
@@ -131,6 +133,8 @@ def test_the_newest_trial_of_a_plan_is_the_one_that_stands_for_it(tmp_path: Path
 )
 def test_the_root_key_of_a_word(word: str, key: str) -> None:
     assert root_key(word) == key
+    (override,) = parse_overrides([word], Groups([]), multirun=False)
+    assert override.root == key
 
 
 def test_a_machine_without_slurm_is_told_what_is_missing(
@@ -157,7 +161,7 @@ def test_missing_submitit_is_said_with_what_installs_it(
 @pytest.mark.parametrize("options", [{"time": 5}, {"--account": "x"}, {"account": "x\nrm"}])
 def test_options_that_cannot_stand_in_a_script_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"fleet\.options"):
-        queue.check_settings(FleetSettings("slurm", kind="slurm", options=options))
+        queue.check_settings(SlurmSettings("slurm", options=options))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from command_line import DOUBLE, Project
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import find_places
 from kernloom.cli import hydra_app
+from kernloom.config.groups import Groups
+from kernloom.config.override_parser import parse_overrides
 from parts import needs_module
 
 pytestmark = pytest.mark.slow
@@ -71,8 +73,10 @@ def test_a_launcher_that_is_not_installed_is_said_with_what_installs_it(
 ) -> None:
     monkeypatch.setitem(hydra_app.PACKAGES["launcher"], "paper", "hydra-paper-launcher")
     places = find_places(shared_project.folder)
+    groups = Groups(places.folders("configs"))
+    overrides = parse_overrides(["hydra/launcher=paper"], groups, multirun=True, to_hydra=True)
     with pytest.raises(UnavailableError, match="no launcher 'paper'") as caught:
-        hydra_app.run_by_hydra(places, ["hydra/launcher=paper"], multirun=True)
+        hydra_app.run_by_hydra(places, overrides)
     assert "pip install hydra-paper-launcher  (installed: basic" in caught.value.hint
 
 

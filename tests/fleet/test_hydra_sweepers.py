@@ -13,6 +13,9 @@ from command_line import KERNEL, Project
 from kernloom.base.errors import UsageError
 from kernloom.cli.hydra_app import check_axes
 from kernloom.cli.hydra_job import not_minimised
+from kernloom.config.groups import Groups
+from kernloom.config.override_parser import parse_overrides
+from kernloom.config.overrides import Overrides
 from parts import needs, needs_module
 
 pytestmark = pytest.mark.slow
@@ -91,6 +94,12 @@ def test_what_cannot_be_optimised_ends_the_search(
     assert "optuna found" not in done.stderr
 
 
+def searched(*words: str) -> Overrides:
+    """The overrides of a command line whose sweeper optimises."""
+    given = ["hydra/sweeper=optuna", *words]
+    return parse_overrides(given, Groups([]), multirun=True, to_hydra=True)
+
+
 @pytest.mark.parametrize(
     "word",
     [
@@ -106,13 +115,17 @@ def test_what_cannot_be_optimised_ends_the_search(
 )
 def test_an_axis_of_different_work_is_refused_before_the_first_job(word: str) -> None:
     with pytest.raises(UsageError, match="objectives of different work cannot be compared"):
-        check_axes(["hydra/sweeper=optuna", "select.fixed.unroll.vectors=1,2", word])
+        check_axes(searched("select.fixed.unroll.vectors=1,2", word))
 
 
 def test_axes_that_leave_the_work_as_it_is_are_searched() -> None:
     fixed = ["workload.sizes.n=100", "workload.dtype=choice(float32)", "case=small"]
-    check_axes([*fixed, "workload=axpy", "toolchain=gcc,clang", "select.fixed.unroll.k=1,2"])
-    check_axes(["target.options.index=0,1", "seed=1,2", "hydra.sweeper.params.seed=range(1,9)"])
+    check_axes(
+        searched(*fixed, "workload=axpy", "toolchain=gcc,clang", "select.fixed.unroll.k=1,2")
+    )
+    check_axes(
+        searched("target.options.index=0,1", "seed=1,2", "hydra.sweeper.params.seed=range(1,9)")
+    )
 
 
 def test_a_search_over_sizes_runs_nothing(tuned: Project) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 
 from kernloom.base.errors import DeviceError
-from kernloom.config.schema import Tolerance
+from kernloom.config.schema import Tolerance, Workload
 from kernloom.measure.data import Array, nan_warnings
 from kernloom.measure.verify import compare
 
@@ -18,7 +15,7 @@ GOLDEN = np.array([1.0, -2.0, 0.0, 4.0])
 
 
 def error_of(result: Array, golden: Array = GOLDEN) -> float:
-    workload: Any = SimpleNamespace(tolerance=TOLERANCE, sizes={}, dtype="float32")
+    workload = Workload("w", {}, {}, {}, {}, {}, tolerance=TOLERANCE)
     return compare("y", result.astype(np.float32), golden, workload)
 
 

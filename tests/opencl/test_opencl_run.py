@@ -18,8 +18,9 @@ from kernloom.device.contract import Call, Scalar
 from kernloom.device.opencl.choice import Options
 from kernloom.device.opencl.device import OpenClDevice
 from kernloom.device.opencl.probe import devices
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned, plan_points
+from parsed import plans_of
 from parts import needs_opencl
 
 KERNEL = """\
@@ -108,7 +109,7 @@ def test_every_parameter_is_read_by_the_source_or_the_work_sizes(
     words = ["target=opencl", f"workload={workload}"]
     if workload == "mlp":
         words.append("select.fixed.fuse.into_producer=false")
-    (plan,) = plan_points(assembly, words, multirun=False)
+    (plan,) = plans_of(assembly, words, multirun=False)
     shown = {(t, s, n) for t, steps in plan.params.items() for s in steps for n in steps[s]}
     for place, item in enumerate(plan.steps):
         kernel = item.step.kernel
@@ -126,7 +127,7 @@ def test_every_parameter_is_read_by_the_source_or_the_work_sizes(
 def _planned(assembly: Assembly, words: list[str], key: str, value: object) -> Planned | None:
     others = [word for word in words if not word.startswith(key.rpartition(".")[0])]
     try:
-        return plan_points(assembly, [*others, f"{key}={value}"], multirun=False)[0]
+        return plans_of(assembly, [*others, f"{key}={value}"], multirun=False)[0]
     except ConfigError:
         return None  # not allowed together with what the model chose
 
@@ -152,7 +153,7 @@ def test_parameters_of_other_sources_are_refused_by_name(opencl: Project, given:
 
 def test_a_sum_is_the_same_on_any_number_of_compute_units(opencl: Project) -> None:
     """Many work-groups add, in an order that does not depend on which of them is first."""
-    (plan,) = plan_points(
+    (plan,) = plans_of(
         Assembly(find_places(opencl.folder)), ["target=opencl", "workload=sum"], multirun=False
     )
     (step,) = plan.steps

@@ -19,6 +19,7 @@ from kernloom.config.validate import experiment as validated
 from kernloom.pipeline.graph import StageGraph, read_graph
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.run.assembly import STAGES
+from parsed import points_of
 
 Stages = dict[str, dict[str, Any]]
 
@@ -76,7 +77,7 @@ def composer(tmp_path_factory: pytest.TempPathFactory) -> Composer:
 
 
 def shipped(composer: Composer, *words: str) -> Experiment:
-    (point,) = composer.points(["arch=x86_64_v2", *words], multirun=False)
+    (point,) = points_of(composer, ["arch=x86_64_v2", *words], multirun=False)
     return validated(point.data)
 
 

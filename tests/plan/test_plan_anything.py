@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from workbench import Workbench
 
 from kernloom.base.errors import KernloomError
+from parsed import points_of
 
 _VALUES = st.sampled_from(
     [
@@ -35,7 +36,7 @@ def keys(data: Any, prefix: str = "") -> Iterator[str]:
 )
 @given(data=st.data())
 def test_any_value_of_any_key_is_taken_or_refused(toy: Workbench, data: st.DataObject) -> None:
-    (point,) = toy.assembly.composer.points(["workload=toy", "arch=x86_64_v2"], multirun=False)
+    (point,) = points_of(toy.assembly.composer, ["workload=toy", "arch=x86_64_v2"], multirun=False)
     known = st.sampled_from(sorted(keys(point.data)))
     words = data.draw(
         st.lists(

@@ -18,6 +18,7 @@ from kernloom.pipeline.stage import Context
 from kernloom.plan.inspect import Inspect
 from kernloom.plan.select import Request, SelectOptions, model
 from kernloom.plan.space import check_point, tunables_of, variables_of
+from parsed import points_of
 
 Project = Callable[..., Workbench]
 GROUPS = Groups([share_folder() / "configs"])
@@ -182,7 +183,7 @@ def test_the_model_answers_for_everything_that_ships(shipped: Workbench, workloa
         f"case={','.join(_cases(workload))}",
         "workload.dtype=float32,float64",
     ]
-    points = list(shipped.assembly.composer.points(words, multirun=True))
+    points = list(points_of(shipped.assembly.composer, words, multirun=True))
     assert len(points) == 2 * len(ARCHES) * len(_cases(workload))
     for point in points:
         experiment = validated(point.data)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +14,8 @@ from kernloom.base.errors import ConfigError
 from kernloom.base.expressions import evaluate
 from kernloom.config.convert import convert
 from kernloom.config.schema import Kernel
-from kernloom.plan import space as space_module
-from kernloom.plan.space import KernelSpace, check_point, variables_of
+from kernloom.plan.space import check_point, space_of, variables_of
+from kernloom.space import Space, masks
 
 KNOWN: dict[str, Any] = {"N": 24, "registers": 16, "lanes_max": 8}
 
@@ -39,13 +38,9 @@ def kernel(constraints: list[str], model: str = "0", count: int = 3) -> Kernel:
     return convert(Kernel, data, "kernel")
 
 
-def allowed(space: KernelSpace) -> list[tuple[Any, ...]]:
+def allowed(space: Space) -> list[tuple[Any, ...]]:
     """The allowed points, in order."""
-    columns = [np.broadcast_to(index, space.mask.shape)[space.mask] for index in space.picked]
-    return [
-        tuple(options[i] for options, i in zip(space.values, row, strict=True))
-        for row in zip(*columns, strict=True)
-    ]
+    return [tuple(point.values()) for point in space]
 
 
 def everything(wanted: Kernel) -> list[dict[str, Any]]:
@@ -83,7 +78,7 @@ _CONSTRAINT = st.one_of(
 @given(st.lists(_CONSTRAINT, max_size=3))
 def test_the_mask_equals_counting_one_by_one(constraints: list[str]) -> None:
     wanted = kernel(constraints)
-    found = allowed(KernelSpace.of(wanted, {}, KNOWN))
+    found = allowed(space_of(wanted, {}, KNOWN))
     points = everything(wanted)
     assert found == [tuple(p.values()) for p in points if is_checked(wanted, p)]
     for point in points:
@@ -95,7 +90,7 @@ def test_the_mask_equals_counting_one_by_one(constraints: list[str]) -> None:
 @given(st.lists(_CONSTRAINT, max_size=2), st.sampled_from(["a * c", "c - a", "0", "N % a + c"]))
 def test_the_cheapest_is_the_first_of_least_cost(constraints: list[str], model: str) -> None:
     wanted = kernel(constraints, model)
-    best = KernelSpace.of(wanted, {}, KNOWN).cheapest(model, KNOWN)
+    best = space_of(wanted, {}, KNOWN).least(model, KNOWN)
     points = [point for point in everything(wanted) if is_checked(wanted, point)]
     if not points:
         assert best is None
@@ -111,24 +106,24 @@ def test_the_cheapest_is_the_first_of_least_cost(constraints: list[str], model: 
 
 
 def test_a_pinned_tunable_is_one_cell_wide() -> None:
-    space = KernelSpace.of(kernel(["a <= 2"]), {"b": True}, KNOWN)
-    assert space.mask.shape == (4, 1, 3)
+    space = space_of(kernel(["a <= 2"]), {"b": True}, KNOWN)
+    assert space.sizes == (4, 1, 3)
     assert {point[1] for point in allowed(space)} == {True}
 
 
 def test_a_space_too_large_to_hold_is_sampled_the_same_way_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(space_module, "SAMPLES", 20_000)
+    monkeypatch.setattr(masks, "SAMPLES", 20_000)
     wanted = kernel(["a <= 2", "t0 < t1"], "a + t0 * c", count=15)
-    space = KernelSpace.of(wanted, {}, KNOWN)
-    assert space.mask.shape == (20_000,)
-    best = space.cheapest(wanted.model, KNOWN)
+    space = space_of(wanted, {}, KNOWN)
+    assert space.size > masks.MAX_CELLS
+    best = space.least(wanted.model, KNOWN)
     assert best is not None
     check_point(wanted, best, KNOWN, key="select")
     assert (best["a"], best["t0"], best["c"]) == (0, 1, 0.5)
-    assert KernelSpace.of(wanted, {}, KNOWN).cheapest(wanted.model, KNOWN) == best
-    pinned = KernelSpace.of(wanted, {"t1": 3}, KNOWN).cheapest(wanted.model, KNOWN)
+    assert space_of(wanted, {}, KNOWN).least(wanted.model, KNOWN) == best
+    pinned = space_of(wanted, {"t1": 3}, KNOWN).least(wanted.model, KNOWN)
     assert pinned is not None
     assert pinned["t1"] == 3
 
@@ -136,7 +131,7 @@ def test_a_space_too_large_to_hold_is_sampled_the_same_way_each_time(
 def test_a_kernel_without_tunables_has_one_point() -> None:
     data = {"name": "k", "arguments": {}, "sources": {}}
     plain = convert(Kernel, data, "kernel")
-    assert KernelSpace.of(plain, {}, KNOWN).cheapest("0", KNOWN) == {}
+    assert space_of(plain, {}, KNOWN).least("0", KNOWN) == {}
 
 
 def test_what_constraints_may_use_is_there(toy: Workbench) -> None:

@@ -17,6 +17,7 @@ from kernloom.pipeline.graph import read_graph
 from kernloom.pipeline.stage import Context
 from kernloom.plan.schedule import Schedule
 from kernloom.run.assembly import Assembly
+from parsed import points_of
 
 # A kernel of its own for tests: what ships may change, what is promised here does not.
 TOY: Mapping[str, str] = {
@@ -111,7 +112,7 @@ class Workbench:
         self.assembly = Assembly(self.places)
 
     def plan(self, *words: str) -> Plan:
-        (point,) = self.assembly.composer.points(["arch=x86_64_v2", *words], multirun=False)
+        (point,) = points_of(self.assembly.composer, ["arch=x86_64_v2", *words], multirun=False)
         experiment = validated(point.data)
         graph = read_graph(experiment.pipeline.stages, self.assembly.stages)
         outputs: dict[str, Mapping[str, Any]] = {}

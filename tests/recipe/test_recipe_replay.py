@@ -15,6 +15,7 @@ from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.base.places import share_folder
 from kernloom.recipe.recipe import refusals
 from kernloom.run.trials import trial_of
+from parsed import points_of
 from parts import without
 from recipes import RecipeBench, artifact_keys
 
@@ -145,7 +146,7 @@ def emulated(bench: RecipeBench) -> Any:
     """The document of a recipe for an emulated target."""
     plan = bench.plan("workload=axpy", "case=small")
     document = bench.document(bench.write("host.yaml", [plan]))
-    target = next(iter(bench.assembly.composer.points([f"target={EMULATED}"], multirun=False)))
+    target = next(iter(points_of(bench.assembly.composer, [f"target={EMULATED}"], multirun=False)))
     document["trials"][0]["config"] |= {
         key: copy.deepcopy(target.data[key]) for key in ("target", "arch", "toolchain")
     }
@@ -221,7 +222,7 @@ def test_options_of_a_device_that_is_not_known_are_this_machines(bench: RecipeBe
 
 def test_options_of_a_device_are_known_values(bench: RecipeBench) -> None:
     document = bench.document(bench.write("cl.yaml", [bench.plan("workload=axpy", "case=small")]))
-    point = next(iter(bench.assembly.composer.points(["target=opencl"], multirun=False)))
+    point = next(iter(points_of(bench.assembly.composer, ["target=opencl"], multirun=False)))
     config = document["trials"][0]["config"]
     config |= {key: copy.deepcopy(point.data[key]) for key in ("target", "arch", "toolchain")}
     config["target"]["options"] = {"platform": 0, "script": "x"}

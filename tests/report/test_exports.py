@@ -11,7 +11,8 @@ import pytest
 from kernloom.base.errors import KernloomError
 from kernloom.config.schema import STATUSES
 from kernloom.measure.trial import Samples
-from kernloom.report.exports import t4_document, write_parquet
+from kernloom.report.formats.parquet import write_parquet
+from kernloom.report.formats.t4 import t4_document
 from parts import needs_module
 
 INVALIDITIES = {"timeout", "compile", "runtime", "correctness", "constraints", "correct"}

@@ -8,7 +8,7 @@ import pytest
 
 from kernloom.base.errors import UsageError
 from kernloom.report import questions
-from kernloom.report.csv import write_answer
+from kernloom.report.formats.csv import write_rows as write_answer
 from kernloom.report.tables import print_answer
 from kernloom.store.keys import parse_key
 

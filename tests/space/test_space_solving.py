@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernloom.base.expressions import parse
-from kernloom.space import sampling, solving, spaces
+from kernloom.space import Axis, Constraint, Row, Rows, Space, Union, sampling, solving
 from kernloom.space.clauses import EXACT, clauses_of, largest
 from kernloom.space.constraints import Names, Where, read_exclude, read_where
 from kernloom.space.solving import Solver
-from kernloom.space.spaces import Axis, Product, Row, Rows, Union, filtered
 
 _WHERES = [
     "a == b",
@@ -54,70 +53,65 @@ def _look_up(row: Row, name: str) -> Any:
     raise KeyError(name)
 
 
-def _tests(texts: list[str], keys: list[str]) -> list[spaces.Test]:
+def _tests(texts: list[str], keys: list[str]) -> list[Constraint]:
     names = Names(keys)
     known = [t for t in texts if parse(t).names <= {*keys}]
     return [read_where(text, "sweep.where", names, _look_up) for text in known]
 
 
 @st.composite
-def _problems(draw: st.DrawFn) -> tuple[Product, list[spaces.Test]]:
+def _problems(draw: st.DrawFn) -> Space:
     keys = draw(st.permutations(list(_AXES)))
     parts = [Axis((key,), (draw(st.sampled_from(_AXES[key])),)) for key in keys]
     texts = draw(st.lists(st.sampled_from(_WHERES), min_size=1, max_size=3))
     tests = _tests(texts, keys)
     if draw(st.booleans()):
         tests.append(read_exclude({"a": [1, 2], "d": "x"}, "sweep.exclude", Names(keys)))
-    return Product(tuple(parts)), tests
+    return Space(tuple(parts), tuple(tests))
 
 
 @settings(max_examples=60, deadline=None)
-@given(problem=_problems(), count=st.integers(1, 60))
-def test_solving_finds_what_asking_every_point_finds(
-    problem: tuple[Product, list[spaces.Test]], count: int
-) -> None:
-    product, tests = problem
-    wanted = {*filtered(product, tests).indices}
+@given(space=_problems(), count=st.integers(1, 60))
+def test_solving_finds_what_asking_every_point_finds(space: Space, count: int) -> None:
+    wanted = {index for index in range(space.size) if space.contains(space.point_at(index))}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "_PATIENCE", 0)
         patch.setattr(sampling, "_WORTH", 0)
-        found = sampling.sampled(product, tests, count)
-        everything = sampling.sampled(product, tests, product.size - 1)
+        found = space.sample(count, method="random")
+        everything = space.sample(space.size - 1, method="random")
     assert {*found.indices} <= wanted
     assert len(found.indices) == min(count, len(wanted))
-    assert len({*everything.indices}) == min(len(wanted), product.size - 1)
-    assert everything.all or len(wanted) >= product.size - 1
+    assert len({*everything.indices}) == min(len(wanted), space.size - 1)
+    assert everything.all or len(wanted) >= space.size - 1
 
 
 @settings(max_examples=60, deadline=None)
 @given(problem=_problems())
-def test_a_dive_ends_at_a_point_that_the_solved_constraints_allow(
-    problem: tuple[Product, list[spaces.Test]],
-) -> None:
-    product, tests = problem
+def test_a_dive_ends_at_a_point_that_the_solved_constraints_allow(problem: Space) -> None:
+    tests = problem.constraints
     wheres = [test for test in tests if isinstance(test, Where) and "log2" not in test.text]
+    space = Space(problem.axes, tuple(wheres))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solving, "MAX_COST", 20_000)
-        solver = Solver(product, wheres, random.Random(0))
+        solver = Solver(space, random.Random(0))
         for _, index in zip(range(20), solver.dives(), strict=False):
-            assert all(where.holds(product.at(index)) for where in wheres)
+            assert all(where.holds(space.point_at(index)) for where in wheres)
 
 
 def test_parts_without_a_constraint_are_not_walked() -> None:
     parts = (Axis(("a",), (range(10**9),)), Axis(("b",), (range(4),)), Axis(("c",), (range(4),)))
-    product = Product(parts)
-    tests = _tests(["b == c"], ["a", "b", "c"])
-    found = sampling.sampled(product, tests, 50)
+    space = Space(parts, tuple(_tests(["b == c"], ["a", "b", "c"])))
+    found = space.sample(50, method="random")
     assert len(found.indices) == 50
-    joined, ended = Solver(product, tests, random.Random(0)).all()
+    joined, ended = Solver(space, random.Random(0)).all()
     assert joined and joined.size == 4 and ended
 
 
 def test_rows_of_nested_sweeps_that_lack_a_key_are_asked_one_by_one() -> None:
     nested = Union((Rows([{"a": 1}, {"a": 2, "b": 2}]), Rows([{"b": 7}])))
-    product = Product((Axis(("c",), (range(3),)), nested))
     tests = _tests(["c == 1"], ["a", "b", "c"])
-    assert sampling.sampled(product, tests, 8).indices == [3, 4, 5]
+    space = Space((Axis(("c",), (range(3),)), nested), tuple(tests))
+    assert space.sample(8, method="random").indices == [3, 4, 5]
 
 
 @pytest.mark.parametrize(

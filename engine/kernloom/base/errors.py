@@ -95,6 +95,10 @@ class DeviceError(KernloomError):
         """What the device itself calls it, where that says more: `use_after_free`."""
 
 
+class Terminated(BaseException):
+    """SIGTERM, as an exception that nothing but the `main` of a process catches."""
+
+
 _SERVER = r"(postgres[\w+]*://[^:/\s]*:)(?!\*\*\*@).*(@)"
 """A server's password may have anything in it, spaces too: all is hidden up to the last @."""
 _OTHER = r"(://[^:/\s]*:)(?!\*\*\*@)\S+(@)"

@@ -139,3 +139,35 @@ def file_stamp(path: Path) -> list[int]:
     """Changes whenever the file does: the time of writing can be set back, of change it cannot."""
     status = path.stat()
     return [status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino]
+
+
+def tree_stamps(folder: Path, suffix: str = "") -> Iterator[list[Any]]:
+    """Name and state of every file with a suffix below a folder, through links too.
+
+    Names with a dot in front, an editor's locks among them, are left out.
+    """
+    yield from _tree_stamps(str(folder), suffix, set())
+
+
+def _tree_stamps(folder: str, suffix: str, seen: set[tuple[int, int]]) -> Iterator[list[Any]]:
+    try:
+        with os.scandir(folder) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            status = entry.stat()
+        except OSError:
+            continue
+        if entry.name.startswith("."):
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            place = (status.st_dev, status.st_ino)
+            yield [entry.path, *place]
+            if place not in seen:
+                seen.add(place)
+                yield from _tree_stamps(entry.path, suffix, seen)
+        elif entry.name.endswith(suffix):
+            times = (status.st_mtime_ns, status.st_ctime_ns)
+            yield [entry.path, *times, status.st_size, status.st_ino]

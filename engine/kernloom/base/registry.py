@@ -7,6 +7,7 @@ config says is ever imported or called by path.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Generic, TypeVar
 
 from kernloom.base.errors import ConfigError, nearest
@@ -15,12 +16,22 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """What is known under a kind of name (stage, provider, device, reference, generator)."""
+    """What is known under a kind of name (stage, provider, device, fleet, format, ...)."""
 
-    def __init__(self, what: str, known: Mapping[str, T], *, group: str = "") -> None:
+    def __init__(
+        self,
+        what: str,
+        known: Mapping[str, T],
+        *,
+        later: Mapping[str, str] | None = None,
+        group: str = "",
+    ) -> None:
+        """`later`: name -> `module:attribute` of what ships but is imported when it is first asked
+        for. `group`: the entry points by which other packages add names."""
         self.what = what
+        self.group = group
         self._known = dict(known)
-        self._group = group
+        self._later = dict(later or {})
         self._scanned = not group
         self._broken: dict[str, str] = {}
         self._distributions: dict[str, str] = {}
@@ -32,8 +43,8 @@ class Registry(Generic[T]):
         self._scanned = True
         from importlib.metadata import entry_points
 
-        for entry in entry_points(group=self._group):
-            if entry.name in self._known:
+        for entry in entry_points(group=self.group):
+            if entry.name in self._known or entry.name in self._later:
                 continue
             try:
                 self._known[entry.name] = entry.load()
@@ -44,14 +55,24 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         self._scan()
-        return sorted(self._known)
+        return sorted({*self._known, *self._later})
+
+    def knows(self, name: str) -> bool:
+        """Whether `get` has an answer, be it that what a package adds cannot be loaded."""
+        if name not in self._known and name not in self._later:
+            self._scan()
+        return name in self._known or name in self._later or name in self._broken
 
     def distribution(self, name: str) -> str:
         """Name and version of the package that added a name; empty for what ships."""
         return self._distributions.get(name, "")
 
     def get(self, name: str, *, key: str) -> T:
-        if name not in self._known:
+        if name in self._later:
+            module, _, attribute = self._later[name].partition(":")
+            self._known[name] = getattr(import_module(module), attribute)
+            del self._later[name]
+        elif name not in self._known:
             self._scan()
         try:
             return self._known[name]
@@ -67,6 +88,6 @@ class Registry(Generic[T]):
     def unknown(self, name: str, *, key: str) -> ConfigError:
         """The error for a name that nothing has, and how a package adds one."""
         hint = nearest(name, self.names())
-        if self._group:
-            hint += f" Installed packages add others by entry point: the group is {self._group}."
+        if self.group:
+            hint += f" Installed packages add others by entry point: the group is {self.group}."
         return ConfigError(f"unknown {self.what} '{name}'", key=key, hint=hint)

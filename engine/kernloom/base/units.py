@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from kernloom.base.visible_text import visible
 
@@ -29,15 +27,14 @@ def time_text(nanoseconds: float) -> str:
     return f"{three_digits(nanoseconds)} ns"
 
 
-def measured_time(metrics: Mapping[str, Any]) -> str:
-    """The median with half its confidence interval, `12.3 µs ±0.8%`; one sample has none."""
-    median = metrics.get("median_ns")
-    if median is None:
-        return ""
-    low, high = metrics.get("ci_low_ns"), metrics.get("ci_high_ns")
-    if low is None or high is None or not median or metrics.get("samples") == 1:
-        return time_text(median)
-    return f"{time_text(median)} ±{(high - low) / 2 / median * 100:.1f}%"
+def whole_number(value: float) -> str:
+    """`87,555`."""
+    return f"{value:,.0f}"
+
+
+def number_text(value: float) -> str:
+    """`87,555` for a count, three digits for anything else."""
+    return f"{value:,}" if isinstance(value, int) else three_digits(value)
 
 
 def ratio_text(ratio: float, low: float, high: float) -> str:

@@ -63,7 +63,7 @@ def missing_features(arch: Arch, emulator: Emulator | None = None) -> list[str]:
 
 def check_runs(target: Target, arch: Arch) -> None:
     """Refuse an arch that this machine, or the target's emulator, cannot run."""
-    missing = missing_features(arch, target.emulator) if target.family == "host" else []
+    missing = missing_features(arch, target.emulator)
     if missing and target.emulator:
         raise UnavailableError(
             f"arch '{arch.name}' needs {', '.join(missing)}, "

@@ -13,8 +13,8 @@ from functools import lru_cache
 from itertools import pairwise
 from math import ceil
 
-from kernloom.build.artifact import Artifact
 from kernloom.build.compile import KERNEL
+from kernloom.plan.artifact import Artifact
 from kernloom.plan.source import ENTRY
 
 _NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'", re.DOTALL)

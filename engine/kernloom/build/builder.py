@@ -20,11 +20,11 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 from kernloom.base.errors import BuildError, KernloomError
 from kernloom.base.files import link_atomically
 from kernloom.base.places import Places
-from kernloom.build.artifact import Artifact
 from kernloom.build.cores import MeasuredCore
 from kernloom.build.explain import Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Verifier, Whole, read_manifest
 from kernloom.build.workspace import broken, says_deleted, workspace
+from kernloom.plan.artifact import Artifact
 from kernloom.plan.source import ENTRY
 
 if TYPE_CHECKING:

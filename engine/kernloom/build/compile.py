@@ -9,13 +9,13 @@ from typing import Literal
 
 from kernloom.base.errors import ConfigError, UnavailableError, nearest
 from kernloom.base.files import files_below
-from kernloom.build.artifact import BARE, Artifact
 from kernloom.build.flags import Reach, reach
 from kernloom.build.headers import looks_outside, system_headers
 from kernloom.build.linked import linked_files
 from kernloom.build.listing import Outside, Stamp
 from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.plan.artifact import BARE, Artifact
 from kernloom.plan.source import Source
 
 KERNEL = "kernel.so"

@@ -10,8 +10,8 @@ from typing import Any
 from kernloom.base.files import sha256_file, write_json
 from kernloom.base.places import Places
 from kernloom.base.sealed import read_cache, write_sealed
-from kernloom.build.artifact import Artifact
 from kernloom.build.headers import without_linking
+from kernloom.plan.artifact import Artifact
 
 FILE = "compile_commands.json"
 SEAL_FILE = "index/compile_commands.json"

@@ -19,9 +19,9 @@ from urllib.parse import quote
 
 from kernloom.base.files import file_stamp, sha256_text
 from kernloom.base.sealed import SEAL, key_of, seal, unseal
-from kernloom.build.artifact import BARE, ENVIRONMENT, ORIGINS, WRAPPER, Artifact
 from kernloom.build.headers import ASKS
 from kernloom.build.manifest import Damaged, Missing, read_manifest
+from kernloom.plan.artifact import BARE, ENVIRONMENT, ORIGINS, WRAPPER, Artifact
 
 Kind = Literal[
     "new",

@@ -9,7 +9,6 @@ from pathlib import Path
 from kernloom.base.errors import ConfigError, UnavailableError, nearest
 from kernloom.base.expressions import parse_size
 from kernloom.base.files import files_below
-from kernloom.build.artifact import Artifact
 from kernloom.build.compile import DETERMINISTIC, kernel_flags, libraries_last
 from kernloom.build.flags import Reach, reach
 from kernloom.build.headers import may_assemble, system_headers
@@ -20,6 +19,7 @@ from kernloom.build.stage import ArtifactStage, Compilers, Declared
 from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.pipeline.stage import Context
+from kernloom.plan.artifact import Artifact
 from kernloom.plan.render import StepSource
 from kernloom.plan.source import ENTRY, Source, Texts
 

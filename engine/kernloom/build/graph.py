@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.base.sealed import read_sealed, write_sealed
-from kernloom.build.artifact import MANIFEST, Artifact, from_plain, to_plain
 from kernloom.build.cores import Cores
 from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import Verifier, Whole
+from kernloom.plan.artifact import MANIFEST, Artifact, from_plain, to_plain
 
 
 def write_plan(

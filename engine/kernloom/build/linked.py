@@ -17,7 +17,6 @@ from kernloom.base.code_stamp import code_stamp
 from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_file, sha256_json
 from kernloom.base.machine import cpu_flags, machine_class
-from kernloom.build.artifact import WRAPPER
 from kernloom.build.flags import Reach
 from kernloom.build.listing import Listing, Outside, outside
 from kernloom.build.probe import ProbeError, scratch, tool_output
@@ -30,6 +29,7 @@ from kernloom.build.toolchains import (
     shared_libraries,
 )
 from kernloom.build.wrappers import behaviour
+from kernloom.plan.artifact import WRAPPER
 
 SEARCH = "LD_LIBRARY_PATH"
 """Where the loader looks first; a runner on this machine gets it, too."""

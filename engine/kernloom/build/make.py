@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.base.files import sha256_file
-from kernloom.build.artifact import ORIGINS, Artifact
 from kernloom.build.explain import Index
 from kernloom.build.headers import (
     INSTEAD_OF_ASSEMBLY,
@@ -31,6 +30,7 @@ from kernloom.build.manifest import describe, write_manifest
 from kernloom.build.probe import tool_environment
 from kernloom.build.reads import ASSEMBLING, COMPILING, LINKING, read_log
 from kernloom.build.workspace import disk_trouble, says_deleted
+from kernloom.plan.artifact import ORIGINS, Artifact
 
 INTERMEDIATES = {"kernel.i": "-E", "kernel.s": "-S", "kernel.o": "-c"}
 _LONGEST_MESSAGE = 20_000

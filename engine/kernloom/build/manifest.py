@@ -10,7 +10,7 @@ from typing import Any
 
 from kernloom.base.files import file_stamp, sha256_file, sha256_text
 from kernloom.base.sealed import read_sealed, write_sealed
-from kernloom.build.artifact import ENVIRONMENT, MANIFEST, Artifact
+from kernloom.plan.artifact import ENVIRONMENT, MANIFEST, Artifact
 
 
 def describe(

@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from kernloom.base.errors import ConfigError
-from kernloom.build.artifact import Artifact, Identity
 from kernloom.build.compile import kernel_flags
 from kernloom.build.driver_inputs import check_options, check_sources
 from kernloom.build.stage import ArtifactStage
 from kernloom.config.schema import Arch, Target, Toolchain, Work
 from kernloom.pipeline.stage import Context
+from kernloom.plan.artifact import Artifact, Identity
 from kernloom.plan.clsource import FINISH
 from kernloom.plan.render import StepSource, source_for
 from kernloom.plan.schedule import StepRecord

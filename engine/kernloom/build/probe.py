@@ -17,8 +17,8 @@ from pathlib import Path
 
 from kernloom.base.errors import UnavailableError
 from kernloom.base.temporary import temporary_folder
-from kernloom.build.artifact import ENVIRONMENT
 from kernloom.build.workspace import disk_trouble, workspace
+from kernloom.plan.artifact import ENVIRONMENT
 
 _PATIENCE_S = 60
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)

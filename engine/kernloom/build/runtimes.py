@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places
 from kernloom.build.arches import host_isa, is_native, with_vector_bytes
-from kernloom.build.artifact import Artifact
 from kernloom.build.compile import counter_artifact, runner_artifact, supervisor_artifact
 from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.plan.artifact import Artifact
 
 if TYPE_CHECKING:
     from kernloom.build.builder import Builder

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernloom.base.remember import make_room
-from kernloom.build.artifact import Artifact
+from kernloom.base.digest import DigestCache
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.toolchains import Detected, detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.pipeline.stage import Context, Stage
+from kernloom.plan.artifact import Artifact
+from kernloom.plan.planned import StepArtifact
 from kernloom.plan.render import StepSource
-from kernloom.plan.schedule import StepRecord
 from kernloom.plan.source import Source
 
-
-@dataclass(frozen=True)
-class StepArtifact:
-    """A step and the library that carries it out."""
-
-    step: StepRecord
-    artifact: Artifact
+KEPT = 500
+"""How many declared artifacts are kept: they hold whole texts."""
 
 
 class ArtifactStage(Stage):
@@ -49,22 +43,18 @@ class ArtifactStage(Stage):
 
 
 class Declared:
-    """Artifacts by what they are made from, each worked out once per process."""
+    """Artifacts by what they are made from, each worked out once."""
 
     def __init__(self, make: Callable[[Source, Toolchain, Arch, str], Artifact]) -> None:
         self._make = make
-        self._artifacts: dict[Any, tuple[Artifact, Toolchain, Arch]] = {}
-        """With what their ids in the key belong to, so that no id is used again."""
+        self._artifacts = DigestCache(KEPT)
 
     def __call__(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
-        # Equal sections of a sweep are one object, so identity is enough.
-        key = (source.name, source.files, id(toolchain), id(arch), variant)
-        known = self._artifacts.get(key)
-        if known is None:
-            make_room(self._artifacts)
-            made = self._make(source, toolchain, arch, variant)
-            known = self._artifacts[key] = (made, toolchain, arch)
-        return known[0]
+        made_from = (source.name, source.files, tuple(source.origins.items()))
+        return self._artifacts.by_key(
+            (*made_from, toolchain.digest, arch.digest, variant),
+            lambda: self._make(source, toolchain, arch, variant),
+        )
 
 
 class Compilers:
@@ -72,14 +62,13 @@ class Compilers:
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
-        self._found: dict[int, tuple[Toolchain, Detected]] = {}
+        self._found: dict[str, Detected] = {}
         self.kernel = Declared(self._kernel)
 
     def detect(self, toolchain: Toolchain) -> Detected:
-        known = self._found.get(id(toolchain))
-        if known is None:
-            known = self._found[id(toolchain)] = (toolchain, detect(toolchain, self._cache))
-        return known[1]
+        if toolchain.digest not in self._found:
+            self._found[toolchain.digest] = detect(toolchain, self._cache)
+        return self._found[toolchain.digest]
 
     def _kernel(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
         return kernel_artifact(source, toolchain, arch, variant, self.detect(toolchain))

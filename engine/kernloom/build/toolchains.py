@@ -18,10 +18,10 @@ from kernloom.base.code_stamp import code_stamp
 from kernloom.base.errors import ConfigError, UnavailableError
 from kernloom.base.files import file_stamp, sha256_file, sha256_json
 from kernloom.base.sealed import read_cache, write_cache
-from kernloom.build.artifact import Identity
 from kernloom.build.probe import ProbeError, ask, scratch, tool_output
 from kernloom.build.wrappers import is_script, look_behind
 from kernloom.config.schema import Arch, Toolchain
+from kernloom.plan.artifact import Identity
 
 DRIVER = "cc"
 """The role of the tool that compiles and links, and that knows all the others."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -21,11 +20,11 @@ from pathlib import Path
 
 from kernloom.base.errors import KernloomError, UnavailableError, UsageError, nearest
 from kernloom.base.places import Places
-from kernloom.cli.objectives import files_of_jobs, read_objective
-from kernloom.config.groups import Groups
 from kernloom.config.hydra_compose import PRIMARY
-from kernloom.fleet.slurm.submission import NO_STORE, root_key
+from kernloom.config.overrides import Override, Overrides
+from kernloom.fleet.slurm.submission import NO_STORE
 from kernloom.measure.ranking import decides_work
+from kernloom.run.objectives import files_of_jobs, read_objective
 
 CODES = "codes"
 """Where each job leaves its exit code, below the folder of the sweep; a file without one is of a
@@ -59,21 +58,19 @@ SPACES = (
     "hydra.sweeper.ax_config.params.",
 )
 """Where the settings of sweepers that optimise have the axes of their search."""
-_CHOICE = re.compile(r"\+*hydra/(launcher|sweeper)=([\w-]+)")
 
 
-def run_by_hydra(places: Places, words: Sequence[str], *, multirun: bool) -> int:
+def run_by_hydra(places: Places, overrides: Overrides) -> int:
     """Have Hydra launch a job for each point; the worst exit code of all of them."""
-    if not multirun:
+    if not overrides.multirun:
         raise UsageError(
             "Hydra's own settings are for sweeps", hint="Add -m: kernloom run -m hydra/launcher=..."
         )
-    _check_installed(places, words)
-    if any(kind == "sweeper" and name != BASIC for kind, name in _choices(words)):
-        check_axes(words)
-    store = [word for word in words if root_key(word) == "store"]
-    groups = Groups(places.folders("configs"))
-    others = [_for_hydra(word, groups) for word in words if word not in store]
+    _check_installed(places, overrides)
+    if any(kind == "sweeper" and name != BASIC for kind, name in _choices(overrides)):
+        check_axes(overrides)
+    store = overrides.about("store").text
+    others = [_word_for_hydra(override) for override in overrides.without("store")]
     places.build.mkdir(parents=True, exist_ok=True)
     # Below the build folder, because the nodes of a cluster see no other machine's /tmp.
     folder = Path(tempfile.mkdtemp(prefix="hydra-", dir=places.build))
@@ -101,12 +98,12 @@ def run_by_hydra(places: Places, words: Sequence[str], *, multirun: bool) -> int
     return code
 
 
-def _for_hydra(word: str, groups: Groups) -> str:
-    """The word with leave to add its key: Hydra would refuse keys of maps that are open, such as
+def _word_for_hydra(override: Override) -> str:
+    """Its word with leave to add its key: Hydra would refuse keys of maps that are open, such as
     select.fixed. Each job checks the keys itself."""
-    key = word.partition("=")[0]
-    is_value = key[:1] not in ("+", "~") and "@" not in key and not groups.exists(key)
-    return f"++{word}" if is_value and not key.startswith("hydra") else word
+    is_value = override.kind == "change" and not override.package and not override.group
+    own = override.key.startswith("hydra")
+    return f"++{override.text}" if is_value and not own else override.text
 
 
 def _best(folder: Path) -> str:
@@ -141,17 +138,23 @@ def worst(codes: Sequence[int]) -> int:
     return 0 if not bad else bad.pop() if len(bad) == 1 else 1
 
 
-def _choices(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Kind and name of the launcher and the sweeper that words choose."""
-    found = (_CHOICE.fullmatch(word) for word in words)
-    return [(match[1], match[2]) for match in found if match]
+def _choices(overrides: Overrides) -> list[tuple[str, str]]:
+    """Kind and name of the launcher and the sweeper that are chosen."""
+    return [
+        (kind, value)
+        for override in overrides
+        for kind in PACKAGES
+        if override.key == f"hydra/{kind}" and override.kind != "delete" and not override.package
+        for value in override.values
+        if isinstance(value, str)
+    ]
 
 
-def check_axes(words: Sequence[str]) -> None:
+def check_axes(overrides: Overrides) -> None:
     """Refuse an axis along which trials do different work: an optimiser would take the least work
     for the best point."""
-    for word in words:
-        key = _axis(word)
+    for override in overrides:
+        key = _axis(override)
         if decides_work(key):
             raise UsageError(
                 f"{key} changes the work itself, and objectives of different work cannot be "
@@ -162,27 +165,17 @@ def check_axes(words: Sequence[str]) -> None:
             )
 
 
-def _axis(word: str) -> str:
-    """The key that a word makes an axis of a search; '' if it does not."""
+def _axis(override: Override) -> str:
+    """The key that an override makes an axis of a search; '' if it does not."""
     for start in SPACES:
-        if word.lstrip("+").startswith(start):
-            return word.lstrip("+").removeprefix(start).partition("=")[0].lstrip("+")
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.core.override_parser.types import ChoiceSweep
-    from hydra.errors import HydraException
-
-    try:
-        parsed = OverridesParser.create().parse_override(word)
-    except HydraException:
-        return ""  # Hydra itself says what is wrong with it.
-    value = parsed.value()
-    one = isinstance(value, ChoiceSweep) and len(value.list) == 1
-    return parsed.key_or_group if parsed.is_sweep_override() and not one else ""
+        if override.key.startswith(start):
+            return override.key.removeprefix(start).lstrip("+")
+    return override.key if override.swept else ""
 
 
-def _check_installed(places: Places, words: Sequence[str]) -> None:
+def _check_installed(places: Places, overrides: Overrides) -> None:
     """Refuse a launcher or sweeper that Hydra does not have, before it says so its own way."""
-    chosen = _choices(words)
+    chosen = _choices(overrides)
     if not chosen:
         return
     from hydra.core.config_store import ConfigStore

@@ -17,8 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 
 import kernloom
 from kernloom.base.errors import UsageError
-from kernloom.cli.objectives import files_of_jobs, read_objective
 from kernloom.measure.ranking import Objective
+from kernloom.run.objectives import files_of_jobs, read_objective
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 """Tries every combination and asks for no objective."""
@@ -109,7 +109,7 @@ def not_minimised(sweeper: Any) -> str:
 
 def _words(told: Sequence[str], store: Sequence[str]) -> list[str]:
     """Those of the job, with its store in the place of what Hydra was told."""
-    from kernloom.fleet.slurm.submission import root_key
+    from kernloom.config.overrides import root_key
 
     words = [word for word in told if root_key(word) != "store"]
     if not any(root_key(word) == "fleet" for word in words):

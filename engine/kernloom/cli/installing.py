@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from kernloom.base.places import Places
-from kernloom.cli.commands.targets import list_targets
 from kernloom.config.groups import Groups
+from kernloom.run.targets import list_targets
 
 SYSTEM = "debian"
 _EXTRA = re.compile(r"kernloom\[([\w-]+)\]")

@@ -6,12 +6,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TextIO, get_args
+from typing import TYPE_CHECKING, TextIO
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.visible_text import exact
 
-Output = Literal["table", "json", "jsonl", "csv", "parquet", "t4"]
+if TYPE_CHECKING:
+    from kernloom.report.format import Format
+
+TABLE = "table"
+PLAIN_OUTPUTS = (TABLE, "json", "jsonl")
+"""What commands print that have no formats of their own."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Invocation:
     """key=value overrides and other plain words, in order."""
     flags: Mapping[str, str] = field(default_factory=dict)
     multirun: bool = False
-    output: Output = "table"
+    output: str = TABLE
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
     stderr: TextIO = field(default_factory=lambda: sys.stderr)
 
@@ -41,9 +46,13 @@ class Invocation:
         """stdout for data that must stay exact when it goes to a file or another program."""
         return exact(self.stdout)
 
+    def out_for(self, form: Format) -> TextIO:
+        """stdout as a format needs it."""
+        return self.data_out if form.exact else self.stdout
+
     @property
     def for_people(self) -> bool:
-        return self.output == "table"
+        return self.output == TABLE
 
 
 MULTIRUN = ("-m", "--multirun")
@@ -79,22 +88,28 @@ def parse(
     return Invocation(command, tuple(words), flags, multirun, output_of(words))
 
 
-def output_of(words: Sequence[str]) -> Output:
-    """The last `output=` among the words; wrong ones are reported later, by the schema."""
-    output: Output = "table"
-    for word in words:
-        key, _, value = word.partition("=")
-        if key == "output" and value in get_args(Output):
-            output = value  # type: ignore[assignment]
-    return output
+def outputs_in(words: Sequence[str]) -> list[str]:
+    """The value of every `output=` among the words."""
+    pairs = (word.partition("=") for word in words)
+    return [value for key, equals, value in pairs if key == "output" and equals]
 
 
-def check_output(command: str, words: Sequence[str], allowed: Sequence[str]) -> None:
-    """Refuse a form of output that the command does not have."""
-    for word in words:
-        key, equals, value = word.partition("=")
-        if key == "output" and equals and value not in allowed:
-            raise UsageError(f"'{command}' has no output={value}", hint=nearest(value, allowed))
+def output_of(words: Sequence[str]) -> str:
+    """The last `output=` among the words."""
+    return [TABLE, *outputs_in(words)][-1]
+
+
+def check_output(command: str, words: Sequence[str], report: str = "") -> None:
+    """Refuse a form of output that the command does not have. `report` names the documents that it
+    prints, where formats serve them."""
+    for name in outputs_in(words):
+        if report:
+            from kernloom.report.formats import format_for
+
+            format_for(name, report, command=command)
+        elif name not in PLAIN_OUTPUTS:
+            hint = nearest(name, PLAIN_OUTPUTS)
+            raise UsageError(f"'{command}' has no output={name}", hint=hint)
 
 
 def without_output(words: Sequence[str]) -> tuple[str, ...]:

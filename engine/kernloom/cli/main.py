@@ -14,9 +14,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from kernloom import __version__
-from kernloom.base.errors import KernloomError, UsageError, nearest
+from kernloom.base.errors import KernloomError, Terminated, UsageError, nearest
+from kernloom.base.streams import prepare_streams
 from kernloom.cli.invocation import Flag, Invocation, check_output, output_of, parse
-from kernloom.cli.streams import prepare_streams
 
 COMMANDS = {
     "run": "one experiment, or with -m a sweep: build, verify, measure, store",
@@ -34,10 +34,6 @@ INTERRUPTED = 130
 TERMINATED = 143
 _THREAD_TIMEOUT = "OPENBLAS_THREAD_TIMEOUT"
 """How long they look, as a power of two of clock ticks; 4 is the least."""
-
-
-class Terminated(BaseException):
-    """SIGTERM, as an exception that nothing but `main` catches."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,7 +86,7 @@ def _dispatch(words: list[str]) -> int:
     if any(word in ("-h", "--help") for word in rest):
         print(_command_help(name, command, flags, sweeps=sweeps))
         return 0
-    check_output(name, rest, getattr(command, "OUTPUTS", ("table", "json", "jsonl")))
+    check_output(name, rest, getattr(command, "REPORT", ""))
     invocation: Invocation = parse(name, rest, flags, sweeps=sweeps)
     code: int = command.run(invocation)
     return code

@@ -1,61 +1,45 @@
-"""Which store a command works with: that of the project, or what `store`, `store.path` and
-`store.url` say."""
+"""Which store a command works with that reads no experiment: the project's, or what `store`,
+`store.path` and `store.url` say."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernloom.base.errors import ConfigError, UsageError, nearest
+from kernloom.base.errors import UsageError, nearest
 from kernloom.base.places import Places
 from kernloom.config.groups import Groups
+from kernloom.config.overrides import Override, Overrides, spelled
 from kernloom.config.settings import StoreSettings
-from kernloom.store.database import EXAMPLE, check_url
+from kernloom.run.stores import place_of
 
 KEYS = ("path", "url")
 
 
-def place_of(chosen: StoreSettings, places: Places) -> Path | str:
-    """The file or the URL of a store."""
-    if chosen.url and chosen.path:
-        raise ConfigError("a store has a path or a url, not both", key="store")
-    if chosen.url:
-        return check_url(chosen.url)
-    if chosen.name == "postgres":
-        raise ConfigError("store=postgres needs a URL", key="store.url", hint=EXAMPLE)
-    if not chosen.path:
-        return places.store
-    path = Path(chosen.path)
-    # A device or a pipe takes what is written and keeps nothing.
-    if path.exists() and not path.is_file():
-        raise ConfigError(
-            f"'{path}' is not a regular file",
-            key="store.path",
-            hint="Name a file; it is made where there is none.",
-        )
-    # A folder of another name is most likely a slip, and would be noticed by nobody.
-    if not path.parent.is_dir() and path.parent.resolve() != places.store.parent.resolve():
-        raise ConfigError(
-            f"there is no folder {path.parent} for {path.name}",
-            key="store.path",
-            hint="Make the folder first, or name another file.",
-        )
-    return path
-
-
-def split_store(words: Sequence[str], places: Places) -> tuple[Path | str, tuple[str, ...]]:
-    """The store that the words choose, and the other words; nothing is composed for it."""
+def split_store(
+    words: Sequence[str], places: Places, before: Iterable[Override] = ()
+) -> tuple[Path | str, tuple[str, ...]]:
+    """The store that words choose, or else overrides before them do; and the other words."""
     groups = Groups(places.folders("configs"))
-    option, values, others = "", {}, []
-    for word in words:
-        key, equals, value = word.partition("=")
-        if key == "store" and equals:
-            option = value
-        elif key.startswith("store.") and equals:
-            values[key.removeprefix("store.")] = _unquoted(value)
+    mine = [word for word in words if word.startswith(("store=", "store.")) and "=" in word]
+    chosen = Overrides(tuple(before))
+    if mine:
+        from kernloom.config.override_parser import parse_overrides
+
+        chosen = chosen.then(parse_overrides(mine, groups, multirun=True))
+    place = _chosen_store(chosen.about("store"), groups, places)
+    return place, tuple(word for word in words if word not in mine)
+
+
+def _chosen_store(overrides: Overrides, groups: Groups, places: Places) -> Path | str:
+    """The store that overrides choose; nothing is composed for it."""
+    option, values = "", dict[str, Any]()
+    for override in overrides:
+        if override.key == "store":
+            option = ",".join(v if isinstance(v, str) else spelled(v) for v in override.values)
         else:
-            others.append(word)
+            values[override.key.removeprefix("store.")] = next(iter(override.values), None)
     for name in values:
         if name not in KEYS:
             raise UsageError(f"unknown key 'store.{name}'", hint=nearest(name, KEYS))
@@ -64,9 +48,4 @@ def split_store(words: Sequence[str], places: Places) -> tuple[Path | str, tuple
     data: Mapping[str, Any] = groups.read("store", option)
     chosen = {name: data.get(name) for name in KEYS} | values
     given = {name: str(value) if value else None for name, value in chosen.items()}
-    return place_of(StoreSettings(str(data.get("name")), **given), places), tuple(others)
-
-
-def _unquoted(value: str) -> str:
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-    return value[1:-1] if quoted else value
+    return place_of(StoreSettings(str(data.get("name")), **given), places)

@@ -1,4 +1,4 @@
-"""From command-line words to plain, resolved data: one mapping per point.
+"""From overrides to plain, resolved data: one mapping per point.
 
 Hydra composes once per choice of groups, and what it composed is kept on disk for as long as no
 config file changes, so that most starts do without importing it.
@@ -7,8 +7,6 @@ config file changes, so that most starts do without importing it.
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -16,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kernloom.base.code_stamp import code_stamp
+from kernloom.base.digest import DigestCache, Section, as_section
 from kernloom.base.errors import ConfigError, UsageError, nearest, without_password
-from kernloom.base.files import sha256_json
+from kernloom.base.files import sha256_json, tree_stamps
 from kernloom.base.remember import Recalled
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.groups import Groups
-from kernloom.config.overrides import Override, parse_overrides
+from kernloom.config.override_parser import parse_overrides
+from kernloom.config.overrides import Override, Overrides
 from kernloom.config.settings import SweepSettings
 from kernloom.config.sweeps import (
     NOT_SWEPT,
@@ -33,8 +33,8 @@ from kernloom.config.sweeps import (
     read_sweep,
 )
 from kernloom.config.values import apply, merged, resolve
+from kernloom.space.axes import Axis, Row, rows_of
 from kernloom.space.constraints import config_value, raw_value
-from kernloom.space.spaces import Axis, Row, rows_of
 
 if TYPE_CHECKING:
     from kernloom.config.hydra_compose import HydraComposer
@@ -44,11 +44,11 @@ CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """What a case of a workload may change."""
 _READING = ("hydra_compose", "naming", "yaml_source", "reader", "yaml_builder")
 """Our modules that decide what a config file says."""
-_NO_SWEEP: dict[str, Any] = {}
+_NO_SWEEP: Section[Any] = Section()
 """What every point has under `sweep`: it is one point."""
 Refuse = Callable[[Row, ConfigError], None]
 """Told of a point that cannot be composed, and why; the other points of the sweep go on."""
-ResolveArch = Callable[[Mapping[str, Any]], dict[str, Any]]
+ResolveArch = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Composed data -> its arch section with `native` made concrete."""
 
 
@@ -56,14 +56,23 @@ ResolveArch = Callable[[Mapping[str, Any]], dict[str, Any]]
 class Point(Recalled):
     """One point of a sweep: the swept keys with their values, and the resolved config."""
 
-    recalled: ClassVar[tuple[str, ...]] = ("data", "words")
+    recalled: ClassVar[tuple[str, ...]] = ("data", "overrides")
 
     swept: dict[str, Any]
-    data: dict[str, Any]
-    words: tuple[str, ...] = field(default_factory=tuple)
-    """The overrides that compose it again, each with the one value it has here."""
+    data: Mapping[str, Any]
+    """A section, whatever mapping it was made with."""
+    overrides: Overrides = field(default_factory=Overrides)
+    """Those that compose it again, each with the one value it has here."""
     again: Callable[[], Point] | None = field(default=None, compare=False, repr=False)
     """Composes it once more."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data", as_section(self.data))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its overrides as they are stored with a trial."""
+        return self.overrides.text
 
     def recall(self) -> None:
         if self.again is None:
@@ -83,6 +92,7 @@ class Composer:
         cache: Path,
         resolve_arch: ResolveArch,
         say: Callable[[str], None] = lambda note: None,
+        results: DigestCache | None = None,
     ) -> None:
         self._folders = list(folders)
         self._groups = Groups(folders)
@@ -90,34 +100,45 @@ class Composer:
         self._resolve_arch = resolve_arch
         self._say = say
         """Told what a person should know about a sweep, though nothing is wrong with it."""
-        self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._results = DigestCache() if results is None else results
+        """What follows from sections of the configs that it composes."""
+        self._stamp = ""
 
     def options(self, group: str) -> list[str]:
         return self._groups.options(group)
 
-    def points(
-        self, words: Sequence[str], *, multirun: bool, refuse: Refuse | None = None
-    ) -> Iterator[Point]:
-        """Every point the words describe, in Hydra's order: the last axis moves fastest. `refuse`
-        gets those whose options of swept groups cannot be composed; without it they raise."""
-        overrides = parse_overrides(words, self._groups, multirun=multirun)
+    def parse(self, words: Sequence[str], *, multirun: bool, to_hydra: bool = False) -> Overrides:
+        """The overrides that words say; with `to_hydra`, Hydra's own settings may be among them."""
+        return parse_overrides(words, self._groups, multirun=multirun, to_hydra=to_hydra)
+
+    def choose(self, values: Mapping[str, Any]) -> Overrides:
+        """The overrides that give keys these values."""
+        exists = self._groups.exists
+        return Overrides(tuple(Override.of(k, v, group=exists(k)) for k, v in values.items()))
+
+    def points(self, overrides: Overrides, *, refuse: Refuse | None = None) -> Iterator[Point]:
+        """Every point of the overrides, in Hydra's order: the last axis moves fastest. `refuse`
+        gets those whose options of swept groups cannot be composed; without it they raise.
+
+        Config files are looked at when it is called: what changed since the last time counts.
+        """
+        self._stamp = self._stamped()
         for override in overrides:
             self._check_options(override)
         _check_axes(overrides)
         sweep = self._sweep(overrides)
-        if describes_points(sweep) and not multirun:
+        if describes_points(sweep) and not overrides.multirun:
             raise UsageError(
                 "a sweep is described, but this is a single run",
                 hint="Add -m to carry it out, or say sweep=none.",
             )
-        plain = [override for override in overrides if not _is_sweep(override)]
-        yield from self._points(sweep, plain, refuse)
+        yield from self._points(sweep, overrides.without("sweep"), refuse)
 
     def _points(
-        self, sweep: SweepSettings, plain: Sequence[Override], refuse: Refuse | None
+        self, sweep: SweepSettings, plain: Overrides, refuse: Refuse | None
     ) -> Iterator[Point]:
         """The points of a sweep and of the axes among the command line's overrides."""
-        typed = {override.key for override in plain if override.swept}
+        typed = plain.swept_keys
         known: dict[Any, Any] = {}
 
         def look_up(row: Row, name: str) -> Any:
@@ -139,22 +160,22 @@ class Composer:
             say=self._say,
         )
         axes = [Axis((o.key,), (o.values,)) for o in plain if o.swept]
-        space = reader.space(sweep, axes)
-        if space.size > MAX_POINTS:
+        points = reader.points(sweep, axes)
+        if points.size > MAX_POINTS:
             raise UsageError(
-                f"this sweep has {space.size:,} points; more than {MAX_POINTS:,} are not planned",
+                f"this sweep has {points.size:,} points; more than {MAX_POINTS:,} are not planned",
                 hint="Sweep over fewer values, or take some points: sweep.sample.count=1000.",
             )
 
         def point(row: Row) -> Point:
             pairs = chosen(row)
             try:
-                words = tuple(o.word(v) for o, v in pairs)
-                return Point(row, self._data(pairs), words, partial(point, row))
+                here = Overrides(tuple(override.at(value) for override, value in pairs))
+                return Point(row, self._data(pairs), here, partial(point, row))
             except ConfigError as error:
                 raise at_point(error, row) from None
 
-        for row in rows_of(space):
+        for row in rows_of(points):
             try:
                 made = point(row)
             except ConfigError as error:
@@ -168,10 +189,9 @@ class Composer:
         """Whether options of a group are among the swept values of a point."""
         return any(self._groups.exists(key.partition("@")[0]) for key in swept)
 
-    def groups_alone(self, point: Point) -> dict[str, Any]:
+    def groups_alone(self, point: Point) -> Section[Any]:
         """The config of the options that a point chooses, without its other values."""
-        overrides = parse_overrides(point.words, self._groups, multirun=False)
-        return self._data([(o, _first(o)) for o in overrides if o.group])
+        return self._data([(o, _first(o)) for o in point.overrides if o.group])
 
     def _composes(self, chosen: Sequence[tuple[Override, Any]]) -> bool:
         """Whether the options that are chosen can be composed, whatever the other values are."""
@@ -181,7 +201,7 @@ class Composer:
             return False
         return True
 
-    def _sweep(self, overrides: Sequence[Override]) -> SweepSettings:
+    def _sweep(self, overrides: Overrides) -> SweepSettings:
         """What the sweep's file and the overrides of it say beyond the command line's axes."""
         first = [(override, _first(override)) for override in overrides]
         try:
@@ -190,7 +210,7 @@ class Composer:
             # One option of a swept group may be wrong: what the sweep is does not depend on it.
             first = [(o, value) for o, value in first if not (o.group and o.swept)]
             composed = self._compose(_groups(first))
-        mine = [(o, value) for o, value in first if _is_sweep(o)]
+        mine = [(o, value) for o, value in first if o.root == "sweep"]
         for override, value in mine:
             if override.group and value != "none":
                 without = self._compose(_groups([pair for pair in first if pair not in mine]))
@@ -203,7 +223,7 @@ class Composer:
         said = [(o, value) for o, value in mine if not o.group]
         sweep = read_sweep(changed(composed.get("sweep") or {}, said))
         chosen = [value for o, value in mine if o.group and value != "none"]
-        if chosen and not has_points(sweep) and not any(o.swept for o in overrides):
+        if chosen and not has_points(sweep) and not overrides.swept_keys:
             self._say(f"sweep={chosen[-1]} has no axes and no points of its own: this is one point")
         return sweep
 
@@ -219,15 +239,10 @@ class Composer:
             known[key] = value
         return value
 
-    def choices(self, words: Sequence[str], key: str) -> list[Any]:
-        """The values that the words give to a key; none if they do not name it."""
-        overrides = parse_overrides(words, self._groups, multirun=True)
-        return [value for o in overrides if o.key == key for value in o.values]
-
-    def chosen(self, words: Sequence[str], group: str) -> list[str]:
-        """The options of a group that the words choose, or the root config's default."""
+    def chosen(self, overrides: Overrides, group: str) -> list[str]:
+        """The options of a group that are chosen, or the root config's default."""
         default = self._groups.defaults(self._groups.read("", "kernloom")).get(group, "")
-        return [str(value) for value in self.choices(words, group)] or [default]
+        return [str(value) for value in overrides.values(group)] or [default]
 
     def _check_options(self, override: Override) -> None:
         """An unknown option of a group is named before Hydra walks into it."""
@@ -253,11 +268,12 @@ class Composer:
                     f"unknown {override.key} '{value}'", hint=nearest(str(value), options)
                 )
 
-    def _data(self, chosen: list[tuple[Override, Any]]) -> dict[str, Any]:
+    def _data(self, chosen: list[tuple[Override, Any]]) -> Section[Any]:
         data = self._unresolved(chosen)
-        return resolve({**data, "arch": self._resolve_arch(data), "sweep": _NO_SWEEP})
+        arch = as_section(self._resolve_arch(data))
+        return resolve({**data, "arch": arch, "sweep": _NO_SWEEP}, self._results)
 
-    def _unresolved(self, chosen: list[tuple[Override, Any]]) -> dict[str, Any]:
+    def _unresolved(self, chosen: list[tuple[Override, Any]]) -> Section[Any]:
         values = [(override, value) for override, value in chosen if not override.group]
         composed = self._compose(_groups(chosen))
         data = _applied(composed, values)
@@ -267,13 +283,13 @@ class Composer:
         if data.get("case") not in (None, "default"):
             # A case changes the workload's defaults; what the command line says still wins.
             workload = _with_case(data["workload"], composed["workload"], data["case"])
-            data = _applied({**composed, "workload": workload}, values)
+            data = _applied(Section({**composed, "workload": workload}), values)
         return data
 
-    def _compose(self, groups: tuple[str, ...]) -> dict[str, Any]:
-        if groups not in self._composed:
-            self._composed[groups] = self._from_disk(groups)
-        return self._composed[groups]
+    def _compose(self, groups: tuple[str, ...]) -> Section[Any]:
+        self._stamp = self._stamp or self._stamped()
+        key = (Composer, self._stamp, groups)
+        return self._results.by_key(key, lambda: as_section(self._from_disk(groups)))
 
     def _from_disk(self, groups: tuple[str, ...]) -> dict[str, Any]:
         """What Hydra composed when the config files were as they are now."""
@@ -292,14 +308,13 @@ class Composer:
 
         return HydraComposer(self._folders)
 
-    @cached_property
-    def _stamp(self) -> list[Any]:
+    def _stamped(self) -> str:
         """Changes whenever a config file is added, removed or written, or other code composes."""
         modules = [f"config/{name}" for name in _READING]
         stamps: list[Any] = [code_stamp(*modules, packages=("hydra", "omegaconf", "yaml"))]
         for folder in self._folders:
-            stamps.extend(_stamps(str(folder), set()))
-        return stamps
+            stamps.extend(tree_stamps(folder, ".yaml"))
+        return sha256_json(stamps)
 
 
 def _is_secret(value: Any) -> bool:
@@ -309,34 +324,6 @@ def _is_secret(value: Any) -> bool:
     if isinstance(value, list):
         return any(map(_is_secret, value))
     return isinstance(value, str) and without_password(value) != value
-
-
-def _stamps(folder: str, seen: set[tuple[int, int]]) -> Iterator[list[Any]]:
-    """Name and state of every config file below a folder, through links too, as Hydra reads them.
-
-    Names with a dot in front, an editor's locks among them, are no options of any group.
-    """
-    try:
-        with os.scandir(folder) as listed:
-            entries = sorted(listed, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        try:
-            status = entry.stat()
-        except OSError:
-            continue
-        if entry.name.startswith("."):
-            continue
-        if stat.S_ISDIR(status.st_mode):
-            place = (status.st_dev, status.st_ino)
-            yield [entry.path, *place]
-            if place not in seen:
-                seen.add(place)
-                yield from _stamps(entry.path, seen)
-        elif entry.name.endswith(".yaml"):
-            times = (status.st_mtime_ns, status.st_ctime_ns)
-            yield [entry.path, *times, status.st_size, status.st_ino]
 
 
 def at_point(error: ConfigError, swept: Mapping[str, Any]) -> ConfigError:
@@ -349,12 +336,12 @@ def at_point(error: ConfigError, swept: Mapping[str, Any]) -> ConfigError:
     return error
 
 
-def _check_axes(overrides: Sequence[Override]) -> None:
+def _check_axes(overrides: Overrides) -> None:
     """Some keys are no axes, and no key can be two."""
     for override in overrides:
         if not override.swept:
             continue
-        if override.key.split(".")[0] in NOT_SWEPT:
+        if override.root in NOT_SWEPT:
             raise UsageError(
                 f"'{override.key}' belongs to the whole run, so it cannot be swept",
                 hint="Give it one value.",
@@ -370,10 +357,6 @@ def _check_axes(overrides: Sequence[Override]) -> None:
 def _is_option(value: Any) -> bool:
     """Whether it can name an option of a group, or several."""
     return isinstance(value, str) or (isinstance(value, list) and all(map(_is_option, value)))
-
-
-def _is_sweep(override: Override) -> bool:
-    return override.key.split(".")[0] == "sweep"
 
 
 def _first(override: Override) -> Any:
@@ -392,7 +375,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float))
 
 
-def _applied(data: dict[str, Any], values: list[tuple[Override, Any]]) -> dict[str, Any]:
+def _applied(data: Section[Any], values: list[tuple[Override, Any]]) -> Section[Any]:
     for override, value in values:
         data = apply(data, override, value)
     return data

@@ -4,60 +4,83 @@ from __future__ import annotations
 
 import math
 import types
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache, partial
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from kernloom.base.arithmetic import MAX_BITS
+from kernloom.base.digest import DigestCache, Digested, Section
 from kernloom.base.errors import ConfigError, nearest
-from kernloom.base.remember import Alike, ById
 
 T = TypeVar("T")
-_converted: ById[Any] = ById()
-_alike: defaultdict[tuple[type, str], Alike[Any]] = defaultdict(Alike)
-"""What stood last at a key: the next point of a sweep changes little of it."""
-
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One field of a dataclass, as the conversion sees it."""
+
+    wanted: Any
+    metadata: Mapping[str, Any]
+    required: bool
+    token: str
+    """Tells it from the fields of all other classes."""
+
+
 @cache
-def _fields_of(cls: type) -> dict[str, tuple[Any, Any]]:
-    """Field name -> (type, field) of a dataclass."""
+def _fields_of(cls: type) -> dict[str, _Field]:
     hints = get_type_hints(cls)
-    return {item.name: (hints[item.name], item) for item in fields(cls)}
+    return {
+        item.name: _Field(
+            hints[item.name],
+            item.metadata,
+            item.default is MISSING and item.default_factory is MISSING,
+            f"{cls.__module__}.{cls.__qualname__}.{item.name}",
+        )
+        for item in fields(cls)
+    }
 
 
 @cache
 def _required_of(cls: type) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name, (_, item) in _fields_of(cls).items()
-        if item.default is MISSING and item.default_factory is MISSING
-    )
+    return tuple(name for name, item in _fields_of(cls).items() if item.required)
 
 
-def convert(cls: type[T], data: Any, key: str) -> T:
-    """An instance of the dataclass `cls` from a mapping; `key` is where the mapping stands."""
+def convert(cls: type[T], data: Any, key: str, cache: DigestCache | None = None) -> T:
+    """An instance of the dataclass `cls` from a mapping; `key` is where the mapping stands.
+
+    Nested sections that the cache knows are not converted again.
+    """
     if type(data) is not dict and not isinstance(data, Mapping):
         raise ConfigError(f"expected keys and values, not {_shown(data)}", key=key)
     known = _fields_of(cls)  # type: ignore[arg-type]
-
-    def converted(name: str, value: Any) -> Any:
-        if name not in known:
+    values = {}
+    for name, value in data.items():
+        item = known.get(name)
+        if item is None:
             raise ConfigError(f"unknown key '{name}'", key=key, hint=nearest(str(name), known))
-        wanted, item = known[name]
-        where = f"{key}.{name}" if key else str(name)
-        result = _value(wanted, value, where)
-        _check_range(result, item.metadata, where)
-        return result
-
-    values = _alike[cls, key].each(data, converted)
+        if cache is not None and type(value) is Section:
+            # What the points of a sweep share is converted once.
+            values[name] = cache.by_key(
+                (item.token, value.digest), partial(_field, item, value, key, name, cache)
+            )
+        else:
+            values[name] = _field(item, value, key, name, cache)
     for name in _required_of(cls):  # type: ignore[arg-type]
         if name not in values:
             raise ConfigError("is missing", key=f"{key}.{name}" if key else name)
     return cls(**values)
+
+
+def _field(item: _Field, value: Any, key: str, name: str, cache: DigestCache | None) -> Any:
+    where = f"{key}.{name}" if key else name
+    result = _value(item.wanted, value, where, cache)
+    if item.metadata:
+        _check_range(result, item.metadata, where)
+    if type(value) is Section and isinstance(result, (Digested, Section)):
+        result.with_digest(value.digest)
+    return result
 
 
 def fields_at(cls: Any, names: Sequence[str]) -> frozenset[str]:
@@ -67,7 +90,7 @@ def fields_at(cls: Any, names: Sequence[str]) -> frozenset[str]:
         wanted = _dataclass_in(wanted)
         origin = get_origin(wanted)
         if is_dataclass(wanted) and isinstance(wanted, type):
-            wanted = _fields_of(wanted)[name][0] if name in _fields_of(wanted) else Any
+            wanted = _fields_of(wanted)[name].wanted if name in _fields_of(wanted) else Any
         elif origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
             wanted = get_args(wanted)[1]
         else:
@@ -85,7 +108,7 @@ def _dataclass_in(wanted: Any) -> Any:
     return wanted
 
 
-def _value(wanted: Any, value: Any, key: str) -> Any:
+def _value(wanted: Any, value: Any, key: str, cache: DigestCache | None) -> Any:
     if wanted is Any:
         return value
     if value == "???":
@@ -99,28 +122,31 @@ def _value(wanted: Any, value: Any, key: str) -> Any:
             )
         return value
     if origin in (Union, types.UnionType):
-        return _one_of(get_args(wanted), value, key)
+        return _one_of(get_args(wanted), value, key, cache)
     if origin is tuple or (origin is not None and issubclass(origin, Mapping)):
-        # What the points of a sweep share is converted once.
-        return _converted.get(lambda _, data: _collection(wanted, data, key), wanted, value)
-    if is_dataclass(wanted):
-        return _converted.get(lambda cls, data: convert(cls, data, key), wanted, value)
-    return _scalar(wanted, value, key)
+        make: Callable[..., Any] = _collection
+    elif is_dataclass(wanted):
+        make = convert
+    else:
+        return _scalar(wanted, value, key)
+    return make(wanted, value, key, cache)
 
 
-def _collection(wanted: Any, value: Any, key: str) -> Any:
+def _collection(wanted: Any, value: Any, key: str, cache: DigestCache | None) -> Any:
     if get_origin(wanted) is tuple:
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"expected a list, not {_shown(value)}", key=key)
         element = get_args(wanted)[0]
-        return tuple(_value(element, item, f"{key}[{i}]") for i, item in enumerate(value))
+        return tuple(_value(element, item, f"{key}[{i}]", cache) for i, item in enumerate(value))
     if not isinstance(value, Mapping):
         raise ConfigError(f"expected keys and values, not {_shown(value)}", key=key)
     element = get_args(wanted)[1]
-    return {str(name): _value(element, item, f"{key}.{name}") for name, item in value.items()}
+    return Section(
+        {str(name): _value(element, item, f"{key}.{name}", cache) for name, item in value.items()}
+    )
 
 
-def _one_of(options: tuple[Any, ...], value: Any, key: str) -> Any:
+def _one_of(options: tuple[Any, ...], value: Any, key: str, cache: DigestCache | None) -> Any:
     if value is None and type(None) in options:
         return None
     for option in options:
@@ -132,7 +158,7 @@ def _one_of(options: tuple[Any, ...], value: Any, key: str) -> Any:
     if float in others and type(value) is int:
         return _as_float(value, key)
     if len(others) == 1:
-        return _value(others[0], value, key)
+        return _value(others[0], value, key, cache)
     allowed = " or ".join(_NAMES.get(option, str(option)) for option in others)
     raise ConfigError(f"expected {allowed}, not {_shown(value)}", key=key)
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from kernloom.base.digest import Digested
 from kernloom.config.limits import FINITE, at_least, between
 from kernloom.config.settings import (
     BuildSettings,
-    FleetSettings,
     ScreenSettings,
     StoreSettings,
     SweepSettings,
@@ -43,7 +43,7 @@ STATUSES = (
 
 
 @dataclass(frozen=True)
-class Tunable:
+class Tunable(Digested):
     """One parameter of a kernel that a transform takes."""
 
     values: tuple[Scalar, ...]
@@ -54,7 +54,7 @@ class Tunable:
 
 
 @dataclass(frozen=True)
-class Argument:
+class Argument(Digested):
     """One argument of a kernel's C function."""
 
     kind: Literal["tensor", "size", "scalar"]
@@ -65,7 +65,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(Digested):
     """How many work-items a kernel is launched with: expressions over its sizes and tunables."""
 
     items: tuple[int | str, ...]
@@ -77,7 +77,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class KernelSource:
+class KernelSource(Digested):
     """A kernel's source for one family of targets: a template, or a plain file as it is."""
 
     template: str | None = None
@@ -97,7 +97,7 @@ class KernelSource:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Digested):
     """One operation with a C ABI, its sources, tunables and constraints."""
 
     name: str
@@ -130,7 +130,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Fill:
+class Fill(Digested):
     """How a tensor is filled before a launch."""
 
     kind: Literal["uniform", "normal", "integers", "constant", "pattern", "file", "generator"] = (
@@ -147,7 +147,7 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class Tensor(Digested):
     """A named array of a workload."""
 
     shape: tuple[int | str, ...]
@@ -158,7 +158,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Digested):
     """One kernel call: each argument is bound to a tensor, a scalar or a size expression."""
 
     kernel: str
@@ -167,15 +167,23 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Tolerance:
+class Tolerance(Digested):
     """|result - golden| <= atol + rtol * |golden|; both may be expressions over the sizes."""
 
     rtol: float | str
     atol: float | str = 0.0
 
 
+DEFAULT_TOLERANCE = {
+    "float32": Tolerance(rtol=1e-4, atol=1e-5),
+    "float64": Tolerance(rtol=1e-10, atol=1e-11),
+}
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+"""Of every other element type."""
+
+
 @dataclass(frozen=True)
-class Cost:
+class Cost(Digested):
     """What one run of the workload does, as expressions over the sizes."""
 
     flops: int | str = 0
@@ -183,7 +191,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Digested):
     """Named tensors, sizes, and the kernel calls that connect them."""
 
     name: str
@@ -201,9 +209,13 @@ class Workload:
     cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Named changes to sizes, scalars and fills; `default` changes nothing."""
 
+    def tolerance_for(self, dtype: str) -> Tolerance:
+        """Its own tolerance of an element type, or the default."""
+        return self.tolerance.get(dtype) or DEFAULT_TOLERANCE.get(dtype, EXACT)
+
 
 @dataclass(frozen=True)
-class Emulator:
+class Emulator(Digested):
     """A program that runs another machine's programs here."""
 
     program: str
@@ -218,7 +230,7 @@ class Emulator:
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Digested):
     """Where a workload runs."""
 
     name: str
@@ -246,7 +258,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Caches:
+class Caches(Digested):
     """Cache sizes in bytes; size strings are allowed in YAML."""
 
     l1: int | str
@@ -255,7 +267,7 @@ class Caches:
 
 
 @dataclass(frozen=True)
-class Arch:
+class Arch(Digested):
     """Hardware as data."""
 
     name: str
@@ -278,7 +290,7 @@ class Arch:
 
 
 @dataclass(frozen=True)
-class Toolchain:
+class Toolchain(Digested):
     """How sources are compiled."""
 
     name: str
@@ -297,14 +309,14 @@ class Toolchain:
 
 
 @dataclass(frozen=True)
-class Runtime:
+class Runtime(Digested):
     """An accelerator's task runtime; every other target has `none`."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Digested):
     """A graph of named stages; `kernloom.pipeline` reads and checks it."""
 
     name: str
@@ -313,7 +325,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
-class SelectSettings:
+class SelectSettings(Digested):
     """Where parameters come from."""
 
     providers: tuple[str, ...] = ("fixed", "model")
@@ -323,7 +335,7 @@ class SelectSettings:
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(Digested):
     """A measuring policy."""
 
     name: str
@@ -354,7 +366,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Digested):
     """One composed, validated config: one point."""
 
     workload: Workload
@@ -366,13 +378,15 @@ class Experiment:
     select: SelectSettings
     measure: Policy
     store: StoreSettings
-    fleet: FleetSettings
+    fleet: Mapping[str, Any]
+    """Checked by the settings of its `kind`, which the fleet declares (`run.fleets`)."""
     sweep: SweepSettings
     build: BuildSettings
     screen: ScreenSettings = field(default_factory=ScreenSettings)
     case: str = "default"
     seed: int = field(default=0, metadata=at_least(0))
-    output: Literal["table", "json", "jsonl", "csv"] = "table"
+    output: str = "table"
+    """The name of a format (`report.formats`); each command says which formats serve it."""
     rerun: Literal["none", "failed", "all"] = "none"
     recipe: str | None = None
     trace: str | None = None

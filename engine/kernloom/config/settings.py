@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kernloom.base.digest import Digested
 from kernloom.config.limits import at_least, between
 
 
 @dataclass(frozen=True)
-class StoreSettings:
+class StoreSettings(Digested):
     """Where trials are kept."""
 
     name: str
@@ -21,36 +22,16 @@ class StoreSettings:
 
 
 @dataclass(frozen=True)
-class FleetSettings:
-    """Where trials are carried out."""
+class FleetSettings(Digested):
+    """Where trials are carried out: the keys of every fleet. The settings of a kind add its own;
+    an experiment keeps the section as it is, and the registry of fleets finds the schema."""
 
     name: str
-    kind: Literal["local", "slurm"] = "local"
-    exclusive: Literal["node", "measuring", "none"] = "none"
-    """`node`: a whole node for each task; `measuring`: never two measure on a machine at once."""
-    overlap: bool = False
-    """local: measure what is built while the rest is built, on other cores."""
-    chunk: int = field(default=50, metadata=at_least(1))
-    """Points for each task."""
-    max_tasks: int = field(default=64, metadata=at_least(1))
-    """Tasks that run at once."""
-    time: int = field(default=60, metadata=at_least(1))
-    """Minutes that a task may take."""
-    retries: int = field(default=2, metadata=between(0, 100))
-    """How often the points of a lost task are submitted again."""
-    build: Literal["login", "first"] = "login"
-    """Who builds: this machine before it submits, or the first task that needs an artifact."""
-    partition: str | None = None
-    options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
-    """Further options of sbatch, by their long names."""
-    poll: float = field(default=10.0, metadata=between(0.05, 3600))
-    """Seconds between two questions to the queue, at most."""
-    folder: str | None = None
-    """Where submissions are kept; every node must see it under this name."""
+    kind: str
 
 
 @dataclass(frozen=True)
-class SampleSettings:
+class SampleSettings(Digested):
     """How many points of a sweep to take, and which."""
 
     count: int = field(metadata=between(1, 1_000_000))
@@ -60,7 +41,7 @@ class SampleSettings:
 
 
 @dataclass(frozen=True)
-class SweepSettings:
+class SweepSettings(Digested):
     """What is swept beside the axes of the command line; `config.sweeps` reads it."""
 
     axes: Mapping[str, Any] = field(default_factory=dict)
@@ -80,7 +61,7 @@ class SweepSettings:
 
 
 @dataclass(frozen=True)
-class BuildSettings:
+class BuildSettings(Digested):
     """How artifacts are built."""
 
     keep: bool = False
@@ -90,7 +71,7 @@ class BuildSettings:
 
 
 @dataclass(frozen=True)
-class ScreenSettings:
+class ScreenSettings(Digested):
     """How a sweep is screened before anything is measured for keeps."""
 
     keep: int = field(default=0, metadata=at_least(0))

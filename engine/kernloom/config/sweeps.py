@@ -8,26 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kernloom.base.digest import as_section
 from kernloom.base.errors import ConfigError, UsageError, nearest
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
-from kernloom.config.overrides import MAX_VALUES, Override, parse_overrides, spelled
+from kernloom.config.override_parser import MAX_VALUES, parse_overrides
+from kernloom.config.overrides import Override, spelled
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import SampleSettings, SweepSettings
 from kernloom.config.values import apply
+from kernloom.space.axes import Axis, Points, Row, Rows, Union
 from kernloom.space.constraints import Exclude, LookUp, Names, is_written, read_exclude, read_where
-from kernloom.space.spaces import (
-    Axis,
-    Chosen,
-    Found,
-    Product,
-    Row,
-    Rows,
-    Space,
-    Test,
-    Union,
-    filtered,
-)
+from kernloom.space.space import Constraint, Selection, Space
 
 POINT = "sweep.point"
 """The key under which a named point has its name."""
@@ -72,7 +64,7 @@ def changed(section: dict[str, Any], said: Sequence[tuple[Override, Any]]) -> An
                 axes = _without_axis(sweep, name.removeprefix("axes."))
                 data = {"sweep": {**sweep, "axes": axes}}
             else:
-                data = apply(data, override, value)
+                data = apply(as_section(data), override, value)
         elif here and (value == {} or (value == [] and override.key in _ADDED)):
             raise ConfigError(
                 f"{spelled(value)} adds nothing to what is there",
@@ -83,7 +75,7 @@ def changed(section: dict[str, Any], said: Sequence[tuple[Override, Any]]) -> An
             more = value if isinstance(value, list) else [value]
             data = {"sweep": {**sweep, name: [*(here or ()), *more]}}
         else:
-            data = apply(data, override, value)
+            data = apply(as_section(data), override, value)
     return data["sweep"]
 
 
@@ -126,33 +118,33 @@ class Reader:
     named: dict[str, str] = field(default_factory=dict)
     """Name of a point -> where it is described."""
 
-    def space(self, sweep: SweepSettings, typed: Sequence[Axis]) -> Space:
+    def points(self, sweep: SweepSettings, typed: Sequence[Axis]) -> Points:
         """All points of the command line's axes and the sweep."""
-        return self._space(sweep, "sweep", tuple(typed), frozenset())
+        return self._points(sweep, "sweep", tuple(typed), frozenset())
 
-    def _space(
+    def _points(
         self, sweep: SweepSettings, place: str, typed: tuple[Axis, ...], outside: frozenset[str]
-    ) -> Space:
+    ) -> Points:
         axes = [self._axis({key: spec}, f"{place}.axes") for key, spec in self._axes(sweep, place)]
         zips = [
             self._axis(_flat(one, steps=True), f"{place}.zip[{number}]")
             for number, one in enumerate(sweep.zip)
         ]
-        parts: list[Space] = [*typed, *axes, *zips]
+        parts: list[Points] = [*typed, *axes, *zips]
         here = _distinct(parts, place)
         for number, one in enumerate(sweep.nested):
             if not has_points(one):
                 raise ConfigError("has no points", key=f"{place}.nested[{number}]")
         if sweep.nested:
             inner = [
-                self._space(one, f"{place}.nested[{number}]", (), outside | here)
+                self._points(one, f"{place}.nested[{number}]", (), outside | here)
                 for number, one in enumerate(sweep.nested)
             ]
             parts.append(Union(tuple(inner)))
             here = _distinct(parts, place)
         names = Names(here, self.fixed, outside, _written(parts))
-        product = Product(tuple(parts) or (Rows([{}]),))
         tests = self._tests(sweep, place, names)
+        space = Space(tuple(parts) or (Rows([{}]),), tuple(test for _, test in tests))
         named = self._named(sweep, place, typed)
         if named and not (sweep.axes or sweep.zip or sweep.nested):
             if tests or sweep.sample:
@@ -162,8 +154,8 @@ class Reader:
                     hint="Named points are always taken.",
                 )
             return named
-        space = self._wanted(product, tests, sweep, place)
-        return Union((space, named)) if named else space
+        wanted = self._wanted(space, [text for text, _ in tests], sweep, place)
+        return Union((wanted, named)) if named else wanted
 
     def _axes(self, sweep: SweepSettings, place: str) -> Iterable[tuple[str, Any]]:
         """The axes, less those of which the command line has chosen a value."""
@@ -201,7 +193,7 @@ class Reader:
             raise ConfigError(f"'{text}' is not a key", key=place) from None
         if override.kind == "delete":
             raise ConfigError(f"'{text}': a key that is deleted has no values", key=place)
-        if override.key.split(".")[0] in NOT_SWEPT:
+        if override.root in NOT_SWEPT:
             raise ConfigError(
                 f"'{override.key}' belongs to the whole run, so it cannot be swept", key=place
             )
@@ -224,8 +216,10 @@ class Reader:
             raise ConfigError("has no values", key=place)
         return values
 
-    def _tests(self, sweep: SweepSettings, place: str, names: Names) -> list[tuple[str, Test]]:
-        tests: list[tuple[str, Test]] = []
+    def _tests(
+        self, sweep: SweepSettings, place: str, names: Names
+    ) -> list[tuple[str, Constraint]]:
+        tests: list[tuple[str, Constraint]] = []
         for number, text in enumerate(sweep.where):
             if not text.strip():
                 raise ConfigError("has no value", key=f"{place}.where[{number}]")
@@ -237,32 +231,27 @@ class Reader:
         return tests
 
     def _wanted(
-        self, product: Product, tests: Sequence[tuple[str, Test]], sweep: SweepSettings, place: str
-    ) -> Space:
-        """What constraints and sample leave of a product."""
-        asked = [test for _, test in tests]
-        if sweep.sample and sweep.sample.count < product.size:
-            from kernloom.space.sampling import sampled
-
+        self, space: Space, texts: Sequence[str], sweep: SweepSettings, place: str
+    ) -> Selection:
+        """What constraints and sample leave of a space."""
+        tests = space.constraints
+        if sweep.sample and sweep.sample.count < space.size:
             sample = sweep.sample
-            balanced = sample.method == "latin_hypercube"
-            found = sampled(product, asked, sample.count, balanced=balanced, seed=sample.seed)
-            unmatched = [not _matches_any(test, product) for test in asked]
-        elif asked:
-            found = filtered(product, asked)
-            unmatched = [not removed for removed in found.removed]
+            found = space.sample(sample.count, sample.seed, sample.method)
+            unmatched = [not _matches_any(test, space) for test in tests]
         else:
-            found, unmatched = Found(range(product.size), (), 0), []
-        for (text, test), useless in zip(tests, unmatched, strict=True):
+            found = space.valid(limit=True)
+            unmatched = [not removed for removed in found.removed]
+        for text, test, useless in zip(texts, tests, unmatched, strict=True):
             if useless and isinstance(test, Exclude):
                 self.say(f"{place}: {text} matches no point")
         if not found.indices:
-            raise _nothing_left(product, tests, found, place)
+            raise _nothing_left(found, texts, place)
         if sweep.sample:
             self._tell(found, sweep.sample, place)
-        return Chosen(product, found.indices)
+        return found
 
-    def _tell(self, found: Found, sample: SampleSettings, place: str) -> None:
+    def _tell(self, found: Selection, sample: SampleSettings, place: str) -> None:
         """Say what a sample is not, though it was asked for."""
         few = len(found.indices) < sample.count
         taken = f"{len(found.indices):,} of the {sample.count:,} points asked for"
@@ -277,7 +266,7 @@ class Reader:
                 "some values are used more often than others"
             )
 
-    def _named(self, sweep: SweepSettings, place: str, typed: tuple[Axis, ...]) -> Space | None:
+    def _named(self, sweep: SweepSettings, place: str, typed: tuple[Axis, ...]) -> Points | None:
         """The named points, each with every combination of the command line's axes."""
         if not sweep.points:
             return None
@@ -304,21 +293,19 @@ class Reader:
                 self.check(replace(override, values=(value,)))
                 row[override.key] = value
             rows.append(row)
-        return Product((*typed, Rows(rows)))
+        return Space((*typed, Rows(rows))).valid()
 
 
-def _matches_any(test: Test, product: Product) -> bool:
+def _matches_any(test: Constraint, space: Space) -> bool:
     """Whether an exclusion can match; a sample alone does not tell."""
-    return not isinstance(test, Exclude) or test.matches_any(product)
+    return not isinstance(test, Exclude) or test.matches_any(space)
 
 
-def _nothing_left(
-    product: Product, tests: Sequence[tuple[str, Test]], found: Found, place: str
-) -> ConfigError:
+def _nothing_left(found: Selection, texts: Sequence[str], place: str) -> ConfigError:
     """What took all points away, or why none was found."""
     removed_by = [
         f"{text} removed {removed:,}"
-        for (text, _), removed in zip(tests, found.removed, strict=True)
+        for text, removed in zip(texts, found.removed, strict=True)
         if removed
     ]
     by = ", ".join(removed_by)
@@ -329,12 +316,13 @@ def _nothing_left(
             key=place,
             hint=f"{hint} Keys that follow from each other can be zipped.",
         )
-    if found.looked_at < product.size:
+    size = found.space.size
+    if found.looked_at < size:
         by = f"of {found.looked_at:,} that were tried, {by}"
-    return ConfigError(f"no point is left of {product.size:,}: {by}", key=place, hint=hint)
+    return ConfigError(f"no point is left of {size:,}: {by}", key=place, hint=hint)
 
 
-def _distinct(parts: Iterable[Space], place: str) -> frozenset[str]:
+def _distinct(parts: Iterable[Points], place: str) -> frozenset[str]:
     """All keys of the parts; none may be in two of them."""
     seen: set[str] = set()
     for part in parts:
@@ -350,7 +338,7 @@ def _distinct(parts: Iterable[Space], place: str) -> frozenset[str]:
     return frozenset(seen)
 
 
-def _written(parts: Iterable[Space]) -> frozenset[str]:
+def _written(parts: Iterable[Points]) -> frozenset[str]:
     """Keys among whose values are expressions."""
     axes = [part for part in parts if isinstance(part, Axis)]
     columns = [pair for axis in axes for pair in zip(axis.names, axis.columns, strict=True)]

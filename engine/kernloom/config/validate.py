@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from kernloom.base.digest import DigestCache, digest_of
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.expressions import names_in, parse_size
-from kernloom.base.remember import ById
 from kernloom.config.convert import convert
 from kernloom.config.schema import (
     DTYPES,
@@ -21,11 +21,6 @@ from kernloom.config.schema import (
     Workload,
 )
 
-_checked: ById[None] = ById()
-_targets: ById[None] = ById()
-_workloads: ById[None] = ById()
-_symbols: dict[frozenset[str], frozenset[str]] = {}
-"""Each set of names once, so that what was checked for it is found by its identity."""
 _ROOT_KEYS = frozenset(ROOT_KEYS)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
@@ -45,22 +40,17 @@ ARCH_NAMES = (
 """Names beside sizes and tunables that a kernel's constraints and model may use."""
 
 
-def experiment(data: Mapping[str, Any]) -> Experiment:
-    """The validated experiment; what it shares with an earlier one is not checked again."""
+def experiment(data: Mapping[str, Any], cache: DigestCache | None = None) -> Experiment:
+    """The validated experiment; sections that the cache knows are not checked again."""
+    cache = DigestCache() if cache is None else cache
     for name in data:
         if name not in _ROOT_KEYS:
             raise ConfigError(f"unknown key '{name}'", hint=nearest(name, ROOT_KEYS))
-    result = convert(Experiment, data, "")
-    _checked.get(_check_workload, result.workload)
-    _targets.get(
-        lambda *_: _check_target(result),
-        result.target,
-        result.arch,
-        result.toolchain,
-        result.runtime,
-        result.measure,
-        result.trace,
-    )
+    result = convert(Experiment, data, "", cache)
+    _check_workload(result.workload, cache)
+    parts = (result.target, result.arch, result.toolchain, result.runtime, result.measure)
+    key = (_check_target, *map(digest_of, parts), result.trace)
+    cache.by_key(key, lambda: _check_target(result))
     _check_memory_limit(result)
     return result
 
@@ -119,23 +109,19 @@ def _check_target(experiment: Experiment) -> None:
         )
 
 
-def _check_workload(workload: Workload) -> None:
+def _check_workload(workload: Workload, cache: DigestCache) -> None:
     _check_dtype(workload.dtype, "workload.dtype")
-    names = frozenset([*workload.sizes, "element"])
-    symbols = _symbols.setdefault(names, names)
+    symbols = frozenset([*workload.sizes, "element"])
     for name, size in workload.sizes.items():
         _check_names([size], symbols, f"workload.sizes.{name}")
     # Of all else only the names of the sizes matter, which the points of a sweep have in common.
-    _workloads.get(
-        lambda *_: _check_beside_sizes(workload, symbols),
+    beside = (workload.tensors, workload.cost, workload.tolerance, workload.kernels)
+    key = (
+        _check_beside_sizes,
         symbols,
-        workload.tensors,
-        workload.cost,
-        workload.tolerance,
-        workload.kernels,
-        workload.steps,
-        workload.golden,
+        *map(digest_of, (*beside, workload.steps, workload.golden)),
     )
+    cache.by_key(key, lambda: _check_beside_sizes(workload, symbols))
 
 
 def _check_beside_sizes(workload: Workload, symbols: frozenset[str]) -> None:
@@ -161,7 +147,7 @@ def _check_beside_sizes(workload: Workload, symbols: frozenset[str]) -> None:
         for value, part in ((tolerance.rtol, "rtol"), (tolerance.atol, "atol")):
             _check_names([value], symbols, f"workload.tolerance.{dtype}.{part}")
     for name, kernel in workload.kernels.items():
-        _checked.get(_check_kernel, kernel, name)
+        kernel.derive(_check_kernel, name)
     _check_steps(workload)
 
 

@@ -8,27 +8,24 @@ point shares with the composed data all that it does not change.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kernloom.base.digest import DigestCache, Section, as_plain, as_section, digest_of
 from kernloom.base.errors import ConfigError, nearest
-from kernloom.base.remember import Alike, ById
 from kernloom.config.convert import fields_at
 from kernloom.config.overrides import Override
 from kernloom.config.schema import Experiment
 
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
-_places: ById[list[tuple[Any, ...]]] = ById()
-_sections: ById[Any] = ById()
-_resolved_from: ById[Any] = ById()
 _NESTED = (dict, list)
 _DEEPEST = 20
 """How many references may lead to the next before we call it a circle."""
 _MAX_EXPANDED = 200_000
 """Values that the references of a section may stand for, all in all; 64 characters count as one."""
-_sizes: ById[int] = ById()
+Path = tuple[Any, ...]
+"""The keys and indices that lead to a value."""
 
 
 class _Budget:
@@ -37,44 +34,49 @@ class _Budget:
     def __init__(self) -> None:
         self._left = _MAX_EXPANDED
 
-    def spend(self, value: Any, place: tuple[Any, ...]) -> None:
-        self._left -= _sizes.get(_size, value) if isinstance(value, _NESTED) else _size(value)
+    def spend(self, value: Any, place: Path) -> None:
+        self._left -= _size(value)
         if self._left < 0:
             problem = "its references stand for more values than are allowed"
             raise ConfigError(problem, key=".".join(map(str, place)))
 
 
 def _size(value: Any) -> int:
+    if isinstance(value, Section):
+        return value.derive(_section_size)
     if isinstance(value, dict):
-        return 1 + sum(map(_size, value.values()))
+        return _section_size(value)
     if isinstance(value, list):
         return 1 + sum(map(_size, value))
     return 1 + len(value) // 64 if isinstance(value, str) else 1
+
+
+def _section_size(section: Mapping[str, Any]) -> int:
+    return 1 + sum(map(_size, section.values()))
 
 
 @dataclass(frozen=True)
 class _References:
     """Where a section holds a `${...}`."""
 
-    paths: list[tuple[Any, ...]]
+    paths: list[Path]
     roots: list[str]
     """The sections that they lead to."""
     rare: bool
     """Some are of the kinds that we do not resolve ourselves."""
 
 
-_alike: Alike[_References] = Alike()
-_parts: defaultdict[str, Alike[list[tuple[Any, ...]]]] = defaultdict(Alike)
+_NO_REFERENCES = _References([], [], rare=False)
 
 
 def merged(base: Any, change: Any) -> Any:
     """`change` laid over `base`: mappings merge, everything else is replaced."""
     if not isinstance(base, dict) or not isinstance(change, dict):
-        return change
+        return as_section(change)
     result = dict(base)
     for key, value in change.items():
-        result[key] = merged(base[key], value) if key in base else value
-    return result
+        result[key] = merged(base[key], value) if key in base else as_section(value)
+    return Section(result)
 
 
 class _UnknownKeyError(Exception):
@@ -87,13 +89,13 @@ class _UnknownKeyError(Exception):
         self.above, self.name, self.node, self.known = above, name, node, known
 
 
-def apply(data: dict[str, Any], override: Override, value: Any) -> dict[str, Any]:
+def apply(data: Section[Any], override: Override, value: Any) -> Section[Any]:
     """`data` with one value override carried out."""
     try:
         result = _applied(data, override.key.split("."), 0, override, value)
     except _UnknownKeyError as unknown:
         raise _explained(data, override, unknown) from None
-    if not isinstance(result, dict):
+    if not isinstance(result, Section):
         raise ConfigError("the whole config cannot be replaced", key=override.key)
     return result
 
@@ -108,7 +110,9 @@ def _applied(node: Any, names: list[str], depth: int, override: Override, value:
             del changed[index]
         else:
             changed[index] = (
-                value if last else _applied(node[index], names, depth + 1, override, value)
+                as_section(value)
+                if last
+                else _applied(node[index], names, depth + 1, override, value)
             )
         return changed
     if not isinstance(node, dict):
@@ -135,7 +139,7 @@ def _applied(node: Any, names: list[str], depth: int, override: Override, value:
         raise ConfigError("is there already", key=override.key, hint="Leave the + away.")
     else:
         changed[name] = merged(node.get(name), value)
-    return changed
+    return Section(changed)
 
 
 def _explained(
@@ -186,25 +190,30 @@ def _index(node: list[Any], name: str, where: str) -> int:
     )
 
 
-def resolve(data: dict[str, Any]) -> dict[str, Any]:
+def resolve(data: dict[str, Any], cache: DigestCache) -> Section[Any]:
     """`data` with every `${...}` replaced; OmegaConf does the rare kinds that we do not."""
-    references = _alike.each(data, _references_in)
+    references = {name: _references_of(section) for name, section in data.items()}
     if any(found.rare for found in references.values()):
-        return _resolved_by_omegaconf(data)
-    return {
-        name: _resolved_again(data, name, references) if found.paths else data[name]
-        for name, found in references.items()
-    }
+        resolved: Section[Any] = as_section(_resolved_by_omegaconf(data))
+        return resolved
+    return Section(
+        {
+            name: _resolved_section(data, name, found.paths, cache) if found.paths else data[name]
+            for name, found in references.items()
+        }
+    )
 
 
-def _references_in(name: str, section: Any) -> _References:
-    paths: list[tuple[Any, ...]] = []
-    if isinstance(section, dict):
-        # What a changed section still shares is looked through once.
-        parts = _parts[name].each(section, _interpolated_in)
-        paths = [(key, *path) for key, found in parts.items() for path in found]
-    elif isinstance(section, (list, str)):
-        paths = _interpolated(section)
+def _references_of(section: Any) -> _References:
+    if isinstance(section, Section):
+        return section.derive(_references_in)
+    return _references_in(section) if isinstance(section, (list, str)) else _NO_REFERENCES
+
+
+def _references_in(section: Any) -> _References:
+    paths = _interpolated(section)
+    if not paths:
+        return _NO_REFERENCES
     texts = [_at(section, path) for path in paths]
     return _References(
         paths,
@@ -213,48 +222,40 @@ def _references_in(name: str, section: Any) -> _References:
     )
 
 
-def _resolved_again(data: dict[str, Any], name: str, references: Mapping[str, _References]) -> Any:
-    """A section with its references replaced, once for all points that have in common whatever
-    they lead to."""
-    paths = references[name].paths
-    reached, waiting = {name: data[name]}, [name]
-    while waiting:
-        for root in references[waiting.pop()].roots:
-            if root not in data:
-                return _resolved_section(data, name, paths)
-            if root not in reached:
-                reached[root] = data[root]
-                waiting.append(root)
-    return _resolved_from.get(lambda *_: _resolved_section(data, name, paths), *reached.values())
-
-
-def _resolved_section(data: dict[str, Any], name: str, paths: list[tuple[Any, ...]]) -> Any:
-    """A section with its references replaced; the same objects give the same object again."""
+def _resolved_section(
+    data: dict[str, Any], name: str, paths: list[Path], cache: DigestCache
+) -> Any:
+    """A section with its references replaced; once for all points that have in common what they
+    refer to."""
     section = data[name]
     budget = _Budget()
     values = [_resolved(data, _at(section, path), (name, *path), 0, budget) for path in paths]
 
-    def replaced(section: Any, *values: Any) -> Any:
+    def replaced() -> Any:
+        result = section
         for path, value in zip(paths, values, strict=True):
-            section = _replaced(section, path, value)
-        return section
+            result = _replaced(result, path, value)
+        return result
 
-    return _sections.get(replaced, section, *values)
-
-
-def _interpolated_in(_: str, value: Any) -> list[tuple[Any, ...]]:
-    return _places.get(_interpolated, value) if isinstance(value, dict) else _interpolated(value)
+    return cache.by_key((resolve, digest_of(section), *map(digest_of, values)), replaced)
 
 
-def _interpolated(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def _interpolated(data: Any) -> list[Path]:
     """The paths of all values that hold a `${...}`."""
     if isinstance(data, str):
-        return [path] if "${" in data else []
+        return [()] if "${" in data else []
+    if isinstance(data, Section):
+        # Known already of what a changed section shares with the one it was made from.
+        return data.derive(_interpolated_in)
     if isinstance(data, dict):
-        return [p for key, value in data.items() for p in _interpolated(value, (*path, key))]
+        return _interpolated_in(data)
     if isinstance(data, list):
-        return [p for i, value in enumerate(data) for p in _interpolated(value, (*path, i))]
+        return [(i, *path) for i, value in enumerate(data) for path in _interpolated(value)]
     return []
+
+
+def _interpolated_in(section: Mapping[str, Any]) -> list[Path]:
+    return [(key, *path) for key, value in section.items() for path in _interpolated(value)]
 
 
 def _resolved_by_omegaconf(data: dict[str, Any]) -> dict[str, Any]:
@@ -262,7 +263,7 @@ def _resolved_by_omegaconf(data: dict[str, Any]) -> dict[str, Any]:
     from omegaconf.errors import OmegaConfBaseException
 
     try:
-        result = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
+        result = OmegaConf.to_container(OmegaConf.create(as_plain(data)), resolve=True)
     except OmegaConfBaseException as error:
         raise ConfigError(str(error).splitlines()[0], key=str(error.full_key or "")) from None
     if not isinstance(result, dict):
@@ -270,34 +271,32 @@ def _resolved_by_omegaconf(data: dict[str, Any]) -> dict[str, Any]:
     return {str(key): value for key, value in result.items()}
 
 
-def _at(data: Any, path: tuple[Any, ...]) -> Any:
+def _at(data: Any, path: Path) -> Any:
     for name in path:
         data = data[name]
     return data
 
 
-def _replaced(node: Any, path: tuple[Any, ...], value: Any) -> Any:
+def _replaced(node: Any, path: Path, value: Any) -> Any:
     if not path:
         return value
-    changed = dict(node) if isinstance(node, dict) else list(node)
+    changed: Any = dict(node) if isinstance(node, dict) else list(node)
     changed[path[0]] = _replaced(node[path[0]], path[1:], value)
-    return changed
+    return Section(changed) if isinstance(changed, dict) else changed
 
 
 def _resolved_within(
-    data: Mapping[str, Any], node: Any, place: tuple[Any, ...], depth: int, budget: _Budget
+    data: Mapping[str, Any], node: Any, place: Path, depth: int, budget: _Budget
 ) -> Any:
     """What is referred to, with the references inside it replaced."""
     if isinstance(node, str):
         return _resolved(data, node, place, depth, budget) if "${" in node else node
-    for path in _places.get(_interpolated, node) if isinstance(node, _NESTED) else ():
+    for path in _interpolated(node):
         node = _replaced(node, path, _resolved(data, _at(node, path), place, depth, budget))
     return node
 
 
-def _resolved(
-    data: Mapping[str, Any], text: str, place: tuple[Any, ...], depth: int, budget: _Budget
-) -> Any:
+def _resolved(data: Mapping[str, Any], text: str, place: Path, depth: int, budget: _Budget) -> Any:
     if depth > _DEEPEST:
         raise ConfigError("refers to itself", key=".".join(map(str, place)))
 

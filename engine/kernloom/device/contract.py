@@ -9,12 +9,13 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from kernloom.base.errors import DeviceError, nearest
+from kernloom.base.gauges import INSTRUCTIONS, TIME, Gauge
 from kernloom.config.schema import Arch, Target
 
 if TYPE_CHECKING:
@@ -176,8 +177,8 @@ class LaunchResult:
     cpu_ns: tuple[int, ...]
     involuntary: tuple[int, ...]
     voluntary: tuple[int, ...]
-    instructions: tuple[int, ...] = ()
-    """Exact counts, from devices that have them."""
+    readings: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Name of each gauge of the device but time -> what it shows."""
     transfer_ns: tuple[int, ...] = ()
     """The part of `wall_ns` that transfers took, from devices that have them."""
     cold: bool = False
@@ -185,6 +186,24 @@ class LaunchResult:
     """Whether the samples were really taken in the real-time scheduling class."""
     aslr: bool = True
     """Whether the process got random addresses."""
+
+    @property
+    def instructions(self) -> tuple[float, ...]:
+        return self.readings.get(INSTRUCTIONS.name, ())
+
+    def per_run(self, gauge: Gauge) -> tuple[float, ...]:
+        """What a gauge shows for one iteration, in each sample."""
+        found = self.readings.get(gauge.name)
+        if found is None:
+            raise DeviceError(f"the device gave no {gauge.name}", status="crashed")
+        return tuple(_share(total, self.inner) for total in found)
+
+
+def _share(total: float, parts: int) -> float:
+    """A part; of counts a count, where they can be divided."""
+    if isinstance(total, int) and total % parts == 0:
+        return total // parts
+    return total / parts
 
 
 class Session(ABC):
@@ -291,6 +310,8 @@ class Device(ABC):
 
     programs: ClassVar[tuple[str, ...]] = ()
     """Roles of the programs that must be built for it."""
+    gauges: ClassVar[tuple[Gauge, ...]] = (TIME,)
+    """What it measures; its launches have the readings of all but time, which has clocks."""
 
     @classmethod
     @abstractmethod
@@ -317,6 +338,22 @@ class Device(ABC):
     def reads_in_place(cls, target: Target, *, cache: Path | None = None) -> bool:
         """Whether kernels read a tensor of the host's memory where it is, and need no copy."""
         return target.family == "host"
+
+    @classmethod
+    def takes_host_tensors(cls, target: Target) -> bool:
+        """Whether there is a host whose memory a tensor can be in."""
+        return target.family in ("host", "accelerator")
+
+    @classmethod
+    def runs_cpu_code(cls, target: Target) -> bool:
+        """Whether kernels are code for a CPU: this machine or its emulator must have the features
+        of the arch, and the compiler must know them."""
+        return target.family == "host"
+
+    @classmethod
+    def runs_natively(cls, target: Target) -> bool:
+        """Whether kernels run on this machine's cores, as numpy does: its roof is theirs."""
+        return False
 
     name: str
     """The name it is registered under."""

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from kernloom.base.errors import UnavailableError
 from kernloom.device import leftovers
 from kernloom.device.leftovers import MARKER, kill_leftovers, new_mark
-from kernloom.device.messages import Exit
 
 TAIL_BYTES = 8192
 END_SECONDS = 5.0
@@ -167,6 +166,8 @@ def _readable(descriptor: int, deadline: float) -> bool:
 
 def ending(returncode: int) -> str:
     """How a process ended, for people: `SIGSEGV (Segmentation fault)` or `exit code 3`."""
+    from kernloom.device.messages import Exit
+
     if returncode == Exit.LEFTOVERS:
         return "exit code 0, leaving processes behind,"
     if returncode >= 0:

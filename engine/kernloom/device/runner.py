@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernloom.base.errors import DeviceError
+from kernloom.base.gauges import INSTRUCTIONS
 from kernloom.device.connection import Connection
 from kernloom.device.contract import (
     Arguments,
@@ -52,6 +54,15 @@ if TYPE_CHECKING:
 
 LINE = 64
 """What is in the window at once starts at multiples of a cache line."""
+OWN_BYTES = 64 << 20
+"""What a runner may take for itself on top of a memory limit,"""
+THREAD_BYTES = 16 << 20
+"""and for each thread that it may start."""
+
+
+def data_limit(memory_limit: int, own: int = OWN_BYTES) -> int:
+    """What a runner's process may take in all; 0: any number."""
+    return memory_limit + own + (os.cpu_count() or 1) * THREAD_BYTES if memory_limit else 0
 
 
 class RunnerSession(Conversation):
@@ -230,7 +241,7 @@ class RunnerSession(Conversation):
     def _result(self, response: Response) -> LaunchResult:
         samples, had = response.samples, response.conditions
         if self._counted:
-            counts = tuple(sample.instructions for sample in samples)
+            counts = {INSTRUCTIONS.name: tuple(sample.instructions for sample in samples)}
             return LaunchResult(response.value, (), (), (), (), counts)
         return LaunchResult(
             inner=response.value,

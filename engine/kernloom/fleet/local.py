@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
 
+from kernloom.base.gauges import leading
 from kernloom.build.builder import Outcome
 from kernloom.build.cores import MeasuredCore, beside
 from kernloom.build.workspace import scratch_folder
@@ -15,9 +18,9 @@ from kernloom.device.devices import DEVICES
 from kernloom.measure.sampler import threads_of
 from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.turns import blocks
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.fleet import Keep, TrialBuild
-from kernloom.run.planning import Planned
+from kernloom.run.fleet import Fleet, FleetSetup, Keep, TrialBuild
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Everything, Share
 from kernloom.run.trials import Trials
@@ -26,28 +29,39 @@ AT_ONCE = 8
 """How many trials must be built before measuring takes a core from the compilers."""
 
 
-class Local:
+@dataclass(frozen=True)
+class LocalSettings(FleetSettings):
+    """Trials on this machine."""
+
+    kind: str = "local"
+    exclusive: Literal["node", "measuring", "none"] = "none"
+    """`measuring`, or `node`, which includes it: never two measure on this machine at once."""
+    overlap: bool = False
+    """Measure what is built while the rest is built, on other cores."""
+
+
+class Local(Fleet):
     """This machine."""
+
+    Settings: ClassVar[type[FleetSettings]] = LocalSettings
+    on_this_machine: ClassVar[bool] = True
 
     def __init__(
         self,
         assembly: Assembly,
         progress: Progress,
-        settings: FleetSettings,
+        settings: LocalSettings,
         phase: str = "measuring",
     ) -> None:
+        super().__init__()
         self._phase = phase
         self._assembly = assembly
         self._progress = progress
         self._settings = settings
-        self.notes: list[str] = []
 
-    @contextmanager
-    def at_work(self, plans: Sequence[Planned]) -> Iterator[None]:
-        yield
-
-    def trial_ids(self, plans: Sequence[Planned]) -> Mapping[str, str]:
-        return {plan.id: plan.id for plan in plans}
+    @classmethod
+    def create(cls, settings: LocalSettings, setup: FleetSetup) -> Self:
+        return cls(setup.assembly, setup.progress, settings, setup.phase)
 
     def execute(
         self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share | None = None
@@ -206,14 +220,15 @@ def disturbed(plans: Sequence[Planned]) -> str:
         return "there is no other core"
     for plan in plans:
         experiment, target = plan.experiment, plan.experiment.target
-        if plan.refusal or target.emulator:
-            # Instructions are counted, and not timed.
+        if plan.refusal:
+            continue
+        device = DEVICES.get(target.device, key="target.device")
+        if leading(device.gauges).exact:
             continue
         if threads_of(plan.steps) > 1:
             return "kernels of several threads are measured"
         if not experiment.measure.pin:
             return "kernels are not kept to one core (measure.pin)"
-        device = DEVICES.get(target.device, key="target.device")
         clock = chosen_clock(experiment.measure.clock, 1)
         if clock != "cpu" or "cpu_clock" not in device.capabilities:
             return f"on {target.name} the wall clock counts"
@@ -236,5 +251,5 @@ def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
 def _singly(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
     """The same, but alone where there are no rounds, and no baselines, to share."""
     for block in _blocks(plans):
-        shared = block[0].experiment.measure.max_rounds > 1 or any(p.baselines for p in block)
+        shared = block[0].brief.measure.max_rounds > 1 or any(p.brief.has_baselines for p in block)
         yield from [block] if shared else blocks(block, 1)

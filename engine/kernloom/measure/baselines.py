@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from kernloom.base.errors import KernloomError
+from kernloom.base.gauges import Gauge
 from kernloom.measure.statistics import Interval, RankingClock, median, ratio, times_of
 from kernloom.measure.trial import Samples
 
@@ -17,7 +18,7 @@ class Measurable(Protocol):
 
     def sample(self, *, fresh: bool = True) -> Samples: ...
 
-    def count(self) -> int: ...
+    def exact(self) -> Mapping[str, float]: ...
 
 
 class Baseline:
@@ -26,7 +27,7 @@ class Baseline:
     def __init__(self, make: Callable[[], Measurable]) -> None:
         self._make = make
         self._rounds: list[Samples] = []
-        self._count: int | None = None
+        self._exact: Mapping[str, float] = {}
         self.problem = ""
         """Why there is nothing to compare with."""
 
@@ -43,14 +44,14 @@ class Baseline:
                 self.problem = str(error)
         return self._rounds[number] if number < len(self._rounds) else None
 
-    def count(self) -> int | None:
-        """Its instructions, on a device that counts them."""
-        if self._count is None and not self.problem:
+    def exact(self, gauge: Gauge) -> float | None:
+        """What an exact gauge of the device shows for it; None once it has failed."""
+        if not self._exact and not self.problem:
             try:
-                self._count = self._measurable.count()
+                self._exact = self._measurable.exact()
             except KernloomError as error:
                 self.problem = str(error)
-        return self._count
+        return self._exact.get(gauge.name)
 
 
 @dataclass(frozen=True)
@@ -66,26 +67,29 @@ class Baselines:
             if baseline.problem
         ]
 
-    def metrics(self, ours: Sequence[Samples], clock: RankingClock) -> dict[str, Any]:
-        """Name -> its time over ours, above 1 where ours is faster."""
+    def metrics(self, ours: Sequence[Samples], clock: RankingClock, gauge: Gauge) -> dict[str, Any]:
+        """Name -> its time over ours, above 1 where ours is faster; of another gauge likewise."""
         found: dict[str, Any] = {}
         for name, baseline in self.named.items():
             theirs = [baseline.of_round(number) for number in range(len(ours))]
             paired = [samples for samples in theirs if samples is not None]
-            if len(paired) == len(ours):
-                times = median(median(times_of(process, clock)) for process in paired)
-                found[name] = _entry(ratio(paired, ours, clock), "median_ns", times)
+            if not all(times_of(samples, clock) for samples in paired):
+                baseline.problem = f"it has no {gauge.name}"
+            elif len(paired) == len(ours):
+                value = median(median(times_of(process, clock)) for process in paired)
+                above, below = (paired, ours) if gauge.better == "smaller" else (ours, paired)
+                found[name] = _entry(ratio(above, below, clock), gauge, value)
         return found
 
-    def counts(self, ours: int) -> dict[str, Any]:
-        """The same of instructions."""
-        counts = {name: baseline.count() for name, baseline in self.named.items()}
-        return {
-            name: _entry(Interval(count / ours, count / ours, count / ours), "instructions", count)
-            for name, count in counts.items()
-            if count is not None
-        }
+    def exact(self, ours: float, gauge: Gauge) -> dict[str, Any]:
+        """The same of an exact gauge."""
+        found: dict[str, Any] = {}
+        for name, baseline in self.named.items():
+            if (theirs := baseline.exact(gauge)) is not None:
+                gain = gauge.gain(theirs, ours)
+                found[name] = _entry(Interval(gain, gain, gain), gauge, theirs)
+        return found
 
 
-def _entry(ratio: Interval, unit: str, value: float) -> dict[str, float]:
-    return {"ratio": ratio.middle, "ci_low": ratio.low, "ci_high": ratio.high, unit: value}
+def _entry(ratio: Interval, gauge: Gauge, value: float) -> dict[str, float]:
+    return {"ratio": ratio.middle, "ci_low": ratio.low, "ci_high": ratio.high, gauge.name: value}

@@ -14,7 +14,6 @@ import numpy as np
 
 from kernloom.base.errors import DeviceError
 from kernloom.base.expressions import format_size
-from kernloom.build.stage import StepArtifact
 from kernloom.config.schema import Experiment
 from kernloom.device.contract import (
     BUFFER,
@@ -33,6 +32,7 @@ from kernloom.device.sessions import SessionPlaces
 from kernloom.measure.data import Array, DataSets
 from kernloom.measure.placement import COPIED, ON_DEVICE
 from kernloom.plan.inspect import tensors_of
+from kernloom.plan.planned import StepArtifact
 from kernloom.plan.schedule import BoundArgument, TensorSpec
 from kernloom.plan.source import ENTRY
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kernloom.base.errors import KernloomError
+from kernloom.base.gauges import INSTRUCTIONS, TIME, Gauge
 from kernloom.config.schema import Policy as Policy
 from kernloom.measure.baselines import Measurable
 from kernloom.measure.rounds import too_short
@@ -33,7 +34,7 @@ class Comparison:
     a: str
     b: str
     speedup: float
-    """Time of a / time of b: above 1 where b is faster."""
+    """Time of a / time of b: above 1 where b is faster; of another gauge likewise."""
     ci_low: float
     ci_high: float
     verdict: Verdict
@@ -47,13 +48,11 @@ class Entry:
     name: str
     status: str = "ok"
     message: str = ""
-    median_ns: float | None = None
-    ci_low_ns: float | None = None
-    ci_high_ns: float | None = None
-    instructions: int | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What its device's gauges show."""
     artifacts: list[dict[str, Any]] = field(default_factory=list)
-    rounds_ns: list[float] = field(default_factory=list)
-    """The median of each round's process."""
+    rounds: list[float] = field(default_factory=list)
+    """The median of each round's process, of the gauge that is compared."""
 
 
 @dataclass
@@ -65,6 +64,8 @@ class Compared:
     control: Comparison | None = None
     """The first contender against itself."""
     clock: RankingClock = "cpu"
+    """Which of the samples' series was compared."""
+    gauge: Gauge = TIME
     policy: str = ""
     notes: list[str] = field(default_factory=list)
     """What to know about it, and why not to trust it."""
@@ -184,11 +185,15 @@ def confidence(comparisons: int) -> float:
 
 
 def paired(
-    race: Race, pairs: Sequence[tuple[str, str]], clock: RankingClock
+    race: Race,
+    pairs: Sequence[tuple[str, str]],
+    clock: RankingClock,
+    gauge: Gauge = TIME,
 ) -> dict[tuple[str, str], list[float]]:
-    """The log ratios of each pair that came through."""
+    """The log ratios of each pair that came through, above 0 where the second is better."""
+    sign = 1.0 if gauge.better == "smaller" else -1.0
     return {
-        (a, b): log_ratios(race.samples[a], race.samples[b], clock)
+        (a, b): [sign * log for log in log_ratios(race.samples[a], race.samples[b], clock)]
         for a, b in pairs
         if not {a, b} & race.problems.keys() and race.samples[a] and race.samples[b]
     }
@@ -247,9 +252,11 @@ def verdict_of(
     return "equivalent" if -least <= low and high <= least else "inconclusive"
 
 
-def counted(a: str, b: str, counts: Mapping[str, int], floor: float) -> Comparison:
-    """Of exact counts: any difference is real."""
-    ratio = counts[a] / counts[b]
+def counted(
+    a: str, b: str, counts: Mapping[str, float], floor: float, gauge: Gauge = INSTRUCTIONS
+) -> Comparison:
+    """Of an exact gauge: any difference is real."""
+    ratio = gauge.gain(counts[a], counts[b])
     log = math.log(ratio)
     verdict = verdict_of(log, log, log, floor, significant=True)
     return Comparison(a, b, ratio, ratio, ratio, verdict, 1)

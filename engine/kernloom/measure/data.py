@@ -13,15 +13,14 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
+from kernloom.base.digest import DigestCache, digest_of
 from kernloom.base.errors import ConfigError
 from kernloom.base.expressions import parse
-from kernloom.base.files import canonical_json
 from kernloom.base.places import confined
 from kernloom.base.registry import Registry
-from kernloom.base.remember import ById
-from kernloom.config.schema import Fill, Kernel, Step, Tensor, Workload
+from kernloom.config.schema import Fill, Workload
 from kernloom.measure.references import REFERENCES
-from kernloom.plan.inspect import sizes_of, tensors_of
+from kernloom.plan.inspect import inputs_of, sizes_of, tensors_of
 from kernloom.plan.schedule import TensorSpec
 
 Array = npt.NDArray[Any]
@@ -31,8 +30,6 @@ Generator = Callable[[TensorSpec, np.random.Generator], Array]
 KEPT_BYTES = 128 * 2**20
 """How much input and golden data a sweep keeps for its next points."""
 
-_texts: ById[str] = ById()
-_input_names: ById[list[str]] = ById()
 FIRST, STREAM = 1 << 12, 1 << 20
 """How many elements of a tensor's numbers are made at first, and kept at most."""
 
@@ -80,10 +77,9 @@ class DataSets:
 
     def _inputs(self, workload: Workload, seed: int) -> dict[str, Array]:
         tensors = tensors_of(workload)
-        names = _input_names.get(read_first, workload.steps, workload.kernels)
-        fills = _texts.get(_tensors_text, workload.tensors)
+        names = workload.derive(inputs_of)
         shapes = tuple((name, tensors[name].shape, tensors[name].dtype) for name in names)
-        key = ("inputs", fills, shapes, seed)
+        key = ("inputs", digest_of(workload.tensors), shapes, seed)
         return self._remember(
             key, lambda: {name: self._filled(tensors[name], workload, seed) for name in names}
         )
@@ -92,9 +88,7 @@ class DataSets:
         sizes = sizes_of(workload)
         key = (
             "golden",
-            _texts.get(canonical_json, workload.golden),
-            _texts.get(canonical_json, workload.scalars),
-            _texts.get(_tensors_text, workload.tensors),
+            *map(digest_of, (workload.golden, workload.scalars, workload.tensors)),
             workload.dtype,
             tuple(sizes.items()),
             seed,
@@ -146,31 +140,8 @@ class DataSets:
         return stream[: spec.elements].reshape(spec.shape)
 
 
-def _tensors_text(tensors: Mapping[str, Tensor]) -> str:
-    return canonical_json(
-        {name: [vars(tensor.fill), tensor.shape, tensor.dtype] for name, tensor in tensors.items()}
-    )
-
-
 def _total(arrays: Mapping[str, Array]) -> int:
     return sum(array.nbytes for array in arrays.values())
-
-
-def read_first(steps: Mapping[str, Step], kernels: Mapping[str, Kernel]) -> list[str]:
-    """Tensors that are read, or updated, before any step has written them."""
-    written: set[str] = set()
-    names: list[str] = []
-    for step in steps.values():
-        bound = [
-            (str(step.args.get(name, name)), argument)
-            for name, argument in kernels[step.kernel].arguments.items()
-            if argument.kind == "tensor"
-        ]
-        for name, argument in bound:
-            if argument.access != "write" and name not in written and name not in names:
-                names.append(name)
-        written |= {name for name, argument in bound if argument.access != "read"}
-    return names
 
 
 def goldens_of(
@@ -248,10 +219,7 @@ def _golden(
         raise ConfigError(error.message, key=key, hint=error.hint) from None
 
 
-_fitting: set[str] = set()
-
-
-def check_goldens(workload: Workload) -> None:
+def check_goldens(workload: Workload, cache: DigestCache) -> None:
     """Find a golden that does not fit its tensor early, by trying it on tiny tensors.
 
     Each size shrinks to a small number of its own; sizes that cannot shrink so are left to the
@@ -261,25 +229,25 @@ def check_goldens(workload: Workload) -> None:
         name: min(size, 3 + index) if isinstance(size, int) else size
         for index, (name, size) in enumerate(workload.sizes.items())
     }
-    shapes = {name: tensor.shape for name, tensor in workload.tensors.items()}
-    memo = canonical_json([shrunk, workload.golden, shapes, workload.dtype])
-    if memo in _fitting:
-        return
-    small = replace(workload, sizes=shrunk)
+    parts = (workload.dtype, workload.golden, workload.tensors, workload.scalars, workload.steps)
+    key = (check_goldens, *shrunk.items(), *map(digest_of, (*parts, workload.kernels)))
+    cache.by_key(key, lambda: _try_goldens(replace(workload, sizes=shrunk)))
+
+
+def _try_goldens(small: Workload) -> None:
     try:
         sizes = sizes_of(small)
         tensors = tensors_of(small)
     except ConfigError:
         return
-    names = read_first(small.steps, small.kernels)
+    names = inputs_of(small)
     inputs = {name: np.ones(tensors[name].shape, tensors[name].dtype) for name in names}
     try:
         with np.errstate(all="ignore"):
             goldens_of(small, sizes, inputs)
     except ConfigError as error:
-        tried = ", ".join(f"{name}={sizes[name]}" for name in workload.sizes)
+        tried = ", ".join(f"{name}={sizes[name]}" for name in small.sizes)
         raise ConfigError(error.message, hint=error.hint or f"Tried with {tried}.") from None
-    _fitting.add(memo)
 
 
 @dataclass(frozen=True)

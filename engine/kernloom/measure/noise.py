@@ -37,6 +37,8 @@ def warnings_of(
     processes: Sequence[Samples], clock: RankingClock, threads: int, load: float
 ) -> list[str]:
     """Why not to trust a result, and what to do about it; nothing where all is well."""
+    if not all(process.wall_ns for process in processes):
+        return []  # Nothing was timed.
     checks = [
         _short(processes),
         _core_shared(processes, clock, threads, load),

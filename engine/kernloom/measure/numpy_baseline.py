@@ -78,10 +78,10 @@ class NumpyBaseline:
             tuple(answer["involuntary"]),
         )
 
-    def count(self) -> int:
-        """Instructions are only counted on emulated devices, where numpy is not."""
+    def exact(self) -> dict[str, float]:
+        """There are no exact gauges on the host, and numpy is nowhere else."""
         raise ConfigError(
-            f"{self._name} does not run on a device that counts instructions",
+            f"{self._name} does not run on a device with exact gauges",
             key="measure.baselines",
         )
 

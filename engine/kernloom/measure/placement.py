@@ -20,8 +20,6 @@ from kernloom.measure.trial import Samples
 COPIED = "copied"
 IN_PLACE = "in_place"
 ON_DEVICE = "device"
-_HAVE_HOST = ("host", "accelerator")
-"""Families whose kernels can have a tensor on the host."""
 _PLACE = re.compile(r"host|device(:\d{1,6})?", re.ASCII)
 
 
@@ -46,7 +44,9 @@ def placement_of(experiment: Experiment, cache: Path | None = None) -> dict[str,
 def _check(name: str, place: str, target: Target) -> None:
     key = f"workload.tensors.{name}.place"
     index = target.options.get("index", 0)
-    allowed = [*(["host"] if target.family in _HAVE_HOST else []), "device", f"device:{index}"]
+    device = DEVICES.get(target.device, key="target.device")
+    on_host = ["host"] if device.takes_host_tensors(target) else []
+    allowed = [*on_host, "device", f"device:{index}"]
     hint = f"Allowed: {', '.join(allowed)}."
     if not _PLACE.fullmatch(place):
         raise ConfigError(f"'{place}' is not a place", key=key, hint=hint)

@@ -6,15 +6,13 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from operator import attrgetter
 
 from kernloom.base.files import canonical_json
+from kernloom.base.gauges import Gauge, ranking_gauge
 from kernloom.base.lookup import MISSING, lookup
 from kernloom.config.schema import SANITIZED
 from kernloom.measure.trial import Trial
 
-RANKED_BY = ("virtual_ns", "instructions", "median_ns")
-"""The first that a trial has; those before the last are exact."""
 BETWEEN_PROCESSES = 0.1
 """What two processes of the same kernel may well differ by."""
 WORK = ("sizes", "dtype", "tensors")
@@ -26,7 +24,7 @@ class Standing:
     """A trial beside the best of those that did the same work."""
 
     ratio: float
-    """How many times as long it takes."""
+    """How many times as good the best is; of times, how many times as long it takes."""
     best: bool
     certain: bool
     """Whether the difference is more than their intervals and the policy's floor allow for."""
@@ -34,11 +32,12 @@ class Standing:
 
 @dataclass(frozen=True)
 class Objective:
-    """What an optimiser minimises: the metric that a trial is ranked by."""
+    """What an optimiser minimises: the gauge that a trial is ranked by."""
 
     metric: str
     value: float
-    """Infinite for a point that cannot be carried out or is wrong."""
+    """Infinite for a point that cannot be carried out or is wrong; negative for a gauge of which
+    more is better."""
     work: str
     """Only objectives with the same text can be compared; '' where the value is infinite."""
 
@@ -51,7 +50,7 @@ class Ranked:
     """What a trial is ranked by, and what it takes to tell whether it differs from another."""
 
     id: str
-    metric: str
+    gauge: Gauge
     value: float
     floor: float | None
     """The least difference that its policy takes for one."""
@@ -63,9 +62,10 @@ class Ranked:
 
 
 def objective(trial: Trial) -> Objective:
-    if not trial.good or _value(trial) <= 0:
+    gauge, value = _measured(trial)
+    if gauge is None or not trial.good or value <= 0:
         return FAILED
-    return Objective(metric_of(trial), _value(trial), _group(trial))
+    return Objective(gauge.name, gauge.cost(value), _group(trial, gauge))
 
 
 def standings(trials: Iterable[Trial]) -> dict[str, Standing]:
@@ -73,7 +73,7 @@ def standings(trials: Iterable[Trial]) -> dict[str, Standing]:
     found: dict[str, Standing] = {}
     for best, *others in ranked(trial for trial in trials if not is_sanitized(trial)):
         for other in others:
-            ratio = other.value / best.value
+            ratio = best.gauge.gain(other.value, best.value)
             found[other.id] = Standing(ratio, ratio == 1, _apart(best, other))
         if others:
             found[best.id] = Standing(1.0, best=True, certain=_apart(best, best))
@@ -84,24 +84,28 @@ def ranked(trials: Iterable[Trial]) -> list[list[Ranked]]:
     """The good ones, best first, those that did the same work together."""
     groups: dict[bytes, dict[str, Ranked]] = {}
     for trial in trials:
-        if trial.good and _value(trial) > 0:
-            work = sha256(_group(trial).encode()).digest()
-            groups.setdefault(work, {})[trial.id] = _ranked(trial)
-    return [sorted(members.values(), key=attrgetter("value")) for members in groups.values()]
+        gauge, value = _measured(trial)
+        if gauge and trial.good and value > 0:
+            work = sha256(_group(trial, gauge).encode()).digest()
+            groups.setdefault(work, {})[trial.id] = _ranked(trial, gauge, value)
+    return [
+        sorted(members.values(), key=lambda found: found.gauge.cost(found.value))
+        for members in groups.values()
+    ]
 
 
-def _ranked(trial: Trial) -> Ranked:
+def _ranked(trial: Trial, gauge: Gauge, value: float) -> Ranked:
     floor = lookup(trial.config, ("measure", "floor"))
     metrics = trial.metrics
     return Ranked(
         trial.id,
-        metric_of(trial),
-        _value(trial),
+        gauge,
+        value,
         None if floor is MISSING else floor,
         metrics.get("samples"),
         metrics.get("processes"),
-        metrics.get("ci_low_ns"),
-        metrics.get("ci_high_ns"),
+        metrics.get(gauge.low),
+        metrics.get(gauge.high),
     )
 
 
@@ -122,29 +126,33 @@ def is_sanitized(trial: Trial) -> bool:
 
 def metric_of(trial: Trial) -> str:
     """What a trial is ranked by; nothing, if it has no such metric."""
-    return next((name for name in RANKED_BY if trial.metrics.get(name) is not None), "")
+    gauge = ranking_gauge(trial.metrics)
+    return gauge.name if gauge else ""
 
 
-def _value(trial: Trial) -> float:
-    return float(trial.metrics.get(metric_of(trial), 0))
+def _measured(trial: Trial) -> tuple[Gauge | None, float]:
+    """What a trial is ranked by, and its value."""
+    gauge = ranking_gauge(trial.metrics)
+    return gauge, float(trial.metrics[gauge.name]) if gauge else 0.0
 
 
-def _group(trial: Trial) -> str:
+def _group(trial: Trial, gauge: Gauge) -> str:
     """Trials with the same text did the same work in the same place, and count the same thing."""
     workload = trial.config.get("workload")
     work = [workload.get(name) for name in WORK] if isinstance(workload, Mapping) else []
     place = [trial.target, *(["sanitized"] if is_sanitized(trial) else [])]
-    return canonical_json([trial.workload, trial.case, *place, metric_of(trial), work])
+    return canonical_json([trial.workload, trial.case, *place, gauge.name, work])
 
 
-def _apart(fast: Ranked, slow: Ranked) -> bool:
-    if slow.metric != RANKED_BY[-1]:
+def _apart(best: Ranked, other: Ranked) -> bool:
+    if other.gauge.exact:
         return True
-    if slow.floor is not None and slow.value < fast.value * (1 + slow.floor):
+    low, high = sorted((best, other), key=lambda found: found.value)
+    if other.floor is not None and high.value < low.value * (1 + other.floor):
         return False
-    if 1 in (fast.samples, slow.samples):
+    if 1 in (low.samples, high.samples):
         return False  # A single sample has no interval.
-    if 1 in (fast.processes, slow.processes):
+    if 1 in (low.processes, high.processes):
         # The interval of one process knows nothing of how the next one would differ.
-        return slow.value > fast.value * (1 + BETWEEN_PROCESSES)
-    return fast.high is not None and slow.low is not None and fast.high < slow.low
+        return high.value > low.value * (1 + BETWEEN_PROCESSES)
+    return low.high is not None and high.low is not None and low.high < high.low

@@ -17,8 +17,8 @@ from kernloom.base.machine import machine_class
 from kernloom.base.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
-    from kernloom.build.stage import StepArtifact
     from kernloom.config.schema import Arch, Experiment
+    from kernloom.plan.planned import StepArtifact
 
 FORMAT = 2
 MEMORY = "memory"
@@ -196,10 +196,13 @@ class Roofs:
     def fraction(
         self, experiment: Experiment, steps: Sequence[StepArtifact], median_ns: float
     ) -> tuple[float, str] | None:
-        """The share of the roof that a time reaches, and what the roof is; of the host alone, and
-        not with a sanitizer."""
+        """The share of the roof that a time reaches, and what the roof is; of kernels that run on
+        this machine's cores, and not with a sanitizer."""
+        from kernloom.device.devices import DEVICES
+
         target = experiment.target
-        if target.device != "host" or target.is_sanitized:
+        device = DEVICES.get(target.device, key="target.device")
+        if not device.runs_natively(target) or target.is_sanitized:
             return None
         if median_ns <= 0 or self.calibration is None:
             return None

@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from kernloom.base.expressions import evaluate
-from kernloom.build.stage import StepArtifact
+from kernloom.base.gauges import ROOF_FRACTION, TIME
 from kernloom.config.schema import Policy as Policy
 from kernloom.measure import noise
 from kernloom.measure.baselines import Baselines
@@ -19,11 +19,12 @@ from kernloom.measure.bench import Bench
 from kernloom.measure.placement import transfer_metrics
 from kernloom.measure.roof import Roofs
 from kernloom.measure.sampler import Sampler
-from kernloom.measure.statistics import metrics_of, timing
+from kernloom.measure.statistics import metrics_of, readings_of, timing
 from kernloom.measure.trial import Samples
 from kernloom.measure.turns import Order
 from kernloom.pipeline.stage import Context, Stage, Turns
 from kernloom.plan.inspect import sizes_of
+from kernloom.plan.planned import StepArtifact
 
 
 class Measure(Stage):
@@ -43,8 +44,9 @@ class Measure(Stage):
         steps: Sequence[StepArtifact] = inputs["artifacts"]
         bench, baselines = context.need(Bench), context.need(Baselines)
         sampler = Sampler(bench, steps, context.experiment.measure)
-        if "instructions" in bench.device.capabilities:
-            return _outputs(counted(sampler, baselines), (), True, baselines.warnings(), {})
+        gauge = sampler.gauge
+        if gauge.exact:
+            return _outputs(exact(sampler, baselines), (), True, baselines.warnings(), {})
         load = noise.load()
         processes, unconverged = yield from _rounds(sampler, baselines)
         experiment, clock = context.experiment, sampler.clock
@@ -54,7 +56,8 @@ class Measure(Stage):
         )
         if bench.placement or "transfers" in bench.device.capabilities:
             metrics |= transfer_metrics(processes, sampler.transfer_bytes)
-        if ratios := baselines.metrics(processes, clock):
+        metrics |= readings_of(processes, bench.device.gauges)
+        if ratios := baselines.metrics(processes, sampler.ranked_by, gauge):
             metrics["baselines"] = ratios
         warnings = [
             *([unconverged] if unconverged else []),
@@ -63,8 +66,8 @@ class Measure(Stage):
         ]
         conditions = _conditions(sampler, load)
         roofs: Roofs | None = context.services.get(Roofs)
-        if roofs and (found := roofs.fraction(experiment, steps, metrics["median_ns"])):
-            metrics["roof_fraction"], conditions["roof"] = found
+        if roofs and (found := roofs.fraction(experiment, steps, metrics.get(TIME.name, 0.0))):
+            metrics[ROOF_FRACTION.name], conditions["roof"] = found
         return _outputs(metrics, tuple(processes), not unconverged, warnings, conditions)
 
 
@@ -97,11 +100,11 @@ def _conditions(sampler: Sampler, load: float) -> dict[str, Any]:
     }
 
 
-def counted(sampler: Sampler, baselines: Baselines) -> dict[str, Any]:
-    """Exact counts need one run; the time an emulator takes means nothing and is not reported."""
-    count = sampler.count()
-    metrics: dict[str, Any] = {"instructions": count, "deterministic": ["instructions"]}
-    ratios = baselines.counts(count)
+def exact(sampler: Sampler, baselines: Baselines) -> dict[str, Any]:
+    """Exact gauges need one run; the time an emulator takes means nothing and is not reported."""
+    found = sampler.exact()
+    metrics: dict[str, Any] = {**found, "deterministic": list(found)}
+    ratios = baselines.exact(found[sampler.gauge.name], sampler.gauge)
     return metrics | ({"baselines": ratios} if ratios else {})
 
 
@@ -136,7 +139,7 @@ def ended(processes: Sequence[Samples], sampler: Sampler, spent: float) -> str |
     if rounds >= policy.min_rounds:
         if policy.bound <= 0:
             return ""
-        half = timing(processes, sampler.clock).relative_half_width
+        half = timing(processes, sampler.ranked_by).relative_half_width
         if half <= policy.bound:
             return ""
         if rounds >= policy.max_rounds:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernloom.build.stage import StepArtifact
+from kernloom.base.gauges import TIME, Gauge, leading
 from kernloom.config.schema import Policy as Policy
 from kernloom.device.contract import Device, LaunchResult, LaunchSettings
 from kernloom.measure.bench import Bench
 from kernloom.measure.statistics import RankingClock, chosen_clock
 from kernloom.measure.trial import Samples
 from kernloom.measure.verify import verified_launch
+from kernloom.plan.planned import StepArtifact
 
 CALIBRATIONS = 4
 """Runs that finding the inner count of a slow kernel takes at most."""
@@ -38,9 +39,19 @@ class Sampler:
         return threads_of(self.steps)
 
     @property
+    def gauge(self) -> Gauge:
+        """What its trial is ranked by."""
+        return leading(self.bench.device.gauges)
+
+    @property
     def clock(self) -> RankingClock:
-        """The clock that ranks: the policy's choice, or what suits the number of threads."""
+        """The clock that times: the policy's choice, or what suits the number of threads."""
         return chosen_clock(self.policy.clock, self.threads)
+
+    @property
+    def ranked_by(self) -> RankingClock:
+        """Which of the samples' series ranks: the clock, or a gauge other than time."""
+        return self.clock if self.gauge == TIME else self.gauge.name
 
     def sample(self, *, fresh: bool = True) -> Samples:
         """What one process measures: a new one, or the one that verified; it is then ended."""
@@ -57,13 +68,15 @@ class Sampler:
         self._inner, self.last, self.transfer_bytes = result.inner, result, setup.transfer_bytes
         return samples_of(result, self.bench.device)
 
-    def count(self) -> int:
-        """Exact instructions of one run, from a device that counts them."""
+    def exact(self) -> dict[str, float]:
+        """Name and value of the device's exact gauges for one run."""
         try:
             setup = self.bench.setup(self.steps, fresh=False)
-            return setup.launch(LaunchSettings(warmup=1, inner=1, samples=1)).instructions[0]
+            result = setup.launch(LaunchSettings(warmup=1, inner=1, samples=1))
         finally:
             self.bench.close()
+        gauges = [gauge for gauge in self.bench.device.gauges if gauge.exact]
+        return {gauge.name: result.per_run(gauge)[0] for gauge in gauges}
 
     def _settings(self) -> LaunchSettings:
         policy = self.policy
@@ -89,7 +102,7 @@ class Sampler:
 
 
 def samples_of(result: LaunchResult, device: Device) -> Samples:
-    """Per run, as far as the device has the clocks."""
+    """Per run, as far as the device has the clocks and gauges."""
     inner = result.inner
     has = device.capabilities
     return Samples(
@@ -98,6 +111,7 @@ def samples_of(result: LaunchResult, device: Device) -> Samples:
         tuple(total / inner for total in result.cpu_ns) if "cpu_clock" in has else (),
         result.involuntary,
         tuple(total / inner for total in result.transfer_ns) if "transfers" in has else (),
+        readings={g.name: result.per_run(g) for g in device.gauges if g != TIME},
     )
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
+from kernloom.base.gauges import GBYTES_PER_S, GFLOPS, TIME, Gauge
 from kernloom.measure.trial import Samples
 
 CONFIDENCE = 0.95
@@ -24,7 +25,8 @@ OUTLIER_FLOOR = 0.01
 """Clocks are coarse: nearer to the median than this share of it, nothing is an outlier."""
 
 Clock = Literal["auto", "cpu", "wall"]
-RankingClock = Literal["cpu", "wall"]
+RankingClock: TypeAlias = str
+"""What ranks the samples: `cpu`, `wall`, or the name of a sampled gauge other than time."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def _at_least(successes: int, draws: int, chance: float) -> float:
     )
 
 
-def chosen_clock(clock: Clock, threads: int) -> RankingClock:
+def chosen_clock(clock: Clock, threads: int) -> Literal["cpu", "wall"]:
     """`auto` is CPU time, which a busy machine disturbs least, unless several threads work."""
     if clock == "auto":
         return "cpu" if threads == 1 else "wall"
@@ -138,7 +140,9 @@ def chosen_clock(clock: Clock, threads: int) -> RankingClock:
 
 
 def times_of(samples: Samples, clock: RankingClock) -> tuple[float, ...]:
-    return samples.cpu_ns if clock == "cpu" else samples.wall_ns
+    if clock == "cpu":
+        return samples.cpu_ns
+    return samples.wall_ns if clock == "wall" else samples.readings.get(clock, ())
 
 
 def timing(processes: Sequence[Samples], clock: RankingClock) -> Interval:
@@ -222,9 +226,7 @@ def metrics_of(
         return {"deterministic": []}
     time = timing(measured, clock)
     metrics: dict[str, Any] = {
-        "median_ns": time.middle,
-        "ci_low_ns": time.low,
-        "ci_high_ns": time.high,
+        **interval_metrics(TIME, time),
         "min_ns": float(min(min(times_of(process, clock)) for process in measured)),
         "wall_ns": median(median(process.wall_ns) for process in measured),
         "samples": sum(len(process.wall_ns) for process in measured),
@@ -237,7 +239,25 @@ def metrics_of(
     if all(process.cpu_ns for process in measured):
         metrics["cpu_ns"] = median(median(process.cpu_ns) for process in measured)
     if time.middle > 0 and flops:
-        metrics["gflops"] = flops / time.middle
+        metrics[GFLOPS.name] = flops / time.middle
     if time.middle > 0 and bytes:
-        metrics["gbytes_per_s"] = bytes / time.middle
+        metrics[GBYTES_PER_S.name] = bytes / time.middle
     return metrics
+
+
+def interval_metrics(gauge: Gauge, found: Interval) -> dict[str, float]:
+    """What is kept of a sampled gauge: its median, and the interval if it has keys for that."""
+    values = (found.middle, found.low, found.high)
+    return dict(zip(gauge.keys, values, strict=False))
+
+
+def readings_of(samples: Sequence[Samples], gauges: Iterable[Gauge]) -> dict[str, Any]:
+    """The numbers of gauges other than time, and which of them are exact."""
+    others = [gauge for gauge in gauges if gauge != TIME]
+    metrics: dict[str, Any] = {"processes": len(samples)}
+    for gauge in others:
+        if gauge.exact:
+            metrics[gauge.name] = samples[-1].readings[gauge.name][0]
+        else:
+            metrics |= interval_metrics(gauge, timing(samples, gauge.name))
+    return metrics | {"deterministic": [gauge.name for gauge in others if gauge.exact]}

@@ -18,6 +18,8 @@ class Samples:
     """Involuntary context switches during each sample."""
     transfer_ns: tuple[float, ...] = ()
     """The part of `wall_ns` that transfers took, where a device has them."""
+    readings: Mapping[str, tuple[float, ...]] = field(default_factory=dict, kw_only=True)
+    """Name of each sampled gauge of the device but time -> what it shows; not kept by stores."""
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,12 @@ import numpy as np
 
 from kernloom.base.errors import DeviceError
 from kernloom.base.expressions import evaluate
-from kernloom.base.remember import ById
-from kernloom.config.schema import Tolerance, Workload
+from kernloom.config.schema import Workload
 from kernloom.device.contract import LaunchResult, LaunchSettings
 from kernloom.measure.bench import Bench, Setup
 from kernloom.measure.data import Array, nan_warnings
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.inspect import sizes_of
-
-DEFAULT_TOLERANCE = {
-    "float32": Tolerance(rtol=1e-4, atol=1e-5),
-    "float64": Tolerance(rtol=1e-10, atol=1e-11),
-}
-EXACT = Tolerance(rtol=0.0, atol=0.0)
 
 
 class Verify(Stage):
@@ -70,7 +63,7 @@ def _same_bytes(result: Array, given: Array) -> bool:
 
 def compare(name: str, result: Array, golden: Array, workload: Workload) -> float:
     """The largest error as a share of what is tolerated; above 1 it is wrong and raises."""
-    rtol, atol = _tolerances.get(_tolerance, workload, result.dtype)
+    rtol, atol = workload.derive(_tolerance, result.dtype.name)
     if (share := _share_of_tolerance(name, result, golden, rtol, atol)) <= 1:
         return share
     with np.errstate(all="ignore"):
@@ -85,17 +78,9 @@ def compare(name: str, result: Array, golden: Array, workload: Workload) -> floa
     return float(np.max(error[comparable] / allowed[comparable], initial=0.0))
 
 
-def tolerance_for(given: Mapping[str, Tolerance], dtype: str) -> Tolerance:
-    """The tolerance of an element type: the workload's, or the default."""
-    return given.get(dtype) or DEFAULT_TOLERANCE.get(dtype, EXACT)
-
-
-_tolerances: ById[tuple[float, float]] = ById()
-
-
-def _tolerance(workload: Workload, dtype: np.dtype[Any]) -> tuple[float, float]:
+def _tolerance(workload: Workload, dtype: str) -> tuple[float, float]:
     """Relative and absolute, in numbers."""
-    tolerance = tolerance_for(workload.tolerance, dtype.name)
+    tolerance = workload.tolerance_for(dtype)
     written = (tolerance.rtol, tolerance.atol)
     sizes = sizes_of(workload) if any(isinstance(text, str) for text in written) else {}
     rtol, atol = (float(evaluate(text, sizes)) for text in written)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
+from kernloom.base.digest import DigestCache, Digested, digest_of
 from kernloom.base.errors import ConfigError, KernloomError, PipelineError, nearest
 from kernloom.base.registry import Registry
-from kernloom.base.remember import ById
 from kernloom.config.convert import convert
 from kernloom.pipeline.stage import PHASES, Context, Phase, Stage
 
@@ -59,7 +59,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class StageGraph:
+class StageGraph(Digested):
     """A checked pipeline, in an order that follows its refs."""
 
     nodes: Mapping[str, Node]
@@ -150,31 +150,39 @@ def _blame(error: Exception, name: str, stage: Stage) -> None:
         raise failed from error
 
 
-_graphs: ById[StageGraph] = ById()
-_nodes: ById[Node] = ById()
-_inputs: ById[dict[str, Any]] = ById()
-_orders: ById[tuple[str, ...]] = ById()
+def read_graph(
+    stages: Mapping[str, Mapping[str, Any]],
+    types: Registry[type[Stage]],
+    cache: DigestCache | None = None,
+) -> StageGraph:
+    """The checked graph; a pipeline, or a stage, that the cache knows is not read again."""
+    cache = DigestCache() if cache is None else cache
+    digest = digest_of(stages)
+    return cache.by_key(
+        (StageGraph, types, digest), lambda: _read(stages, types, cache).with_digest(digest)
+    )
 
 
-def read_graph(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> StageGraph:
-    """The checked graph; a pipeline that the points of a sweep share is read once."""
-    return _graphs.get(_read, stages, types)
-
-
-def _read(stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]]) -> StageGraph:
+def _read(
+    stages: Mapping[str, Mapping[str, Any]], types: Registry[type[Stage]], cache: DigestCache
+) -> StageGraph:
     if not stages:
         raise PipelineError("has no stages", key="pipeline.stages")
-    nodes = {name: _nodes.get(_node, name, data, types) for name, data in stages.items()}
+    nodes = {
+        name: cache.by_key((Node, types, name, digest_of(data)), partial(_node, name, data, types))
+        for name, data in stages.items()
+    }
     # Options aside, the points of a sweep have their stages in common.
-    seen = [
-        part
-        for name, node in nodes.items()
-        for part in (name, node.stage.inputs, node.stage.outputs, node.stage.phase, node.inputs)
-    ]
-    order = _orders.get(
-        lambda *_: _checked_order(nodes), *seen, *(node.after for node in nodes.values())
-    )
+    connections = tuple((name, _connections(node)) for name, node in nodes.items())
+    order = cache.by_key((_checked_order, connections), lambda: _checked_order(nodes))
     return StageGraph({name: nodes[name] for name in order})
+
+
+def _connections(node: Node) -> str:
+    """Equal for nodes that can stand in each other's place."""
+    stage = node.stage
+    texts = {name: repr(given) for name, given in node.inputs.items()}
+    return digest_of([stage.phase, stage.inputs, stage.outputs, texts, node.after])
 
 
 def _checked_order(nodes: Mapping[str, Node]) -> tuple[str, ...]:
@@ -201,7 +209,7 @@ def _node(name: str, data: Mapping[str, Any], types: Registry[type[Stage]]) -> N
         options = convert(cls.Options, rest, key)
     except ConfigError as error:
         raise PipelineError(error.message, hint=error.hint) from None
-    inputs = _inputs.get(_read_inputs, given, name)
+    inputs = _read_inputs(given, name)
     return Node(cls(name, options), inputs, tuple(map(str, after)))
 
 

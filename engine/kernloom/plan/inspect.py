@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.expressions import evaluate, format_size, parse
-from kernloom.base.remember import ById
 from kernloom.config.schema import Argument, Kernel, Scalar, Step, Target, Workload
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord, TensorSpec
@@ -50,15 +49,9 @@ class Inspect(Stage):
         }
 
 
-_sizes: ById[dict[str, int]] = ById()
-_tensors: ById[dict[str, TensorSpec]] = ById()
-_kernels: ById[Kernel] = ById()
-_undecided: ById[dict[str, dict[str, Scalar]]] = ById()
-
-
 def sizes_of(workload: Workload) -> dict[str, int]:
     """Every size as a number (sizes may be expressions over others), and bytes per `element`."""
-    return _sizes.get(_evaluated, workload)
+    return workload.derive(_evaluated)
 
 
 def _evaluated(workload: Workload) -> dict[str, int]:
@@ -82,7 +75,7 @@ def _evaluated(workload: Workload) -> dict[str, int]:
 
 def tensors_of(workload: Workload) -> dict[str, TensorSpec]:
     """Every tensor with its shape in numbers."""
-    return _tensors.get(_shaped, workload)
+    return workload.derive(_shaped)
 
 
 def _shaped(workload: Workload) -> dict[str, TensorSpec]:
@@ -93,6 +86,23 @@ def _shaped(workload: Workload) -> dict[str, TensorSpec]:
         shape = tuple(_extent(evaluate(extent, sizes, key=key), key) for extent in tensor.shape)
         tensors[name] = TensorSpec(name, shape, tensor.dtype or workload.dtype)
     return tensors
+
+
+def inputs_of(workload: Workload) -> list[str]:
+    """Tensors that are read, or updated, before any step has written them."""
+    written: set[str] = set()
+    names: list[str] = []
+    for step in workload.steps.values():
+        bound = [
+            (str(step.args.get(name, name)), argument)
+            for name, argument in workload.kernels[step.kernel].arguments.items()
+            if argument.kind == "tensor"
+        ]
+        for name, argument in bound:
+            if argument.access != "write" and name not in written and name not in names:
+                names.append(name)
+        written |= {name for name, argument in bound if argument.access != "read"}
+    return names
 
 
 def check_memory(tensors: Mapping[str, TensorSpec], available: int) -> None:
@@ -131,7 +141,7 @@ def _record(
     tensors: Mapping[str, TensorSpec],
     target: Target,
 ) -> StepRecord:
-    kernel = _kernels.get(_for_target, workload.kernels[step.kernel], target)
+    kernel = workload.kernels[step.kernel].derive(Kernel.for_sources, target.sources)
     key = f"workload.steps.{name}"
     if workload.dtype not in kernel.dtypes:
         raise ConfigError(
@@ -157,12 +167,8 @@ def _record(
         sizes=own_sizes,
         unfusable="no step comes before it",
         key=f"workload.kernels.{step.kernel}",
-        decisions=_undecided.get(_off, kernel),
+        decisions=kernel.derive(_off),
     )
-
-
-def _for_target(kernel: Kernel, target: Target) -> Kernel:
-    return kernel.for_sources(target.sources)
 
 
 def _off(kernel: Kernel) -> dict[str, dict[str, Scalar]]:

@@ -13,11 +13,17 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from kernloom.base.code_stamp import code_stamp
+from kernloom.base.digest import DigestCache
 from kernloom.base.errors import ConfigError, TemplateError, nearest
 from kernloom.base.expressions import evaluate, parse_size
-from kernloom.base.files import MAX_SOURCE_BYTES, canonical_json, read_text, sha256_text
+from kernloom.base.files import (
+    MAX_SOURCE_BYTES,
+    canonical_json,
+    read_text,
+    sha256_text,
+    tree_stamps,
+)
 from kernloom.base.places import confined
-from kernloom.base.remember import ById, make_room
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.schema import Arch, KernelSource, Scalar, Target
 from kernloom.pipeline.stage import Context, Stage
@@ -70,18 +76,8 @@ class Render(Stage):
             )
             for record in schedule
         )
-        text = "\n".join([_texts.get(_whole_text, item.source) for item in sources])
+        text = "\n".join(renderer.whole_text(item.source) for item in sources)
         return {"sources": sources, "text": text}
-
-
-_texts: ById[str] = ById()
-
-
-def _whole_text(source: Source) -> str:
-    """Everything the compiler will see; files that are included come first, under their names."""
-    included = {name: text for name, text in source.files.items() if name != source.main}
-    parts = [f"/* {name} */\n{text}" for name, text in included.items()]
-    return "\n".join([*parts, source.files[source.main]])
 
 
 @dataclass(frozen=True)
@@ -96,6 +92,10 @@ class _PlainFile:
     words: frozenset[str]
 
 
+TEXTS = 500
+"""How many rendered texts are kept in memory."""
+
+
 class Renderer:
     """Renders kernels from the template folders, remembering what it rendered."""
 
@@ -103,13 +103,30 @@ class Renderer:
         self.folders = list(folders)
         self._cache = cache
         self._environment: Any = None
-        self._rendered: dict[str, tuple[str, dict[str, str]]] = {}
+        self._stamps: list[Any] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rendered = DigestCache(TEXTS)
         self._failed: dict[str, tuple[str, str]] = {}
         """Message and hint: a template that exhausts its time does so once, not at every point."""
         self._read: dict[str, tuple[Path, str] | None] = {}
         self._files: dict[tuple[str, tuple[str, ...]], _PlainFile] = {}
-        self._sources: dict[tuple[Any, ...], tuple[Source, KernelSource, Arch]] = {}
-        """With what their ids in the key belong to, so that no id is used again."""
+        self._sources = DigestCache(TEXTS)
+        self._whole_texts = DigestCache(TEXTS)
+
+    def refresh(self) -> None:
+        """Forget what was read if any file has changed since: all points of a sweep are rendered
+        from the same texts, those of the next sweep from what is there by then."""
+        stamps = [stamp for folder in self.folders for stamp in tree_stamps(folder)]
+        if stamps != self._stamps:
+            self._stamps = stamps
+            self._forget()
+
+    def whole_text(self, source: Source) -> str:
+        """Everything the compiler will see of a source."""
+        key = (source.main, source.files)
+        return self._whole_texts.by_key(key, lambda: source.whole_text)
 
     def source(self, name: str, record: StepRecord, arch: Arch, target: Target) -> Source:
         source, key = source_for(record, target)
@@ -118,8 +135,8 @@ class Renderer:
         # A template sees no sizes, so points that differ by nothing else have one source.
         seen = (
             name,
-            id(source),
-            id(arch),
+            source.digest,
+            arch.digest,
             record.kernel.name,
             record.dtype,
             # As text: 1, 1.0 and true are different choices, but equal.
@@ -127,12 +144,7 @@ class Renderer:
             record.epilogue,
             *((arg.name, arg.kind, arg.access, arg.dtype) for arg in record.arguments),
         )
-        known = self._sources.get(seen)
-        if known is None:
-            make_room(self._sources)
-            made = self._source(name, source, key, record, arch)
-            known = self._sources[seen] = (made, source, arch)
-        return known[0]
+        return self._sources.by_key(seen, lambda: self._source(name, source, key, record, arch))
 
     def _source(
         self, name: str, source: KernelSource, key: str, record: StepRecord, arch: Arch
@@ -228,16 +240,16 @@ class Renderer:
         if memo in self._failed:
             message, hint = self._failed[memo]
             raise TemplateError(message, hint=hint)
-        if memo not in self._rendered:
-            make_room(self._rendered)
-            try:
-                self._rendered[memo] = self._from_disk(memo) or self._render(
-                    template, variables, memo, key
-                )
-            except TemplateError as error:
-                self._failed[memo] = (error.message, error.hint)
-                raise
-        return self._rendered[memo]
+        try:
+            return self._rendered.by_key(
+                memo,
+                lambda: self._from_disk(memo) or self._render(template, variables, memo, key),
+            )
+        except TemplateError as error:
+            if len(self._failed) >= TEXTS:
+                self._failed.clear()
+            self._failed[memo] = (error.message, error.hint)
+            raise
 
     def _find(self, name: str) -> tuple[Path, str] | None:
         """A template's file and text, first folder first, read once: what is rendered and what is

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from kernloom.base.errors import ConfigError, KernloomError, nearest
 from kernloom.base.files import read_text
 from kernloom.base.registry import Registry
-from kernloom.base.remember import LIMIT, make_room
 from kernloom.config.schema import Arch, Scalar
 from kernloom.pipeline.stage import Context, Stage
+from kernloom.plan.answers import Answers
 from kernloom.plan.schedule import Schedule, StepRecord
 from kernloom.plan.space import (
-    KernelSpace,
     allowed_value,
     check_point,
     nothing_left,
-    question,
+    space_of,
     tunables_of,
     variables_of,
 )
@@ -35,6 +35,15 @@ class Request:
     decided: Mapping[str, Scalar]
     steps: Schedule = ()
     """All steps of the workload, this one included."""
+    answers: Answers = field(default_factory=Answers)
+    """The model's answers so far."""
+
+    def after(self, decided: Mapping[str, Scalar]) -> Request:
+        """The same request when more is decided."""
+        # Not by `replace`, which takes longer than all the rest of asking a provider.
+        return Request(
+            self.record, self.arch, self.options, dict(decided), self.steps, self.answers
+        )
 
 
 Provider = Callable[[Request], Mapping[str, Scalar]]
@@ -48,9 +57,6 @@ class SelectOptions:
     providers: tuple[str, ...] = ("fixed", "file", "model")
     fixed: Mapping[str, Any] = field(default_factory=dict)
     file: str | None = None
-
-
-_allowed_points: set[tuple[Any, ...]] = set()
 
 
 class Select(Stage):
@@ -77,50 +83,49 @@ class Select(Stage):
             transform: {} for transform in context.need(TransformNames)
         }
         provenance: dict[str, dict[str, str]] = {}
+        arch = context.experiment.arch
         for record in steps:
-            point, by = self._choose(record, steps, context.experiment.arch, providers, key)
+            undecided = Request(record, arch, self.options, {}, steps, registry.answers)
+            point, by = self._choose(undecided, providers, key)
             provenance[record.name] = by
-            for name, (transform, _) in tunables_of(record.kernel).items():
-                params.setdefault(transform, {}).setdefault(record.name, {})[name] = point[name]
+            for transform, group in record.kernel.tunables.items():
+                params.setdefault(transform, {})[record.name] = {
+                    name: point[name] for name in group
+                }
         asked = {name for by in provenance.values() for name in by.values()}
         order = [name for name in self.options.providers if name in asked]
         return {"params": params, "provider": "+".join(order), "provenance": provenance}
 
     def _choose(
-        self,
-        record: StepRecord,
-        steps: Schedule,
-        arch: Arch,
-        providers: Sequence[tuple[str, Provider]],
-        key: str,
+        self, undecided: Request, providers: Sequence[tuple[str, Provider]], key: str
     ) -> tuple[dict[str, Scalar], dict[str, str]]:
+        record = undecided.record
         try:
-            return self._chosen(record, steps, arch, providers, key)
+            return self._chosen(undecided, providers, key)
         except ConfigError as error:
             if record.unfusable and "fusable" in error.message:
                 error.hint += f" Step '{record.name}' is not fusable: {record.unfusable}."
             raise
 
     def _chosen(
-        self,
-        record: StepRecord,
-        steps: Schedule,
-        arch: Arch,
-        providers: Sequence[tuple[str, Provider]],
-        key: str,
+        self, undecided: Request, providers: Sequence[tuple[str, Provider]], key: str
     ) -> tuple[dict[str, Scalar], dict[str, str]]:
-        wanted = tunables_of(record.kernel)
+        record, answers = undecided.record, undecided.answers
+        wanted = [name for group in record.kernel.tunables.values() for name in group]
         decided: dict[str, Scalar] = {}
         by: dict[str, str] = {}
         for name, provider in providers:
             if len(decided) == len(wanted):
                 break
-            request = Request(record, arch, self.options, dict(decided), steps)
+            request = undecided.after(decided)
             answer = _answer(name, provider, request, f"{key}.providers")
             for tunable, value in answer.items():
                 if tunable not in decided and tunable in wanted:
                     decided[tunable] = allowed_value(record.kernel, tunable, value, key="select")
                     by[tunable] = name
+            if provider is model:
+                # Its point satisfies the constraints, with all that was decided before.
+                return decided, by
         missing = [name for name in wanted if name not in decided]
         if missing:
             raise ConfigError(
@@ -128,12 +133,11 @@ class Select(Stage):
                 key=f"{key}.providers",
                 hint="Add 'model', which always answers.",
             )
-        known = variables_of(record, arch)
-        asked = question(record.kernel, decided, known)
-        if asked not in _allowed_points:
+        known = variables_of(record, undecided.arch)
+        question = answers.question(record.kernel, decided, known)
+        if not answers.is_valid(question):
             check_point(record.kernel, decided, known, key="select")
-            make_room(_allowed_points, LIMIT)
-            _allowed_points.add(asked)
+            answers.keep_valid(question)
         return decided, by
 
 
@@ -153,10 +157,13 @@ def _answer(name: str, provider: Provider, request: Request, key: str) -> Mappin
 def check_applied(outputs: Mapping[str, Any], schedule: Schedule) -> None:
     """A parameter that somebody gave, and that no stage has applied, would be shown but untrue."""
     for record in schedule:
-        for name, provider in outputs["provenance"].get(record.name, {}).items():
-            transform = tunables_of(record.kernel)[name][0]
+        provenance = outputs["provenance"].get(record.name, {})
+        given = {name: who for name, who in provenance.items() if who != "model"}
+        tunables = tunables_of(record.kernel) if given else {}
+        for name, provider in given.items():
+            transform = tunables[name][0]
             chosen = outputs["params"][transform][record.name][name]
-            if provider != "model" and record.decisions[transform].get(name) != chosen:
+            if record.decisions[transform].get(name) != chosen:
                 raise ConfigError(
                     f"{transform}.{name}={chosen} has no effect on step '{record.name}'",
                     key=f"select.{provider}",
@@ -177,6 +184,11 @@ def _check_transforms(steps: Schedule, known: Sequence[str]) -> None:
 
 class Providers(Registry[Provider]):
     """The providers that can be named, those the command line handed in included."""
+
+    @cached_property
+    def answers(self) -> Answers:
+        """What was decided so far, for all that is planned with these providers."""
+        return Answers()
 
 
 class TransformNames(tuple[str, ...]):
@@ -208,23 +220,20 @@ def file(request: Request) -> Mapping[str, Scalar]:
     return _for_step(data, request.record)
 
 
-_model_answers: dict[tuple[Any, ...], dict[str, Scalar]] = {}
-
-
 def model(request: Request) -> Mapping[str, Scalar]:
     """The cheapest allowed point by the kernel's cost formula over arch data and sizes."""
     record = request.record
     known = variables_of(record, request.arch)
     kernel = record.kernel
-    memo = question(kernel, request.decided, known)
-    if memo not in _model_answers:
-        space = KernelSpace.of(kernel, request.decided, known)
-        point = space.cheapest(kernel.model, known, key=f"{record.key}.model")
+    question = request.answers.question(kernel, request.decided, known)
+    point = request.answers.chosen(question)
+    if point is None:
+        space = space_of(kernel, request.decided, known)
+        point = space.least(kernel.model, known, key=f"{record.key}.model")
         if point is None:
             raise nothing_left(kernel, request.decided, known, key="select")
-        make_room(_model_answers, LIMIT)
-        _model_answers[memo] = point
-    return _model_answers[memo]
+        request.answers.keep_chosen(question, point)
+    return point
 
 
 BUILT_IN: dict[str, Provider] = {"fixed": fixed, "file": file, "model": model}

@@ -67,3 +67,11 @@ class Source:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "files", Texts(self.files))
+
+    @property
+    def whole_text(self) -> str:
+        """Everything the compiler will see; files that are included come first, under their
+        names."""
+        included = {name: text for name, text in self.files.items() if name != self.main}
+        parts = [f"/* {name} */\n{text}" for name, text in included.items()]
+        return "\n".join([*parts, self.files[self.main]])

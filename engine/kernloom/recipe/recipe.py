@@ -14,10 +14,10 @@ from typing import Any
 from kernloom import __version__
 from kernloom.base.errors import ConfigError, KernloomError, nearest
 from kernloom.base.files import canonical_json, sha256_json, write_atomically
-from kernloom.build.artifact import is_key
 from kernloom.config.compose import Composer, Point
 from kernloom.config.reader import RECIPE, dump_yaml, read_yaml
 from kernloom.measure.trial import Trial
+from kernloom.plan.artifact import is_key
 from kernloom.recipe.fields import LOCAL_KEYS
 from kernloom.recipe.replay import Here, Replay
 

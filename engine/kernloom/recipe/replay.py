@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import PurePosixPath
@@ -29,36 +29,35 @@ class Here:
 
     def __init__(self, composer: Composer) -> None:
         self._composer = composer
-        self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._composed: dict[tuple[tuple[str, Any], ...], Mapping[str, Any]] = {}
 
     def options(self, group: str) -> list[str]:
         return self._composer.options(group)
 
-    def composed(self, words: Sequence[str]) -> dict[str, Any]:
-        """The config of these words; every trial of a recipe with the same words shares it."""
-        key = tuple(words)
+    def composed(self, chosen: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The config with these values; every trial of a recipe that has the same shares it."""
+        key = tuple(chosen.items())
         if key not in self._composed:
-            self._composed[key] = next(iter(self._composer.points(key, multirun=False))).data
+            points = self._composer.points(self._composer.choose(chosen))
+            self._composed[key] = next(iter(points)).data
         return self._composed[key]
 
-    def words(self, config: Mapping[str, Any], where: str) -> list[str]:
-        """The words that choose this machine's toolchain, target and arch for a recipe."""
+    def choices(self, config: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """The keys that choose this machine's toolchain, target and arch for a recipe."""
         arch = config.get("arch")
         arch = arch if isinstance(arch, Mapping) else {}
-        words = [
-            # Only numbers of the recipe can get into this machine's emulator arguments.
-            f"arch.{name}={value}"
-            for name, value in arch.items()
-            if type(value) is int and name in FIELDS[Arch]
-        ]
+        chosen: dict[str, Any] = {}
         if isinstance(arch.get("name"), str) and arch["name"] in self.options("arch"):
-            words.insert(0, f"arch={arch['name']}")
-        toolchain = self._option(Toolchain, config, words, where)
-        target = self._option(Target, config, words, where)
-        return [f"target={target}", f"toolchain={toolchain}", *words]
+            chosen["arch"] = arch["name"]
+        # Only numbers of the recipe can get into this machine's emulator arguments.
+        numbers = (name for name, value in arch.items() if type(value) is int)
+        chosen |= {f"arch.{name}": arch[name] for name in numbers if name in FIELDS[Arch]}
+        toolchain = self._option(Toolchain, config, chosen, where)
+        target = self._option(Target, config, chosen, where)
+        return {"target": target, "toolchain": toolchain, **chosen}
 
     def _option(
-        self, cls: type, config: Mapping[str, Any], words: Sequence[str], where: str
+        self, cls: type, config: Mapping[str, Any], chosen: Mapping[str, Any], where: str
     ) -> str:
         """The option of a group that has the name and the SAME fields of the recipe's section.
 
@@ -78,10 +77,10 @@ class Here:
             )
         fields = [field for field, rule in FIELDS[cls].items() if rule is Rule.SAME]
         for option in [name, *(other for other in options if other != name)]:
-            ours = self.composed([f"{group}={option}", *words])[group]
+            ours = self.composed({group: option, **chosen})[group]
             if all(section.get(field) == ours.get(field) for field in fields):
                 return option
-        ours = self.composed([f"{group}={name}", *words])[group]
+        ours = self.composed({group: name, **chosen})[group]
         field = next(field for field in fields if section.get(field) != ours.get(field))
         raise ConfigError(
             f"differs from this machine's {group} '{name}'",
@@ -96,7 +95,7 @@ class Replay:
     def __init__(self, here: Here, where: str) -> None:
         self._here = here
         self._where = where
-        self._words: list[str] = []
+        self._chosen: dict[str, Any] = {}
         self.notes: list[str] = []
 
     def config(self, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,8 +105,8 @@ class Replay:
                 allowed = [name for name in ROOT_KEYS if name not in LOCAL_KEYS]
                 hint = nearest(str(key), allowed)
                 raise ConfigError(f"unknown key '{key}'", key=self._where, hint=hint)
-        self._words = self._here.words(config, self._where)
-        return self._section(Experiment, config, self._here.composed(self._words), self._where)
+        self._chosen = self._here.choices(config, self._where)
+        return self._section(Experiment, config, self._here.composed(self._chosen), self._where)
 
     def _section(self, cls: type, data: Any, ours: Any, key: str) -> dict[str, Any]:
         result = dict(_mapping(data, key))
@@ -190,7 +189,7 @@ class Replay:
         """A stage of this machine's pipeline of that name, if there is one."""
         if pipeline not in self._here.options("pipeline"):
             return None
-        data = self._here.composed([*self._words, f"pipeline={pipeline}"])
+        data = self._here.composed({**self._chosen, "pipeline": pipeline})
         return data["pipeline"]["stages"].get(name)
 
 

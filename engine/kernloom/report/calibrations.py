@@ -9,7 +9,7 @@ from kernloom.base.expressions import format_size
 from kernloom.base.units import three_digits
 from kernloom.measure.calibration import DTYPES
 from kernloom.measure.roof import COLD, MEMORY, PATTERNS, Calibration
-from kernloom.report.tables import print_rows
+from kernloom.report.page import print_rows
 
 HOW = "kernloom doctor --calibrate"
 

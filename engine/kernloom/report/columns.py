@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from kernloom.base.gauges import GAUGES, RATES, ROOF_FRACTION, Gauge, Metric
 from kernloom.base.lookup import MISSING, lookup
-from kernloom.base.units import measured_time, ratio_text, three_digits, time_text, unsettled
+from kernloom.base.units import ratio_text, unsettled
 from kernloom.measure.ranking import Standing, is_sanitized
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.page import Heading
@@ -170,29 +171,33 @@ def _outcome(trials: Sequence[Trial], compared: Sequence[Column] = ()) -> list[C
             spare=3,
         ),
         Column("status", status_text, style=status_style),
-        Column("time", lambda trial: measured_time(trial.metrics), number=True, always=False),
-        _metric("virtual", "virtual_ns", time_text),
-        _metric("instructions", "instructions", lambda value: f"{value:,.0f}"),
+        *(_gauge(gauge) for gauge in GAUGES.all(name for t in trials for name in t.metrics)),
         *compared,
-        _metric("GFLOP/s", "gflops", three_digits, spare=2),
-        _metric("GB/s", "gbytes_per_s", three_digits, spare=4),
-        Column("roof", _roof, number=True, always=False, spare=4),
+        *(_metric(rate) for rate in RATES),
+        Column(ROOF_FRACTION.heading, _roof, number=True, always=False, spare=ROOF_FRACTION.spare),
         *(_baseline(name) for name in _baselines(trials)),
         Column("provider", lambda trial: trial.provider, always=False, spare=9),
     ]
 
 
 def _roof(trial: Trial) -> str:
-    fraction = trial.metrics.get("roof_fraction")
+    fraction = trial.metrics.get(ROOF_FRACTION.name)
     return "" if fraction is None or is_sanitized(trial) else f"{fraction:.0%}"
 
 
-def _metric(header: str, name: str, text: Callable[[float], str], spare: int = 0) -> Column:
+def _gauge(gauge: Gauge) -> Column:
     def cell(trial: Trial) -> str:
-        value = trial.metrics.get(name)
-        return "" if value is None else text(value)
+        return gauge.shown(trial.metrics)
 
-    return Column(header, cell, number=True, always=False, spare=spare)
+    return Column(gauge.heading, cell, number=True, always=False, spare=gauge.spare)
+
+
+def _metric(metric: Metric) -> Column:
+    def cell(trial: Trial) -> str:
+        value = trial.metrics.get(metric.name)
+        return "" if value is None else metric.text(value)
+
+    return Column(metric.heading, cell, number=True, always=False, spare=metric.spare)
 
 
 def _baselines(trials: Sequence[Trial]) -> list[str]:

@@ -1,13 +1,12 @@
-"""A comparison as a table for people, a document, JUnit XML and annotations for CI."""
+"""A comparison as a table for people, a document, and annotations for CI."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, TextIO
-from xml.sax.saxutils import escape, quoteattr
 
+from kernloom.base.gauges import GAUGES, TIME, Gauge
 from kernloom.base.machine import machine_class
-from kernloom.base.units import measured_time, xml_text
 from kernloom.measure.comparison import Compared, Comparison, Entry
 from kernloom.report.documents import plain
 from kernloom.report.page import Heading, Page
@@ -19,21 +18,21 @@ def print_comparisons(found: Compared, file: TextIO) -> None:
     """One row for each contender, with what is said of it against the first; then notes."""
     page = Page(file)
     judged = {comparison.b: comparison for comparison in found.comparisons}
+    gauges = _gauges(found)
     headings = [
         Heading("what", folds=True),
-        Heading("time", number=True),
-        Heading("instructions", number=True),
+        *(Heading(gauge.heading, number=True) for gauge in gauges),
         Heading("speedup", number=True),
         Heading("interval"),
         Heading("verdict"),
         Heading("rounds", number=True, spare=1),
     ]
-    rows = [_row(entry, judged.get(entry.name)) for entry in found.entries]
-    styles = [{"verdict": _STYLES.get(row[5], "red")} for row in rows]
+    rows = [_row(entry, judged.get(entry.name), gauges) for entry in found.entries]
+    styles = [{"verdict": _STYLES.get(row[-2], "red")} for row in rows]
     shown = [n for n, heading in enumerate(headings) if n == 0 or any(row[n] for row in rows)]
     page.table([headings[n] for n in shown], [[row[n] for n in shown] for row in rows], styles)
     if found.control:
-        page.line(f"control: the first against itself is {_said(found.control)}")
+        page.line(f"control: the first against itself is {verdict_text(found.control)}")
     for entry in found.entries:
         if entry.status != "ok":
             page.line(f": {entry.name}", mark=entry.status, style="red")
@@ -43,22 +42,17 @@ def print_comparisons(found: Compared, file: TextIO) -> None:
         page.line(f": {note}", mark="note", style="yellow")
 
 
-def _row(entry: Entry, comparison: Comparison | None) -> list[str]:
-    times = {
-        "median_ns": entry.median_ns,
-        "ci_low_ns": entry.ci_low_ns,
-        "ci_high_ns": entry.ci_high_ns,
-    }
-    row = [
-        entry.name,
-        measured_time(times) if entry.median_ns is not None else "",
-        "" if entry.instructions is None else f"{entry.instructions:,}",
-    ]
+def _gauges(found: Compared) -> tuple[Gauge, ...]:
+    return GAUGES.all(name for entry in found.entries for name in entry.metrics)
+
+
+def _row(entry: Entry, comparison: Comparison | None, gauges: Sequence[Gauge]) -> list[str]:
+    row = [entry.name, *(gauge.shown(entry.metrics) for gauge in gauges)]
     if comparison is None:
         return [*row, "", "", "" if entry.status == "ok" else entry.status, ""]
     interval = f"{comparison.ci_low:.3f} .. {comparison.ci_high:.3f}"
     if comparison.ci_low == comparison.ci_high:
-        interval = "exact" if entry.instructions is not None else ""
+        interval = "exact" if any(g.exact and g.name in entry.metrics for g in gauges) else ""
     return [
         *row,
         f"{comparison.speedup:.3f}×",
@@ -68,7 +62,7 @@ def _row(entry: Entry, comparison: Comparison | None) -> list[str]:
     ]
 
 
-def _said(comparison: Comparison) -> str:
+def verdict_text(comparison: Comparison) -> str:
     """`3.2% slower (interval 0.961 .. 0.975, 12 rounds)`."""
     change = comparison.speedup - 1 if comparison.speedup >= 1 else 1 / comparison.speedup - 1
     words = {
@@ -86,7 +80,7 @@ def _said(comparison: Comparison) -> str:
 def comparisons_document(found: Compared) -> dict[str, Any]:
     document = {
         "comparisons": [vars(comparison) for comparison in found.comparisons],
-        "contenders": [vars(entry) for entry in found.entries],
+        "contenders": [_entry(entry, found) for entry in found.entries],
         "control": vars(found.control) if found.control else None,
         "clock": found.clock,
         "policy": found.policy,
@@ -95,6 +89,20 @@ def comparisons_document(found: Compared) -> dict[str, Any]:
     }
     made: dict[str, Any] = plain(document)
     return made
+
+
+def _entry(entry: Entry, found: Compared) -> dict[str, Any]:
+    usual = (key for gauge in _gauges(found) if gauge.in_every_comparison for key in gauge.keys)
+    timed = found.gauge == TIME
+    return {
+        "name": entry.name,
+        "status": entry.status,
+        "message": entry.message,
+        **{**dict.fromkeys(usual), **entry.metrics},
+        "artifacts": entry.artifacts,
+        "rounds_ns": entry.rounds if timed else [],
+        **({} if timed or found.gauge.exact else {"rounds": entry.rounds}),
+    }
 
 
 def github_lines(found: Compared, failing: Collection[str]) -> list[str]:
@@ -111,7 +119,7 @@ def github_lines(found: Compared, failing: Collection[str]) -> list[str]:
             level = "warning"
         else:
             level = "notice"
-        text = f"{comparison.b} against {comparison.a}: {_said(comparison)}"
+        text = f"{comparison.b} against {comparison.a}: {verdict_text(comparison)}"
         lines.append(f"::{level} title=kernloom compare::{_command(text)}")
     return lines
 
@@ -119,39 +127,3 @@ def github_lines(found: Compared, failing: Collection[str]) -> list[str]:
 def _command(text: str) -> str:
     """Line ends and percent signs as workflow commands write them."""
     return text.strip().replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def junit(found: Compared, failing: Collection[str]) -> str:
-    """Each comparison a test case, failed if its verdict is one of `failing`; each contender that
-    could not be compared an error."""
-    cases = []
-    for comparison in found.comparisons:
-        name = quoteattr(xml_text(f"{comparison.b} against {comparison.a}"))
-        opening = f'  <testcase classname="kernloom.compare" name={name}'
-        if comparison.verdict in failing:
-            message = quoteattr(xml_text(_said(comparison)))
-            cases.append(f"{opening}><failure message={message}/></testcase>")
-        else:
-            cases.append(
-                f"{opening}><system-out>{escape(xml_text(_said(comparison)))}</system-out></testcase>"
-            )
-    failures = len([1 for item in found.comparisons if item.verdict in failing])
-    broken = [entry for entry in found.entries if entry.status != "ok"]
-    for entry in broken:
-        name = quoteattr(xml_text(entry.name))
-        text = escape(xml_text(entry.message))
-        cases.append(
-            f'  <testcase classname="kernloom.compare" name={name}>'
-            f"<error message={quoteattr(entry.status)}>{text}</error></testcase>"
-        )
-    total = len(found.comparisons) + len(broken)
-    return "\n".join(
-        [
-            '<?xml version="1.0" encoding="UTF-8"?>',
-            f'<testsuite name="kernloom compare" tests="{total}" failures="{failures}" '
-            f'errors="{len(broken)}">',
-            *cases,
-            "</testsuite>",
-            "",
-        ]
-    )

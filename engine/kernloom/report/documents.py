@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kernloom.measure.ranking import RANKED_BY
+from kernloom.base.gauges import GAUGES
 from kernloom.measure.trial import Trial
 from kernloom.store.rows import name_in
 
@@ -56,7 +56,8 @@ def build_document(build: Mapping[str, Any]) -> dict[str, Any]:
 
 def screened_document(trial: Trial) -> dict[str, Any]:
     """A point of a screening: what to rank it by, and what went wrong, but no result."""
-    metrics = {name: trial.metrics[name] for name in RANKED_BY if name in trial.metrics}
+    names = (gauge.name for gauge in GAUGES.by_rank(trial.metrics))
+    metrics = {name: trial.metrics[name] for name in names if name in trial.metrics}
     return {
         "point": plain(trial.point),
         "params": plain(trial.params),

@@ -83,6 +83,13 @@ class Page:
             _rich_table(self._console, headings, cells, widths, list(styles) or [{}] * len(cells))
 
 
+def print_rows(rows: Sequence[Mapping[str, str]], file: TextIO) -> None:
+    """Plain rows under their keys as headers; columns that are empty everywhere are left out."""
+    names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
+    headings = [Heading(name, folds=True) for name in names]
+    Page(file).table(headings, [[row[name] for name in names] for row in rows])
+
+
 def _plain(row: Sequence[str], headings: Sequence[Heading], widths: Sequence[int]) -> str:
     """The cells in their columns, nothing cut off and nothing behind the last of them."""
     padded = (

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from kernloom.base.units import count, time_text
 from kernloom.report.alike import alike
 from kernloom.report.columns import params_text
-from kernloom.report.tables import print_rows
+from kernloom.report.page import print_rows
 from kernloom.store.keys import value_text
 
 SHORT_KEY = 12

@@ -9,23 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernloom.base.errors import UsageError, nearest
-from kernloom.base.units import count, three_digits, time_text
-from kernloom.measure.ranking import RANKED_BY, is_sanitized, metric_of
+from kernloom.base.gauges import RATES, TIME, USUAL_METRICS, Gauge, metric_named, rank_of
+from kernloom.base.units import count, number_text
+from kernloom.measure.ranking import is_sanitized, metric_of
 from kernloom.measure.trial import Trial
-from kernloom.store.keys import COLUMNS, SOURCE, USUAL_METRICS, Key, Meanings, parse_key, value_text
+from kernloom.store.keys import COLUMNS, SOURCE, Key, Meanings, parse_key, value_text
 from kernloom.store.rows import name_in
 
-LARGER_IS_BETTER = ("gflops", "gbytes_per_s", "roof_fraction", "ratio")
-"""Of a metric whose name ends so the largest is the best; of any other, the smallest."""
-RATES = ("gflops", "gbytes_per_s")
-"""Metrics that follow from a time and from what the workload states as its cost."""
-UNITS = {
-    "instructions": "instructions",
-    "gflops": "GFLOP/s",
-    "gbytes_per_s": "GB/s",
-    "_bytes": "B",
-}
-"""The end of a metric's name -> its unit; times have their own."""
 _NOT_SHOWN = ("attempt", "version")
 _IN_CONFIG = {"arch": ("arch", "name"), "toolchain": ("toolchain", "name")}
 
@@ -217,7 +207,7 @@ def pivot(
     )
 
 
-_DEFAULT = parse_key(RANKED_BY[-1])
+_DEFAULT = parse_key(TIME.name)
 
 
 def _measured(trials: Sequence[Trial], asked: Key | None) -> _Measured:
@@ -238,13 +228,13 @@ def _measured(trials: Sequence[Trial], asked: Key | None) -> _Measured:
 
 
 def _most(counts: Counter[str]) -> str:
-    return max(counts, key=lambda metric: (counts[metric], -RANKED_BY.index(metric)))
+    return max(counts, key=lambda metric: (counts[metric], -rank_of(metric)))
 
 
 def _metrics_in(found: Iterable[_Measured]) -> list[Key]:
     """The metrics that values are of, in the order in which trials are ranked by them."""
     keys = {measured.metric.text: measured.metric for measured in found if measured.numbers}
-    return [keys[name] for name in sorted(keys, key=lambda name: (*RANKED_BY, name).index(name))]
+    return [keys[name] for name in sorted(keys, key=rank_of)]
 
 
 def _remarks(what: str, found: Collection[_Measured]) -> tuple[str, ...]:
@@ -281,10 +271,15 @@ def lack_of(trials: Sequence[Trial], metric: Key | None) -> str:
         return ""  # A remark tells.
     if metric is None:
         return "no trial has a metric that trials are ranked by"
-    rate = metric.text.removeprefix("metrics.") in RATES
-    timed = any("median_ns" in trial.metrics for trial in good)
+    rate = metric.text.removeprefix("metrics.") in {rate.name for rate in RATES}
+    timed = any(TIME.name in trial.metrics for trial in good)
     why = ": the workload states no cost" if rate and timed else ""
     return f"no trial has {metric.text}{why}"
+
+
+def unseen(keys: Sequence[Key], trials: Sequence[Trial]) -> list[Key]:
+    """The keys that none of these trials has."""
+    return [key for key in keys if all(value_of(trial, key) is None for trial in trials)]
 
 
 def ordered(answer: Answer, sort: str) -> Answer:
@@ -346,7 +341,8 @@ def _numbers(trials: Iterable[Trial], metric: Key) -> list[float]:
 
 
 def _direction(metric: Key) -> str:
-    return "largest" if metric.text.endswith(LARGER_IS_BETTER) else "smallest"
+    known = metric_named(metric.text)
+    return "largest" if known and known.better == "larger" else "smallest"
 
 
 def _best(numbers: Sequence[float], metric: Key) -> float:
@@ -360,11 +356,11 @@ def cell_text(value: Any, metric: str, *, unit: bool = False) -> str:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return value_text(value)
     name = metric.removeprefix("metrics.")
-    if name.endswith("_ns"):
-        return time_text(value) + (" virtual" if unit and name.startswith("virtual") else "")
-    if isinstance(value, float):
-        text = three_digits(value)
+    known = metric_named(name, scan=False)
+    if known and known.text is not number_text:
+        text = known.text(value)
+    elif isinstance(value, int) and not isinstance(known, Gauge) and name not in USUAL_METRICS:
+        text = str(value)
     else:
-        text = f"{value:,}" if name in USUAL_METRICS else str(value)
-    units = (known for end, known in UNITS.items() if unit and name.endswith(end))
-    return " ".join((text, *units))
+        text = number_text(value)
+    return f"{text} {known.label}" if unit and known and known.label else text

@@ -92,13 +92,6 @@ def print_warnings(trials: Sequence[Trial], file: TextIO) -> None:
     _warnings(Page(file), trials)
 
 
-def print_rows(rows: Sequence[Mapping[str, str]], file: TextIO) -> None:
-    """Plain rows under their keys as headers; columns that are empty everywhere are left out."""
-    names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
-    headings = [Heading(name, folds=True) for name in names]
-    Page(file).table(headings, [[row[name] for name in names] for row in rows])
-
-
 def closing_line(trials: Sequence[Trial], build: Mapping[str, Any]) -> str:
     """`6 verified, 0 failed; built 2, cached 4 in 1.3 s`."""
     good = same = reused = unconverged = 0

@@ -8,12 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.digest import DigestCache, Section, as_section, digest_of
 from kernloom.base.errors import ConfigError, UnavailableError, nearest
 from kernloom.base.places import Places, find_places
 from kernloom.base.registry import Registry
-from kernloom.base.remember import ById
 from kernloom.build.arches import check_runs, is_native, resolve_native, with_vector_bytes
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import runner_artifact
 from kernloom.build.emulators import FoundEmulator, find_emulator
@@ -24,12 +23,13 @@ from kernloom.build.stage import Compile, Compilers
 from kernloom.build.toolchains import check_compiles
 from kernloom.config.compose import Composer
 from kernloom.config.convert import convert
-from kernloom.config.schema import Arch, Emulator, Experiment, Target, Toolchain
+from kernloom.config.schema import Emulator, Experiment, Toolchain
 from kernloom.device.devices import DEVICES
 from kernloom.measure.roof import Roofs
 from kernloom.measure.rounds import Measure
 from kernloom.measure.verify import Verify
 from kernloom.pipeline.stage import Stage
+from kernloom.plan.artifact import Artifact
 from kernloom.plan.inspect import Inspect
 from kernloom.plan.render import Render, Renderer
 from kernloom.plan.select import BUILT_IN, Providers, Select, TransformNames
@@ -54,17 +54,33 @@ STAGES: dict[str, type[Stage]] = {
 
 
 class Assembly:
-    """Everything one invocation works with, made when first needed."""
+    """The session of the engine: everything it works with, made when first needed.
+
+    It may live long and plan many sweeps: what it remembers is remembered by digests, and bounded.
+    """
 
     def __init__(self, places: Places | None = None) -> None:
         self.places = places or find_places()
         self.stages: Registry[type[Stage]] = Registry("stage", STAGES, group="kernloom.stages")
+        self.results = DigestCache()
+        """What follows from sections of configs, wherever and whenever it is worked out."""
+        self.renderer = Renderer(self.template_folders, self.places.cache / "rendered")
+        self._look_around()
+
+    def _look_around(self) -> None:
+        self.here = DigestCache()
+        """What follows from configs and from what is installed on this machine."""
         self.compilers = Compilers(self.places.cache)
-        self._runners: ById[Artifact] = ById()
-        self._arches: ById[dict[str, Any]] = ById()
-        self._native: dict[str, dict[str, Any]] = {}
-        self._as_asked: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self._emulators: dict[tuple[str, str], FoundEmulator] = {}
+        self._asked: dict[str, Mapping[str, Any]] = {}
+        """Digest of an arch that was made concrete -> the section that asked for it."""
+        self.__dict__.pop("planning_services", None)
+        self.__dict__.pop("_host_programs", None)
+
+    def refresh(self) -> None:
+        """Look again at what may have changed outside since the last sweep was planned: templates,
+        compilers, emulators. Config files are looked at whenever points are composed."""
+        self.renderer.refresh()
+        self._look_around()
 
     @cached_property
     def composer(self) -> Composer:
@@ -74,6 +90,7 @@ class Assembly:
             self.places.cache / "composed",
             self.resolve_arch,
             say=_say,
+            results=self.results,
         )
 
     @cached_property
@@ -82,7 +99,7 @@ class Assembly:
         return {
             Providers: Providers("provider", BUILT_IN, group="kernloom.providers"),
             TransformNames: TransformNames(list(self.transforms.values())),
-            Renderer: Renderer(self.template_folders, self.places.cache / "rendered"),
+            Renderer: self.renderer,
             Compilers: self.compilers,
             Images: Images(self.compilers, self.places.share),
             Roofs: self.roofs,
@@ -112,31 +129,28 @@ class Assembly:
             self.places, jobs=build.jobs if build else 0, keep=build.keep if build else False
         )
 
-    def resolve_arch(self, data: Mapping[str, Any]) -> dict[str, Any]:
+    def resolve_arch(self, data: Mapping[str, Any]) -> Section[Any]:
         """The arch section with `native` made concrete for the toolchain in use."""
-        arch: Any = data.get("arch")
-        if not isinstance(arch, dict) or not is_native(arch):
-            return with_vector_bytes(arch)
-        return self._arches.get(self._native_arch, arch, data.get("toolchain"))
+        arch, toolchain = data.get("arch"), data.get("toolchain")
+        if not isinstance(arch, Section) or not is_native(arch):
+            return self.results.get(_with_vector_bytes, arch)
+        key = (Assembly.resolve_arch, arch.digest, digest_of(toolchain))
+        return self.here.by_key(key, lambda: self._native_arch(arch, toolchain))
 
-    def _native_arch(self, arch: dict[str, Any], data: Any) -> dict[str, Any]:
-        from kernloom.base.files import canonical_json
+    def _native_arch(self, arch: Section[Any], data: Any) -> Section[Any]:
+        toolchain = convert(Toolchain, data, "toolchain")
+        try:
+            found = {toolchain.family: self.compilers.detect(toolchain)}
+        except UnavailableError:
+            # Said when the point is planned: the others of a sweep go on.
+            found = {}
+        made: Section[Any] = as_section(resolve_native(arch, found, self.places.cache))
+        self._asked.setdefault(made.digest, arch)
+        return made
 
-        memo = canonical_json([arch, data])
-        if memo not in self._native:
-            toolchain = convert(Toolchain, data, "toolchain")
-            try:
-                found = {toolchain.family: self.compilers.detect(toolchain)}
-            except UnavailableError:
-                # Said when the point is planned: the others of a sweep go on.
-                found = {}
-            self._native[memo] = resolve_native(arch, found, self.places.cache)
-            self._as_asked.append((self._native[memo], arch))
-        return self._native[memo]
-
-    def arch_as_asked(self, arch: dict[str, Any]) -> dict[str, Any]:
+    def arch_as_asked(self, arch: Mapping[str, Any]) -> Mapping[str, Any]:
         """An arch section as it was before `native` was made concrete on this machine."""
-        return next((asked for made, asked in self._as_asked if made == arch), arch)
+        return self._asked.get(digest_of(arch), arch)
 
     def programs(self, experiment: Experiment) -> dict[str, Artifact]:
         """Role -> program that the experiment's device needs built."""
@@ -158,11 +172,7 @@ class Assembly:
         return makers[role](experiment)
 
     def _runner(self, experiment: Experiment) -> Artifact:
-        return self._runners.get(
-            self._make_runner, experiment.toolchain, experiment.arch, experiment.target
-        )
-
-    def _make_runner(self, toolchain: Toolchain, arch: Arch, target: Target) -> Artifact:
+        toolchain, arch, target = experiment.toolchain, experiment.arch, experiment.target
         found = self.compilers.detect(toolchain)
         return runner_artifact(toolchain, arch, target.variant, found, self.places.share)
 
@@ -173,10 +183,10 @@ class Assembly:
 
     def emulator(self, emulator: Emulator) -> FoundEmulator:
         """The emulator on this machine, looked for once."""
-        key = (emulator.program, emulator.minimum_version)
-        if key not in self._emulators:
-            self._emulators[key] = find_emulator(emulator, self.places.cache)
-        return self._emulators[key]
+        return self.here.get(self._find_emulator, emulator)
+
+    def _find_emulator(self, emulator: Emulator) -> FoundEmulator:
+        return find_emulator(emulator, self.places.cache)
 
     def check_available(self, experiment: Experiment) -> None:
         """Refuse what this machine cannot run, before anything is built."""
@@ -189,12 +199,19 @@ class Assembly:
             )
         if target.emulator:
             self.emulator(target.emulator)
-        check_runs(target, arch)
+        cpu_code = device.runs_cpu_code(target)
+        if cpu_code:
+            check_runs(target, arch)
         workload = experiment.workload
         dtypes = {tensor.dtype or workload.dtype for tensor in workload.tensors.values()}
         device.check(target, dtypes | {workload.dtype}, cache=self.places.cache)
-        if target.family == "host":
+        if cpu_code:
             check_compiles(found, arch)
+
+
+def _with_vector_bytes(arch: Mapping[str, Any]) -> Section[Any]:
+    section: Section[Any] = as_section(with_vector_bytes(arch))
+    return section
 
 
 def _say(note: str) -> None:

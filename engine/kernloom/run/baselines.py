@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kernloom.base.digest import DigestCache
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.files import sha256_json
 from kernloom.config.compose import Point
+from kernloom.device.devices import DEVICES
 from kernloom.measure.sampler import threads_of
-
-if TYPE_CHECKING:
-    from kernloom.run.planning import Planned
+from kernloom.plan.planned import Planned, PlannedBaseline
 
 NUMPY = "numpy"
 OPENBLAS = "openblas"
@@ -42,19 +42,6 @@ NAMES = (NUMPY, *SOURCES)
 
 
 @dataclass(frozen=True)
-class PlannedBaseline:
-    """One baseline of a trial, planned: from sources of its own, or by numpy."""
-
-    identity: str
-    """Equal for the trials of a sweep that can share it."""
-    plan: Planned | None = None
-    libraries: tuple[Path, ...] = ()
-    """Loaded before its kernels, which take symbols from them."""
-    made_of: tuple[str, ...] = ()
-    """What identifies the libraries."""
-
-
-@dataclass(frozen=True)
 class Planner:
     """What planning a baseline takes."""
 
@@ -62,6 +49,7 @@ class Planner:
     """Stage types that sources other than ours know nothing of."""
     planned: Callable[[Point], Planned]
     cache: Path
+    results: DigestCache
 
 
 def plan_baselines(plan: Planned, planner: Planner) -> dict[str, PlannedBaseline]:
@@ -79,9 +67,9 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
         raise ConfigError(f"baseline '{name}' {reason}", key=KEY, hint=hint)
     if name not in SOURCES:
         from kernloom.measure.numpy_baseline import numpy_identity
-        from kernloom.run.facts import WORK, facts_of
+        from kernloom.plan.facts import WORK, facts_of
 
-        facts = facts_of(plan).groups()
+        facts = facts_of(plan, planner.results).groups()
         work = [facts[group] for group in WORK]
         return PlannedBaseline(sha256_json([name, numpy_identity(), work, threads_of(plan.steps)]))
     sources = SOURCES[name]
@@ -106,15 +94,16 @@ def baseline_identity(name: str, plan: Planned, made_of: tuple[str, ...]) -> str
 def unfit(name: str, plan: Planned) -> str:
     """Why a baseline cannot be measured beside a trial; nothing if it can."""
     target, workload = plan.experiment.target, plan.experiment.workload
+    runs_natively = DEVICES.get(target.device, key="target.device").runs_natively(target)
     if name == NUMPY:
-        if target.device != "host":
+        if not runs_natively:
             return f"runs on the host alone, not on device '{target.device}'"
         if plan.experiment.measure.cache == "cold":
             return "cannot be measured with cold caches: what it allocates cannot be flushed"
         return ""
     if C_SOURCES not in target.sources:
         return f"is C, which target '{target.name}' does not take"
-    if name == OPENBLAS and target.device != "host":
+    if name == OPENBLAS and not runs_natively:
         return f"runs on the host alone, not on device '{target.device}'"
     families = SOURCES[name].families
     kernels = {step.kernel: workload.kernels[step.kernel] for step in workload.steps.values()}

@@ -22,7 +22,6 @@ from kernloom.build.arches import (
     resolve_native,
     with_vector_bytes,
 )
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder
 from kernloom.build.compile import kernel_artifact, runner_artifact
 from kernloom.build.runtimes import HOST_TOOLCHAINS
@@ -47,6 +46,7 @@ from kernloom.measure.roof import (
     save_calibration,
     vectors_of,
 )
+from kernloom.plan.artifact import Artifact
 from kernloom.plan.schedule import CTYPE, ELEMENT
 from kernloom.plan.source import Source
 from kernloom.run.progress import Progress

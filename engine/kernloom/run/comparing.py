@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kernloom.base.errors import ConfigError, KernloomError
 from kernloom.base.files import canonical_json
+from kernloom.base.gauges import TIME, Gauge
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.explain import Explanation
 from kernloom.build.workspace import scratch_folder
@@ -17,10 +18,15 @@ from kernloom.config.schema import Experiment
 from kernloom.measure import noise
 from kernloom.measure.comparison import Compared, Entry, Race, counted, judged, paired, race
 from kernloom.measure.sampler import Sampler
-from kernloom.measure.statistics import process_medians, timing
+from kernloom.measure.statistics import (
+    RankingClock,
+    interval_metrics,
+    process_medians,
+    timing,
+)
 from kernloom.plan.inspect import sizes_of, tensors_of
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
 from kernloom.run.trials import Trials, status_of
 
@@ -112,17 +118,11 @@ def _measure(
 ) -> None:
     policy = samplers[groups[0][0]].policy
     found.policy = policy.name
-    counts = {"instructions" in s.bench.device.capabilities for s in samplers.values()}
-    if len(counts) == 2:
-        raise ConfigError(
-            "some of them are timed and of others instructions are counted: these cannot be "
-            "compared",
-            key="target",
-        )
-    if counts == {True}:
-        _count(found, samplers, groups, policy.floor)
+    found.gauge = _common_gauge(samplers.values())
+    if found.gauge.exact:
+        _compare_exact(found, samplers, groups, policy.floor)
         return
-    found.clock = "wall" if any(s.clock == "wall" for s in samplers.values()) else "cpu"
+    found.clock = _common_clock(samplers.values(), found.gauge)
     load = noise.load()
     total = sum(len(group) - 1 for group in groups)
     ratios: dict[tuple[str, str], list[float]] = {}
@@ -137,8 +137,8 @@ def _measure(
             partial(_progress, progress, f"comparing, round{which}", policy.max_rounds),
             comparisons=total,
         )
-        ratios |= paired(done, pairs, found.clock)
-        _note_times(found, done, samplers, load)
+        ratios |= paired(done, pairs, found.clock, found.gauge)
+        _note_samples(found, done, samplers, load)
         if done.ended:
             found.notes.append(f"{group[0]}: not as precise as asked: {done.ended}")
     judgements = judged(ratios, policy.floor)
@@ -151,41 +151,64 @@ def _measure(
         )
 
 
+def _common_gauge(samplers: Iterable[Sampler]) -> Gauge:
+    """What all of them are ranked by."""
+    gauges = {sampler.gauge.name: sampler.gauge for sampler in samplers}
+    if len(gauges) > 1:
+        names = " and ".join(gauge.heading for gauge in gauges.values())
+        raise ConfigError(
+            f"their devices measure different things ({names}): these cannot be compared",
+            key="target",
+        )
+    (gauge,) = gauges.values()
+    return gauge
+
+
+def _common_clock(samplers: Iterable[Sampler], gauge: Gauge) -> RankingClock:
+    """The series of samples that all of them have: where one must go by wall time, all do."""
+    if gauge != TIME:
+        return gauge.name
+    return "wall" if any(sampler.clock == "wall" for sampler in samplers) else "cpu"
+
+
 def _progress(progress: Progress, phase: str, most: int, round: int) -> None:
     progress.update(phase, round, most)
 
 
-def _note_times(found: Compared, done: Race, samplers: Mapping[str, Sampler], load: float) -> None:
+def _note_samples(
+    found: Compared, done: Race, samplers: Mapping[str, Sampler], load: float
+) -> None:
     """What the contenders of a race measured, and why not to trust it."""
     for entry in found.entries:
         if problem := done.problems.get(entry.name):
             entry.status, entry.message = status_of(problem), str(problem)
         elif samples := done.samples.get(entry.name):
-            time = timing(samples, found.clock)
-            entry.median_ns, entry.ci_low_ns, entry.ci_high_ns = time.middle, time.low, time.high
-            entry.rounds_ns = process_medians(samples, found.clock)
+            entry.metrics = interval_metrics(found.gauge, timing(samples, found.clock))
+            entry.rounds = process_medians(samples, found.clock)
             threads = samplers[entry.name].threads
             warnings = noise.warnings_of(samples, found.clock, threads, max(load, noise.load()))
             found.notes += [f"{entry.name}: {text}" for text in warnings]
 
 
-def _count(
+def _compare_exact(
     found: Compared,
     samplers: dict[str, Sampler],
     groups: Sequence[Sequence[str]],
     floor: float,
 ) -> None:
-    """Counts are exact: once is enough, and there is nothing to control."""
-    counts = {}
+    """Exact gauges need one run, and there is nothing to control."""
+    gauge = found.gauge
+    counts: dict[str, float] = {}
     for entry in found.entries:
         if entry.name not in samplers:
             continue
         try:
-            counts[entry.name] = entry.instructions = samplers[entry.name].count()
+            entry.metrics = samplers[entry.name].exact()
+            counts[entry.name] = entry.metrics[gauge.name]
         except KernloomError as error:
             entry.status, entry.message = status_of(error), str(error)
     found.comparisons = [
-        counted(group[0], other, counts, floor)
+        counted(group[0], other, counts, floor, gauge)
         for group in groups
         for other in group[1:]
         if group[0] in counts and other in counts

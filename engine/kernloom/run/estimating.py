@@ -10,13 +10,14 @@ from typing import Any
 
 from kernloom.base.errors import ConfigError
 from kernloom.base.expressions import evaluate
-from kernloom.build.artifact import Artifact
+from kernloom.base.gauges import TIME
 from kernloom.build.builder import Builder
 from kernloom.build.explain import Index
 from kernloom.build.manifest import read_manifest
 from kernloom.config.schema import Policy
+from kernloom.plan.artifact import Artifact
 from kernloom.plan.inspect import sizes_of
-from kernloom.run.planning import Planned
+from kernloom.plan.planned import Planned
 from kernloom.store.store import Store
 
 SCONS_S = 0.4
@@ -134,7 +135,7 @@ def _ran_before(plan: Planned, store: Store) -> list[_Ran]:
     return [
         _Ran(
             trial.seconds,
-            trial.metrics.get("median_ns", 0.0) * 1e-9 * runs * trial.metrics.get("processes", 1),
+            trial.metrics.get(TIME.name, 0.0) * 1e-9 * runs * trial.metrics.get("processes", 1),
             _flops(plan, trial.config["workload"]["sizes"]),
         )
         for trial in trials

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from kernloom.base.errors import UnavailableError
 from kernloom.base.expressions import parse_size
+from kernloom.base.gauges import ROOF_FRACTION, TIME
 from kernloom.base.spool import Reordered, Spool
 from kernloom.base.units import count
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
 from kernloom.build.workspace import sweep
 from kernloom.config.sweeps import POINT
 from kernloom.measure.trial import Trial
 from kernloom.measure.turns import blocks
+from kernloom.plan.artifact import Artifact
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.fleet import Fleet, Keep
-from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Share, Sharing
-from kernloom.run.sources import sources_of
 from kernloom.run.trials import ENGINE_FULL, MEMORY_LEFT
 from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store
@@ -192,7 +192,7 @@ class Execution:
                         if not reusable(trial, plan):
                             continue
                         reused.append(plan)
-                        sources[trial.id] = sources_of(plan)
+                        sources[trial.id] = plan.brief.sources
                         ended.append(self._reused(trial, plan))
                         places[plan.id] = len(ended) - 1
                         self._ended(ended[-1])
@@ -305,17 +305,17 @@ class Execution:
     def _with_roof(self, trial: Trial, plan: Planned) -> Trial:
         """A trial held against the roof as it is known now."""
         metrics = trial.metrics
-        if not trial.good or "median_ns" not in metrics:
+        if not trial.good or TIME.name not in metrics:
             return trial
         roofs = self._assembly.roofs
         if roofs.calibration is None:
             return trial
-        found = roofs.fraction(plan.experiment, plan.steps, metrics["median_ns"])
+        found = roofs.fraction(plan.experiment, plan.steps, metrics[TIME.name])
         if found is None:
             return trial
         return replace(
             trial,
-            metrics={**metrics, "roof_fraction": found[0]},
+            metrics={**metrics, ROOF_FRACTION.name: found[0]},
             conditions={**trial.conditions, "roof": found[1]},
         )
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernloom.base.digest import DigestCache
 from kernloom.base.files import canonical_json
-from kernloom.base.remember import ById
 from kernloom.measure.trial import Trial
+from kernloom.plan.facts import THIS_MACHINE
+from kernloom.plan.planned import Planned, groups_of
 from kernloom.run.execution import lasting
-from kernloom.run.facts import THIS_MACHINE, facts_of, groups_of
-from kernloom.run.planning import Planned
+from kernloom.run.fleets import fleet_kind
 from kernloom.store.store import Store
 
 COMPARED = 2000
@@ -88,9 +89,10 @@ def reasons_for(plans: Sequence[Planned], store: Store) -> dict[str, Reason]:
         experiment = plan.experiment
         subject = (experiment.workload.name, experiment.target.name)
         if subject not in stored:
-            left_out = THIS_MACHINE if experiment.fleet.kind != "local" else ()
+            here = fleet_kind(experiment.fleet).on_this_machine
+            left_out = () if here else THIS_MACHINE
             stored[subject] = _Stored(store.facts(*subject, COMPARED), left_out)
-        found[plan.id] = stored[subject].reason(facts_of(plan).groups())
+        found[plan.id] = stored[subject].reason(plan.facts.groups())
     _name_parameters(plans, found, store)
     return found
 
@@ -155,7 +157,7 @@ class _Stored:
     ) -> None:
         self._left_out = left_out
         self._numbers: dict[str, int] = {}
-        self._flattened: ById[dict[str, str]] = ById()
+        self._flattened = DigestCache()
         self._ids = [id for id, _ in trials]
         self._facts = [self._compared(groups_of(document)) for _, document in trials]
         rows = [self._texts(facts) for facts in self._facts]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from kernloom.base.files import canonical_json, sha256_text
-from kernloom.build.artifact import Artifact
+from kernloom.base.gauges import Gauge, ranking_gauge
 from kernloom.build.batch import batches, like
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
@@ -24,10 +24,11 @@ from kernloom.config.schema import Policy
 from kernloom.measure.ranking import ranked
 from kernloom.measure.statistics import median
 from kernloom.measure.trial import Trial
+from kernloom.plan.artifact import Artifact
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import lasting, once_each
 from kernloom.run.fleet import Fleet
-from kernloom.run.planning import Planned
 from kernloom.run.progress import Progress
 from kernloom.run.trials import trial_of
 from kernloom.store.claims import Claims
@@ -61,18 +62,30 @@ class Screening:
         """`screened 197 points in 8 batches, 4.1 s: best 0.82 ms, median 1.2 ms; 59 refused`."""
         from kernloom.base.units import count, time_text
 
-        times = [t.metrics["median_ns"] for t in self.trials if t.good and "median_ns" in t.metrics]
         words = [f"screened {count(len(self.trials), 'point')}"]
         if self.batches:
             words[0] += " in 1 batch" if self.batches == 1 else f" in {self.batches} batches"
         words[0] += f", {time_text(self.seconds * 1e9)}"
-        if times:
-            words[0] += f": best {time_text(min(times))}, median {time_text(median(times))}"
+        if bests := [_spread(gauge, values) for gauge, values in self._values().items()]:
+            words[0] += f": {', '.join(bests)}"
         if self.known:
             words.append(f"{self.known} looked at before")
         words += [f"{number} {status}" for status, number in self.statuses.items()]
         words.append(f"measured in full: {len(self.kept)}")
         return "; ".join(words)
+
+    def _values(self) -> dict[Gauge, list[float]]:
+        """What the points that verified are ranked by."""
+        found: dict[Gauge, list[float]] = {}
+        for trial in self.trials:
+            if trial.good and (gauge := ranking_gauge(trial.metrics)):
+                found.setdefault(gauge, []).append(trial.metrics[gauge.name])
+        return found
+
+
+def _spread(gauge: Gauge, values: Sequence[float]) -> str:
+    """`best 0.82 ms, median 1.2 ms`."""
+    return f"best {gauge.said(gauge.best(values))}, median {gauge.said(median(values))}"
 
 
 def screen(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from kernloom.measure.trial import Trial
-from kernloom.run.planning import Planned
+from kernloom.plan.planned import Planned
 from kernloom.store.claims import Claims
 
 

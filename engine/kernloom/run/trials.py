@@ -15,10 +15,10 @@ from typing import Any
 from kernloom.base.errors import ConfigError, DeviceError, KernloomError, UnavailableError
 from kernloom.base.expressions import parse_size
 from kernloom.base.files import sha256_text
+from kernloom.base.gauges import TIME, leading
 from kernloom.base.machine import available_memory, machine_class
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Outcome
-from kernloom.config.schema import Arch, Target
+from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, require
 from kernloom.device.devices import DEVICES
 from kernloom.device.sessions import SessionPlaces
@@ -30,12 +30,11 @@ from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.trial import Trial
 from kernloom.measure.turns import in_turns
 from kernloom.pipeline.stage import Context
+from kernloom.plan.artifact import Artifact
+from kernloom.plan.planned import Planned, PlannedBaseline
 from kernloom.plan.source import ENTRY
 from kernloom.run.assembly import Assembly
-from kernloom.run.baselines import PlannedBaseline
-from kernloom.run.facts import facts_of
-from kernloom.run.planning import Planned, replanned
-from kernloom.run.sources import sources_of
+from kernloom.run.planning import replanned
 
 ENGINE_FULL = "the engine ran out of memory"
 MEMORY_LEFT = "memory_left"
@@ -69,8 +68,7 @@ class Trials:
         self._memory_left = available_memory()
         # The last core: the first ones are where the system's own work tends to be.
         self._core = max(os.sched_getaffinity(0))
-        self._devices: dict[tuple[Any, ...], tuple[Device, Target, Arch]] = {}
-        """With what their ids in the key belong to, which must not be another's meanwhile."""
+        self._devices: dict[tuple[Any, ...], Device] = {}
         self._session_places: dict[tuple[str, int], SessionPlaces] = {}
 
     def built(self, outcomes: Mapping[str, Outcome]) -> None:
@@ -110,7 +108,7 @@ class Trials:
                 stage=refusal.stage,
                 message=str(refusal.error),
             )
-        plan = replanned(plan, self._renewed) if self._renewed else plan
+        plan = self._replanned(plan)
         outputs: dict[str, Any] = dict(plan.outputs)
         problem: KernloomError | None = None
         seconds = 0.0
@@ -132,6 +130,12 @@ class Trials:
         if ended["status"] == "out_of_memory":
             ended["conditions"] |= {MEMORY_LEFT: self._memory_left}
         return trial_of(plan, self._outcomes, created, **ended, seconds=round(seconds, 6))
+
+    def _replanned(self, plan: Planned) -> Planned:
+        """The plan with what was built instead of what it planned."""
+        if not self._renewed:
+            return plan
+        return replanned(plan, self._renewed, self._assembly.results)
 
     def verify(self, plan: Planned, bench: Bench) -> None:
         """Carry out the run stages of a plan that measures nothing."""
@@ -219,7 +223,7 @@ class Trials:
         experiment, threads = plan.experiment, threads_of(plan.steps)
         policy = experiment.measure
         key = (
-            *(id(experiment.target), id(experiment.arch), experiment.memory_limit, threads),
+            *(experiment.target.digest, experiment.arch.digest, experiment.memory_limit, threads),
             *(policy.pin, policy.aslr, policy.clock, policy.cache),
             *(program.key for program in plan.programs.values()),
             *libraries,
@@ -227,9 +231,8 @@ class Trials:
         if key not in self._devices:
             # Threads that a library starts by itself would all be kept on the one core.
             pin = None if libraries and threads > 1 else self._pin(plan)
-            device = self._made(plan, pin, libraries)
-            self._devices[key] = (device, experiment.target, experiment.arch)
-        return self._devices[key][0]
+            self._devices[key] = self._made(plan, pin, libraries)
+        return self._devices[key]
 
     def _made(self, plan: Planned, pin: int | None, libraries: tuple[Path, ...]) -> Device:
         target = plan.experiment.target
@@ -252,14 +255,14 @@ class Trials:
 
 def _needed(plan: Planned, device: Device) -> list[str]:
     """The capabilities that a trial asks of its device."""
-    threads = threads_of(plan.steps)
-    if plan.experiment.target.emulator:
-        needed = ["memory", "launch", "instructions"]
-        return [*needed, "threads"] if threads > 1 else needed
-    clock = chosen_clock(with_clock(plan.experiment.measure, device).clock, threads)
-    needed = ["memory", "launch", "calibrate", f"{clock}_clock"]
-    if plan.experiment.measure.cache == "cold":
-        needed.append("cold_cache")
+    threads, policy = threads_of(plan.steps), plan.experiment.measure
+    gauge, needed = leading(device.gauges), ["memory", "launch"]
+    if not gauge.exact:
+        needed.append("calibrate")
+        if TIME in device.gauges:
+            needed.append(f"{chosen_clock(with_clock(policy, device).clock, threads)}_clock")
+        if policy.cache == "cold":
+            needed.append("cold_cache")
     return [*needed, "threads"] if threads > 1 else needed
 
 
@@ -339,8 +342,8 @@ def trial_of(
         ),
         config=plan.point.data,
         overrides=plan.point.words,
-        facts=facts_of(plan).document(),
-        sources=sources_of(plan),
+        facts=plan.facts.document(),
+        sources=plan.sources,
         machine=machine_class() | ({"device": plan.device_facts} if plan.device_facts else {}),
         created=created.isoformat(timespec="milliseconds"),
         **ended,

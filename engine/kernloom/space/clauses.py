@@ -84,14 +84,22 @@ def clauses_of(
     expression: Expression, keys: Mapping[str, str], known: Mapping[str, Any]
 ) -> tuple[Clause, ...]:
     """What must be true for an expression to be; less what uses other names than these."""
-    tree = expression.tree
-    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And):
-        parts = [parse(ast.unparse(part)) for part in tree.values]
+    parts = parts_of(expression)
+    if len(parts) > 1:
         return tuple(clause for part in parts for clause in clauses_of(part, keys, known))
     if not expression.names <= keys.keys() | known.keys():
         return ()
     used = {name: key for name, key in keys.items() if name in expression.names}
     return (Clause(expression, used, known),) if used else ()
+
+
+def parts_of(expression: Expression) -> tuple[Expression, ...]:
+    """The operands of `and`, inner ones too, or the expression itself."""
+    tree = expression.tree
+    if not isinstance(tree, ast.BoolOp) or not isinstance(tree.op, ast.And):
+        return (expression,)
+    inner = [parse(ast.unparse(part)) for part in tree.values]
+    return tuple(part for one in inner for part in parts_of(one))
 
 
 def _size(value: Any) -> float:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernloom.base.errors import ConfigError, ExpressionError, nearest
 from kernloom.base.expressions import Expression, evaluate, names_in, parse
-from kernloom.space.clauses import Clause, clauses_of
-from kernloom.space.spaces import Product, Row
+from kernloom.space.arrays import exact_mask
+from kernloom.space.axes import Row
+from kernloom.space.clauses import Clause, clauses_of, parts_of
+from kernloom.space.space import Space
 
 LookUp = Callable[[Row, str], Any]
 """The value at a key of a point's config; raises KeyError where there is none."""
@@ -107,6 +109,28 @@ class Where:
             )
         return result
 
+    def mask(self, values: Mapping[str, Any]) -> Any | None:
+        if self.needs is None:
+            return None
+        variables = {}
+        for name, key in self.keys.items():
+            if key in values:
+                variables[name] = values[key]
+            elif key in self.names.fixed and is_plain(key, self.names.fixed[key]):
+                variables[name] = self.names.fixed[key]
+            else:
+                return None
+        return exact_mask(self.expression, variables)
+
+    def split(self) -> tuple[Where, ...]:
+        return tuple(self._part(part) for part in parts_of(self.expression))
+
+    def _part(self, expression: Expression) -> Where:
+        names = expression.names
+        keys = {name: key for name, key in self.keys.items() if name in names}
+        others = {name: other for name, other in self.others.items() if name in names}
+        return replace(self, expression=expression, keys=keys, others=others)
+
     def _value(self, row: Row, key: str) -> Any:
         if key in row:
             value = row[key]
@@ -189,15 +213,33 @@ class Exclude:
         """Whether a row has the excluded values of these keys."""
         return all(self._has(row, key, self.values[key]) for key in keys)
 
-    def matches_any(self, product: Product) -> bool:
-        """Whether some row of a product has all the values; a part that is too large to look
-        through counts as having them."""
-        parts = [(part, part.keys & self.values.keys()) for part in product.parts]
-        fixed = self.values.keys() - product.keys
+    def mask(self, values: Mapping[str, Any]) -> Any | None:
+        import numpy
+
+        matches: Any = True
+        for key, wanted in self.values.items():
+            if key in values:
+                value = numpy.asarray(values[key])
+                here = [_same(one, value) for one in _options(wanted)]
+                matches = matches & numpy.logical_or.reduce(here)
+            elif key in self.fixed:
+                matches = matches & self._has({}, key, wanted)
+            else:
+                return None
+        return numpy.logical_not(matches)
+
+    def split(self) -> tuple[Exclude, ...]:
+        return (self,)
+
+    def matches_any(self, space: Space) -> bool:
+        """Whether some combination has all the values; an axis that is too large to look through
+        counts as having them."""
+        axes = [(axis, axis.keys & self.values.keys()) for axis in space.axes]
+        fixed = self.values.keys() - space.keys
         return self.agrees({}, fixed) and all(
-            part.size > _MAX_LOOKED_AT
-            or any(self.agrees(part.at(index), keys) for index in range(part.size))
-            for part, keys in parts
+            axis.size > _MAX_LOOKED_AT
+            or any(self.agrees(axis.at(rank), keys) for rank in range(axis.size))
+            for axis, keys in axes
             if keys
         )
 
@@ -207,8 +249,25 @@ class Exclude:
         value = row.get(key, self.fixed.get(key))
         return any(
             value == one and isinstance(value, bool) == isinstance(one, bool)
-            for one in (wanted, *(wanted if isinstance(wanted, list) else ()))
+            for one in _options(wanted)
         )
+
+
+def _options(wanted: Any) -> list[Any]:
+    """The values that an exclusion's value stands for: itself, or any of a list."""
+    return [wanted, *wanted] if isinstance(wanted, list) else [wanted]
+
+
+def _same(one: Any, values: Any) -> Any:
+    """Where an array has this value; true is not 1."""
+    import numpy
+
+    kind = values.dtype.kind
+    if kind == "O":
+        alike = [v == one and isinstance(v, bool) == isinstance(one, bool) for v in values.flat]
+        return numpy.array(alike, dtype=bool).reshape(values.shape)
+    kinds = {"b": (bool,), "i": (int, float), "f": (int, float), "U": (str,)}[kind]
+    return values == one if type(one) in kinds else numpy.zeros(values.shape, dtype=bool)
 
 
 def read_exclude(values: Mapping[str, Any], place: str, names: Names) -> Exclude:

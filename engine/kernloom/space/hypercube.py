@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
-from kernloom.space.spaces import Product
+from kernloom.space.space import Space
 
 _STARTS = 5
 """How many designs are drawn and mended for one whose rows are all different and allowed."""
@@ -14,13 +14,13 @@ _MAX_SWAPS = 20_000
 
 
 def design(
-    product: Product, wanted: int, generator: random.Random, allowed: Callable[[int], bool]
+    space: Space, wanted: int, generator: random.Random, allowed: Callable[[int], bool]
 ) -> list[int]:
     """The good rows of the best design: all that are wanted, or fewer if no design was found."""
     best: list[int] = []
-    swaps = min(_MAX_SWAPS, 1000 + 20 * wanted * len(product.parts))
+    swaps = min(_MAX_SWAPS, 1000 + 20 * wanted * len(space.axes))
     for _ in range(_STARTS):
-        mending = _Mending(product, wanted, generator, allowed)
+        mending = _Mending(space, wanted, generator, allowed)
         for _ in range(swaps if mending.bad else 0):
             mending.swap()
             if not mending.bad:
@@ -38,21 +38,21 @@ class _Mending:
 
     def __init__(
         self,
-        product: Product,
+        space: Space,
         wanted: int,
         generator: random.Random,
         allowed: Callable[[int], bool],
     ) -> None:
-        self._product = product
+        self._space = space
         self._wanted = wanted
         self._random = generator.random
         self._allowed = allowed
         columns = []
-        for size in product.sizes:
+        for size in space.sizes:
             places = [self._drawn(size, number) for number in range(wanted)]
             columns.append(shuffled(places, generator))
         self._rows = [list(places) for places in zip(*columns, strict=True)]
-        self._indices = [product.index(places) for places in self._rows]
+        self._indices = [space.index_at(places) for places in self._rows]
         self._used = Counter(self._indices)
         self.bad = [n for n in range(wanted) if self._is_bad(n)]
 
@@ -67,7 +67,7 @@ class _Mending:
             self.bad[at] = self.bad[-1]
             self.bad.pop()
             return
-        axis = int(self._random() * len(self._product.sizes))
+        axis = int(self._random() * len(self._space.sizes))
         pair = {row, other}
         were_bad = {n for n in pair if self._is_bad(n)}
         before = {n: self._rows[n] for n in pair}
@@ -86,13 +86,13 @@ class _Mending:
         """Other places of the same stretches."""
         return [
             self._drawn(size, cell(place, size, self._wanted)) if size > self._wanted else place
-            for place, size in zip(places, self._product.sizes, strict=True)
+            for place, size in zip(places, self._space.sizes, strict=True)
         ]
 
     def _place(self, row: int, places: list[int]) -> None:
         self._used[self._indices[row]] -= 1
         self._rows[row] = places
-        self._indices[row] = self._product.index(places)
+        self._indices[row] = self._space.index_at(places)
         self._used[self._indices[row]] += 1
 
     def _is_bad(self, row: int) -> bool:
@@ -108,19 +108,19 @@ class _Mending:
 class Cells:
     """How often the values of every axis can still be used."""
 
-    def __init__(self, product: Product, wanted: int, taken: Iterable[int]) -> None:
-        self._product = product
+    def __init__(self, space: Space, wanted: int, taken: Iterable[int]) -> None:
+        self._space = space
         self._wanted = wanted
         self._left = [
             Counter(cell(n * size // wanted, size, wanted) for n in range(wanted))
-            for size in product.sizes
+            for size in space.sizes
         ]
         for index in taken:
             self.fit(index)
 
     def fit(self, index: int) -> bool:
         """Use the values of a row, if all of them can be."""
-        places = zip(self._product.places(index), self._product.sizes, strict=True)
+        places = zip(self._space.ranks_at(index), self._space.sizes, strict=True)
         cells = [cell(place, size, self._wanted) for place, size in places]
         if any(left[one] <= 0 for left, one in zip(self._left, cells, strict=True)):
             return False
@@ -129,10 +129,10 @@ class Cells:
         return True
 
 
-def is_balanced(product: Product, wanted: int, indices: Collection[int]) -> bool:
+def is_balanced(space: Space, wanted: int, indices: Collection[int]) -> bool:
     """Whether rows use the values of every axis equally often, or as nearly so as can be."""
-    rows = [product.places(index) for index in indices]
-    for axis, size in enumerate(product.sizes):
+    rows = [space.ranks_at(index) for index in indices]
+    for axis, size in enumerate(space.sizes):
         used = Counter(cell(places[axis], size, wanted) for places in rows)
         least = min(used.values()) if len(used) == min(size, wanted) else 0
         if max(used.values(), default=0) - least > 1:

@@ -1,16 +1,25 @@
-"""Samples of a space: some rows of which all tests hold, the same ones for the same seed.
+"""Samples of a space: some valid points, the same ones for the same seed.
 
-Rows are tried at random. Where next to none is allowed, the constraints are solved instead.
+`unranked` numbers the valid points by counting and draws numbers. Every set of points is equally
+likely, however few combinations are valid.
+
+`sampled` tries combinations at random. Where next to none is valid, the constraints are solved
+instead: all solutions are found and drawn from, or, where there are too many, found one by one from
+random starts. Only the last is not uniform. Its draws are part of recorded sweeps: they must not
+change.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
+from kernloom.space.counting import Tables
+from kernloom.space.enumeration import MAX_VISITED
 from kernloom.space.hypercube import Cells, design, is_balanced, shuffled
 from kernloom.space.solving import Solver
-from kernloom.space.spaces import MAX_VISITED, Found, Product, Test
+from kernloom.space.space import Selection, Space
 
 _PATIENCE = 10_000
 """How many rows are tried before it is asked whether trying will do."""
@@ -22,38 +31,55 @@ _MAX_SPARE = 100_000
 """How many rows are put aside at most, before a hypercube is given up."""
 
 
-def sampled(
-    product: Product, tests: Sequence[Test], count: int, *, balanced: bool = False, seed: int = 0
-) -> Found:
-    """Some rows, each at most once; `balanced`: a Latin hypercube, with the values of every axis
-    equally often."""
+def unranked(space: Space, tables: Tables, count: int, seed: int) -> Selection:
+    """Points by their numbers among all valid ones."""
     generator = random.Random(seed)  # noqa: S311 (no secret)
-    taking = _Taking(product, tests, min(count, product.size))
-    if balanced and taking.wanted < product.size:
-        for index in design(product, taking.wanted, generator, taking.allowed):
+    wanted = min(count, tables.total)
+    numbers = list(islice(_drawn(tables.total, lambda n: _below(n, generator)), wanted))
+    ranks = tables.ranks(numbers).tolist()
+    indices = sorted(space.index_at(line) for line in ranks)
+    return Selection(space, indices, looked_at=wanted, all=wanted == tables.total)
+
+
+def sampled(space: Space, count: int, *, balanced: bool = False, seed: int = 0) -> Selection:
+    """Points that are tried or solved for; `balanced`: a Latin hypercube, with the values of every
+    axis equally often."""
+    generator = random.Random(seed)  # noqa: S311 (no secret)
+    taking = _Taking(space, min(count, space.size))
+    if balanced and taking.wanted < space.size:
+        for index in design(space, taking.wanted, generator, taking.allowed):
             taking.found[index] = None
-        taking.cells = Cells(product, taking.wanted, taking.found)
-    ended = taking.take(_tried(product, generator), taking.is_worth_it)
+        taking.cells = Cells(space, taking.wanted, taking.found)
+    ended = taking.take(_tried(space, generator), taking.is_worth_it)
     if not ended and not taking.is_done:
-        ended = _solved(taking, Solver(product, tests, generator), generator)
+        ended = _solved(taking, Solver(space, generator), generator)
     even = taking.fill_up()
     removed = tuple(taking.removed)
-    return Found(sorted(taking.found), removed, len(taking.asked), ended, even)
+    return Selection(
+        space,
+        sorted(taking.found),
+        removed,
+        looked_at=len(taking.asked),
+        all=ended,
+        balanced=even,
+        uniform=not balanced and not taking.dived,
+    )
 
 
 class _Taking:
     """What has been asked and taken so far."""
 
-    def __init__(self, product: Product, tests: Sequence[Test], wanted: int) -> None:
+    def __init__(self, space: Space, wanted: int) -> None:
         self.wanted = wanted
         self.found: dict[int, None] = {}
         self.spare: dict[int, None] = {}
         """Allowed rows that would use some value more often than others."""
         self.asked: dict[int, bool] = {}
-        self.removed = [0] * len(tests)
+        self.removed = [0] * len(space.constraints)
         self.cells: Cells | None = None
-        self._product = product
-        self._tests = tests
+        self.dived = False
+        """Whether points were found one by one from random starts."""
+        self._space = space
         self._good = 0
 
     @property
@@ -64,8 +90,9 @@ class _Taking:
     def allowed(self, index: int) -> bool:
         known = self.asked.get(index)
         if known is None:
-            row = self._product.at(index)
-            failed = next((n for n, test in enumerate(self._tests) if not test.holds(row)), None)
+            row = self._space.point_at(index)
+            tests = enumerate(self._space.constraints)
+            failed = next((n for n, test in tests if not test.holds(row)), None)
             known = self.asked[index] = failed is None
             self._good += known
             if failed is not None:
@@ -96,16 +123,16 @@ class _Taking:
         """Take spare rows for what is missing; whether the rows are as balanced as asked for."""
         missing = self.wanted - len(self.found)
         self.found |= dict.fromkeys(list(self.spare)[:missing])
-        return self.cells is None or is_balanced(self._product, self.wanted, self.found)
+        return self.cells is None or is_balanced(self._space, self.wanted, self.found)
 
 
-def _tried(product: Product, generator: random.Random) -> Iterator[int]:
+def _tried(space: Space, generator: random.Random) -> Iterator[int]:
     """All indices of a space that is small enough, once each; of others, at random without end."""
-    if product.size <= _MAX_ASKED:
-        yield from shuffled(list(range(product.size)), generator)
+    if space.size <= _MAX_ASKED:
+        yield from shuffled(list(range(space.size)), generator)
         return
     while True:
-        yield product.index([int(generator.random() * size) for size in product.sizes])
+        yield space.index_at([int(generator.random() * size) for size in space.sizes])
 
 
 def _solved(taking: _Taking, solver: Solver, generator: random.Random) -> bool:
@@ -113,19 +140,33 @@ def _solved(taking: _Taking, solver: Solver, generator: random.Random) -> bool:
     joined, ended = solver.all()
     if not ended:
         # What a walk found before it was given up lies close together.
+        taking.dived = True
         taking.take(solver.dives(), lambda tries: True)
     if joined and not taking.is_done:
-        drawn = _drawn(joined.size * solver.free_size, generator)
+        drawn = _drawn(joined.size * solver.free_size, lambda n: int(generator.random() * n))
         rows = (solver.index(joined, *divmod(number, solver.free_size)) for number in drawn)
         most = max(_MAX_ASKED, 2 * taking.wanted)
         ended = taking.take(rows, lambda tries: tries < most) and ended
     return ended
 
 
-def _drawn(size: int, generator: random.Random) -> Iterator[int]:
+def _drawn(size: int, below: Callable[[int], int]) -> Iterator[int]:
     """The numbers below `size` in random order, without writing them all down."""
     moved: dict[int, int] = {}
     for last in range(size - 1, -1, -1):
-        number = int(generator.random() * (last + 1))
+        number = below(last + 1)
         yield moved.get(number, number)
         moved[number] = moved.pop(last, last)
+
+
+def _below(limit: int, generator: random.Random) -> int:
+    """A number below a limit of any size, all equally likely."""
+    # By random() alone, whose numbers are promised to stay the same, 32 bits at a time.
+    bits = limit.bit_length()
+    while True:
+        number = 0
+        for _ in range(0, bits, 32):
+            number = number << 32 | int(generator.random() * 2**32)
+        number >>= -bits % 32
+        if number < limit:
+            return number

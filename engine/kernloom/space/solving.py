@@ -14,8 +14,9 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from kernloom.space.axes import Axis, Points
 from kernloom.space.clauses import EXACT, Clause
-from kernloom.space.spaces import Axis, Product, Space, Test
+from kernloom.space.space import Space
 
 if TYPE_CHECKING:
     import numpy
@@ -111,7 +112,7 @@ def _largest(values: Sequence[Any]) -> float:
     return float(max(map(abs, ends)))
 
 
-def _column(part: Space) -> _Column | None:
+def _column(part: Points) -> _Column | None:
     if not isinstance(part, Axis):
         return None
     for values in part.columns:
@@ -124,19 +125,19 @@ def _column(part: Space) -> _Column | None:
 
 
 class Solver:
-    """Walks the parts of a product that clauses are about."""
+    """Walks the axes of a space that clauses are about."""
 
-    def __init__(self, product: Product, tests: Sequence[Test], generator: random.Random) -> None:
-        clauses = [clause for test in tests for clause in test.clauses]
+    def __init__(self, space: Space, generator: random.Random) -> None:
+        clauses = [clause for constraint in space.constraints for clause in constraint.clauses]
         keys = frozenset().union(*(clause.needs for clause in clauses))
-        about = [n for n, part in enumerate(product.parts) if part.keys & keys]
-        columns = {n: _column(product.parts[n]) for n in about}
+        about = [n for n, part in enumerate(space.axes) if part.keys & keys]
+        columns = {n: _column(space.axes[n]) for n in about}
         # Whatever has to be walked row by row comes first, while there is one combination.
         self.order = sorted(about, key=lambda n: columns[n] is not None)
         """The parts that are walked."""
-        self.free = [n for n in range(len(product.parts)) if n not in about]
-        self.free_size = prod(product.sizes[n] for n in self.free)
-        self._parts = [product.parts[n] for n in self.order]
+        self.free = [n for n in range(len(space.axes)) if n not in about]
+        self.free_size = prod(space.sizes[n] for n in self.free)
+        self._parts = [space.axes[n] for n in self.order]
         self._columns = [columns[n] for n in self.order]
         self._bounds = {
             key: bound
@@ -149,7 +150,7 @@ class Solver:
         for part in self._parts:
             before, known = known, known | part.keys
             self._ready.append([c for c in clauses if c.needs <= known and not c.needs <= before])
-        self._product = product
+        self._space = space
         self._generator = generator
         self._left = 0
 
@@ -185,13 +186,13 @@ class Solver:
                 yield self.index(joined, 0, int(self._generator.random() * self.free_size))
 
     def index(self, joined: Joined, number: int, free: int) -> int:
-        """The product's row that has a combination, and this row of all that is free."""
-        places = [0] * len(self._product.parts)
+        """The index of a combination of the walked axes with one of the others."""
+        places = [0] * len(self._space.axes)
         for n, place in zip(self.order, joined.places, strict=True):
             places[n] = int(place[number])
         for n in reversed(self.free):
-            free, places[n] = divmod(free, self._product.sizes[n])
-        return self._product.index(places)
+            free, places[n] = divmod(free, self._space.sizes[n])
+        return self._space.index_at(places)
 
     def _walk(self, joined: Joined, depth: int) -> Iterator[Joined]:
         if depth == len(self._parts):

@@ -16,6 +16,7 @@ from typing import Any
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.files import canonical_json
+from kernloom.base.gauges import USUAL_METRICS
 from kernloom.base.lookup import MISSING, lookup
 from kernloom.config.schema import ROOT_KEYS
 from kernloom.store.config_names import config_paths, short_config_names
@@ -43,27 +44,6 @@ COLUMNS = {
     )
 } | {"case": "case_name"}
 """Key -> column; `case` is a word of SQL."""
-
-USUAL_METRICS = (
-    "median_ns",
-    "ci_low_ns",
-    "ci_high_ns",
-    "min_ns",
-    "wall_ns",
-    "cpu_ns",
-    "gflops",
-    "gbytes_per_s",
-    "samples",
-    "processes",
-    "inner",
-    "outlier_share",
-    "involuntary_switches",
-    "instructions",
-    "virtual_ns",
-    "kernel_ns",
-    "transfer_ns",
-    "transfer_bytes",
-)
 
 SOURCE = "source"
 """Which version of its kernels' sources a trial ran; worked out from all trials of a store, so that

@@ -20,10 +20,10 @@ from sqlalchemy import (
 
 from kernloom.base.errors import UsageError
 from kernloom.base.files import canonical_json
+from kernloom.base.gauges import USUAL_METRICS
 from kernloom.measure.trial import Trial
 from kernloom.store.keys import (
     COMPARISONS,
-    USUAL_METRICS,
     Filter,
     Key,
     Meanings,

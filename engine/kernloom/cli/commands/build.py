@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterable
 
 from kernloom.base.errors import UsageError
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Builder, Outcome
 from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.cli.progress import Progress
+from kernloom.plan.artifact import Artifact
 from kernloom.report.alike import alike
 from kernloom.report.plans import print_builds
 from kernloom.run.assembly import Assembly
@@ -27,7 +27,8 @@ def run(invocation: Invocation) -> int:
     assembly = Assembly()
     if "all" in invocation.flags:
         return _build_all(assembly, invocation)
-    plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    overrides = assembly.composer.parse(invocation.words, multirun=invocation.multirun)
+    plans = plan_points(assembly, overrides)
     refused = [plan.refusal for plan in plans if plan.refusal]
     for same in alike(refused, lambda one: one.status, lambda one: str(one.error)):
         more = f" ({same.count} points, of which this is the first)" if same.count > 1 else ""

@@ -10,103 +10,102 @@ case is chosen, those that have it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from kernloom.base.errors import ConfigError, KernloomError, UnavailableError, nearest
-from kernloom.base.files import write_atomically
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
-from kernloom.config.overrides import spelled
-from kernloom.config.settings import FleetSettings
-from kernloom.fleet.fleets import check_local
-from kernloom.fleet.local import Local
+from kernloom.config.overrides import Override, Overrides
+from kernloom.fleet.local import Local, LocalSettings
 from kernloom.measure.trial import Trial
-from kernloom.report.checks import junit, print_checks
-from kernloom.report.documents import run_document
+from kernloom.plan.planned import Planned
+from kernloom.report.format import CheckReport
+from kernloom.report.formats import format_for, write_file
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, exit_code
-from kernloom.run.planning import Planned, plan_points
+from kernloom.run.fleets import check_on_this_machine
+from kernloom.run.planning import plan_points
 
 SWEEPS = True
+REPORT = "check"
 FLAGS = {"junit": Flag("also write the outcome as JUnit XML", "FILE")}
 
 
 def run(invocation: Invocation) -> int:
     file = invocation.flags.get("junit")
-    report = destination(file, "--junit") if file is not None else None
+    beside = destination(file, "--junit") if file is not None else None
+    form = format_for(invocation.output, REPORT)
     assembly = Assembly()
-    plans, errors = _plan_workloads(assembly, invocation.words)
-    refused = _refused(assembly, invocation.words, errors)
+    # Every case is a point, with or without -m.
+    overrides = assembly.composer.parse(invocation.words, multirun=True)
+    plans, errors = _plan_workloads(assembly, overrides)
+    refused = _refused(assembly, overrides, errors)
     for plan in plans:
-        check_local(plan.experiment.fleet, "check")
+        check_on_this_machine(plan.experiment.fleet, "check")
     progress = Progress(invocation.stderr)
-    here = Local(assembly, progress, FleetSettings("local"), "verifying")
+    here = Local(assembly, progress, LocalSettings("local"), "verifying")
     results = Execution(assembly, None, progress, here).execute(plans)
     trials = [*results.trials, *refused]
-    build = vars(results.build)
-    if report:
-        write_atomically(report, junit(trials))
-    if invocation.for_people:
-        print_checks(trials, build, invocation.stdout)
-    else:
-        print(json.dumps(run_document(trials, build)), file=invocation.stdout)
+    report = CheckReport(trials, vars(results.build))
+    if beside:
+        write_file("junit", report, beside)
+    form.write(report, invocation.out_for(form))
     return exit_code(trials, interrupted=results.interrupted)
 
 
 def _plan_workloads(
-    assembly: Assembly, words: Sequence[str]
+    assembly: Assembly, overrides: Overrides
 ) -> tuple[list[Planned], dict[str, KernloomError]]:
     """The plans of every workload, and the error of each workload that cannot be planned."""
     plans: list[Planned] = []
     errors: dict[str, KernloomError] = {}
-    workloads = _workloads(assembly, words)
-    named = bool(assembly.composer.choices(words, "workload"))
+    workloads = _workloads(assembly, overrides)
+    named = bool(overrides.values("workload"))
     known: set[str] = set()
     for workload, own in workloads:
         try:
             chosen = _with_cases(assembly, own, known, named=named)
             if chosen:
-                plans += plan_points(assembly, chosen, multirun=True, without=["measure"])
+                plans += plan_points(assembly, chosen, without=["measure"])
         except (ConfigError, UnavailableError) as error:
             if not workload:
                 raise
             errors[workload] = error
-    _check_case(assembly.composer.choices(words, "case"), known)
+    _check_case(overrides.values("case"), known)
     if len(errors) == len(workloads) and len({str(error) for error in errors.values()}) == 1:
         first = next(iter(errors.values()))
         if isinstance(first, ConfigError):
-            # The same error for every workload: the mistake is in the words, not in a workload.
+            # The same error for every workload: the mistake is in the overrides, not in a workload.
             raise first
     return plans, errors
 
 
-def _workloads(assembly: Assembly, words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The words once for each workload, with its name where there are several."""
-    named = assembly.composer.choices(words, "workload")
+def _workloads(assembly: Assembly, overrides: Overrides) -> list[tuple[str, Overrides]]:
+    """The overrides once for each workload, with its name where there are several."""
+    named = overrides.values("workload")
     if len(named) == 1:
-        return [("", list(words))]
-    rest = [word for word in words if not word.startswith("workload=")]
-    chosen = named or assembly.composer.options("workload")
-    return [(name, [*rest, f"workload={name}"]) for name in chosen]
+        return [("", overrides)]
+    rest = overrides.where(lambda override: override.key != "workload")
+    names = named or assembly.composer.options("workload")
+    return [(name, rest.then(assembly.composer.choose({"workload": name}))) for name in names]
 
 
 def _with_cases(
-    assembly: Assembly, words: Sequence[str], known: set[str], *, named: bool
-) -> list[str]:
-    """The words with every case of their workload, or the cases that they choose; none for a
+    assembly: Assembly, overrides: Overrides, known: set[str], *, named: bool
+) -> Overrides | None:
+    """The overrides with every case of their workload, or the cases that they choose; None for a
     workload that nobody named and that has no such case. Adds the workload's cases to `known`."""
-    said = [word for word in words if word.lstrip("+").startswith("case=")]
+    said = overrides.where(lambda override: override.key == "case" and override.kind != "delete")
     if said and named:
-        return list(words)
-    rest = [word for word in words if word not in said]
-    point = next(assembly.composer.points(rest, multirun=True))
+        return overrides
+    rest = overrides.where(lambda override: override not in said)
+    point = next(assembly.composer.points(rest))
     cases = ["default", *map(str, point.data["workload"].get("cases") or {})]
     known.update(cases)
     if said:
-        chosen = [str(case) for case in assembly.composer.choices(said, "case")]
+        chosen = [str(case) for case in said.values("case")]
         cases = [case for case in chosen if case in cases]
-    return [*rest, f"case=choice({','.join(map(spelled, cases))})"] if cases else []
+    return rest.then([Override.axis("case", cases, group=False)]) if cases else None
 
 
 def _check_case(chosen: Sequence[object], known: set[str]) -> None:
@@ -119,10 +118,10 @@ def _check_case(chosen: Sequence[object], known: set[str]) -> None:
 
 
 def _refused(
-    assembly: Assembly, words: Sequence[str], errors: Mapping[str, KernloomError]
+    assembly: Assembly, overrides: Overrides, errors: Mapping[str, KernloomError]
 ) -> list[Trial]:
-    """A trial for every workload with an error, on each target and case that the words choose."""
-    cases = [str(case) for case in assembly.composer.choices(words, "case")] or ["default"]
+    """A trial for every workload with an error, on each target and case that are chosen."""
+    cases = [str(case) for case in overrides.values("case")] or ["default"]
     return [
         Trial(
             id="",
@@ -135,6 +134,6 @@ def _refused(
             message=str(error),
         )
         for workload, error in errors.items()
-        for target in assembly.composer.chosen(words, "target")
+        for target in assembly.composer.chosen(overrides, "target")
         for case in cases
     ]

@@ -16,22 +16,23 @@ from __future__ import annotations
 import os
 
 from kernloom.base.errors import UsageError, nearest
-from kernloom.base.files import write_atomically
-from kernloom.cli.contenders import Contenders, store_words
+from kernloom.cli.contender_words import contenders_of, parse_quoted
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.progress import Progress
 from kernloom.cli.stores import split_store
-from kernloom.fleet.fleets import check_local
 from kernloom.measure.comparison import VERDICTS, Compared, Comparison
-from kernloom.report import comparisons as report
-from kernloom.report.documents import to_json
+from kernloom.report.comparisons import github_lines
+from kernloom.report.format import CompareReport
+from kernloom.report.formats import format_for, write_file
 from kernloom.report.results import parse_filters
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import Contender, compare, unchanged
+from kernloom.run.contenders import Contenders
+from kernloom.run.fleets import check_on_this_machine
 from kernloom.store.store import open_store
 
 USAGE = "A B [C ...] | --baseline NAME [filter ...]"
-OUTPUTS = ("table", "json", "jsonl")
+REPORT = "compare"
 FLAGS = {
     "with": Flag("overrides for all of them", "'WORDS'"),
     "baseline": Flag("each trial of a named baseline with what it is now", "NAME"),
@@ -44,17 +45,16 @@ FLAGS = {
 
 def run(invocation: Invocation) -> int:
     assembly = Assembly()
-    place, given = split_store(
-        [*store_words(invocation.flags.get("with", "")), *without_output(invocation.words)],
-        assembly.places,
-    )
     flags = invocation.flags
+    common = parse_quoted(flags.get("with", ""), assembly.composer)
+    place, given = split_store(without_output(invocation.words), assembly.places, common)
     failing = _verdicts(flags.get("fail-if", ""))
     file = destination(flags["junit"], "--junit") if "junit" in flags else None
-    progress = Progress(invocation.stderr, quiet=not invocation.for_people)
+    form = format_for(invocation.output, REPORT)
+    progress = Progress(invocation.stderr, quiet=not form.for_people)
     both: list[tuple[Contender, Contender]] = []
     with open_store(place) as store:
-        make = Contenders(assembly, store, flags.get("with", ""))
+        make = Contenders(assembly, store, common)
         if "baseline" in flags:
             both = make.since(flags["baseline"], parse_filters(given))
             groups = [list(pair) for pair in both if not unchanged(*pair)]
@@ -64,10 +64,10 @@ def run(invocation: Invocation) -> int:
                     "compare needs at least two: sets of overrides, recipes or trials",
                     hint="For instance: kernloom compare 'toolchain=gcc' 'toolchain=clang'",
                 )
-            groups = [make.of(given)]
+            groups = [contenders_of(given, make, assembly.composer)]
         contenders = [contender for group in groups for contender in group]
         for plan in (contender.plan for contender in contenders if contender.plan):
-            check_local(plan.experiment.fleet, "compare")
+            check_on_this_machine(plan.experiment.fleet, "compare")
         names = [[contender.name for contender in group] for group in groups]
         ignored = make.beyond_measuring if any(c.fixed for c in contenders) else []
     found = compare(assembly, contenders, names, progress, control="control" in flags)
@@ -81,18 +81,13 @@ def run(invocation: Invocation) -> int:
         found.notes.append(f"{which} would run just what they ran then: nothing to measure")
     for before, now in same:
         found.comparisons.append(Comparison(before.name, now.name, 1, 1, 1, "equivalent", 0))
+    report = CompareReport(found, failing)
     if file:
-        write_atomically(file, report.junit(found, failing))
+        write_file("junit", report, file)
     if "github" in flags or os.environ.get("GITHUB_ACTIONS") == "true":
-        for line in report.github_lines(found, failing):
+        for line in github_lines(found, failing):
             print(line, file=invocation.stderr)
-    if invocation.for_people:
-        report.print_comparisons(found, invocation.stdout)
-    elif invocation.output == "jsonl":
-        for comparison in found.comparisons:
-            print(to_json(vars(comparison)), file=invocation.stdout)
-    else:
-        print(to_json(report.comparisons_document(found)), file=invocation.stdout)
+    form.write(report, invocation.out_for(form))
     return exit_code(found, failing)
 
 

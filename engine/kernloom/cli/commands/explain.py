@@ -20,7 +20,8 @@ SWEEPS = True
 
 def run(invocation: Invocation) -> int:
     assembly = Assembly()
-    plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    overrides = assembly.composer.parse(invocation.words, multirun=invocation.multirun)
+    plans = plan_points(assembly, overrides)
     builder = assembly.builder(plans[0].experiment)
     artifacts = {artifact.key: artifact for plan in plans for _, artifact in plan.named_artifacts}
     explanations: list[dict[str, Any]] = []

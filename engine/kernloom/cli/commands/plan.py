@@ -13,12 +13,10 @@ import json
 from typing import Any
 
 from kernloom.base.errors import UsageError, nearest
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import State
-from kernloom.build.stage import StepArtifact
-from kernloom.cli.commands.run import store_of
 from kernloom.cli.invocation import Invocation
-from kernloom.fleet.fleets import fleet_of
+from kernloom.plan.artifact import Artifact
+from kernloom.plan.planned import Planned, StepArtifact
 from kernloom.plan.render import StepSource
 from kernloom.plan.schedule import StepRecord, TensorSpec, describe
 from kernloom.report.documents import plain
@@ -26,16 +24,20 @@ from kernloom.report.plans import print_plan
 from kernloom.run.assembly import Assembly
 from kernloom.run.estimating import estimate
 from kernloom.run.execution import once_each, reusable, stored_trials
-from kernloom.run.planning import Planned, plan_points
+from kernloom.run.fleet import FleetSetup
+from kernloom.run.fleets import create_fleet
+from kernloom.run.planning import plan_points
 from kernloom.run.progress import NoProgress
 from kernloom.run.reasons import Reason, reasons_for
+from kernloom.run.stores import store_of
 
 SWEEPS = True
 
 
 def run(invocation: Invocation) -> int:
     assembly = Assembly()
-    plans = plan_points(assembly, invocation.words, multirun=invocation.multirun)
+    overrides = assembly.composer.parse(invocation.words, multirun=invocation.multirun)
+    plans = plan_points(assembly, overrides)
     wanted = plans[0].experiment.show
     if wanted:
         _show(plans, wanted, invocation)
@@ -45,7 +47,8 @@ def run(invocation: Invocation) -> int:
     sweep = invocation.multirun
     states = {key: builder.state(item, sweep=sweep) for key, item in artifacts.items()}
     with store_of(assembly, plans[0].experiment) as store:
-        fleet = fleet_of(assembly, plans[0].experiment.fleet, store, NoProgress())
+        setup = FleetSetup(assembly, store, NoProgress())
+        fleet = create_fleet(plans[0].experiment.fleet, setup)
         stored = {
             plan.id for plan, trial in stored_trials(store, fleet, plans) if reusable(trial, plan)
         }

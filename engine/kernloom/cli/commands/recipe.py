@@ -17,7 +17,7 @@ from kernloom.run.execution import exit_code
 from kernloom.run.planning import plan_each
 
 USAGE = "run FILE [output=json]"
-OUTPUTS = ("table", "json", "jsonl", "csv")
+REPORT = "run"
 
 
 def run(invocation: Invocation) -> int:
@@ -28,9 +28,9 @@ def run(invocation: Invocation) -> int:
     if len(words) != 2:
         raise UsageError("name one recipe file: kernloom recipe run FILE")
     assembly = Assembly()
-    # Tasks of a cluster compose their points from words, which a recipe has none of.
-    words_here = [f"output={invocation.output}", "fleet=local"]
-    local = next(iter(assembly.composer.points(words_here, multirun=False))).data
+    # Tasks of a cluster compose their points from overrides, which a recipe has none of.
+    here = assembly.composer.choose({"output": invocation.output, "fleet": "local"})
+    local = next(iter(assembly.composer.points(here))).data
     entries = read_recipe(Path(words[1]), assembly.composer, local)
     plans = plan_each(assembly, [entry.point for entry in entries], alone=len(entries) == 1)
     for note in dict.fromkeys(note for entry in entries for note in entry.notes):

@@ -19,7 +19,7 @@ kernloom results repair                               # saves what can be read o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,18 +28,18 @@ from typing import TextIO
 from kernloom.base.errors import ConfigError, UsageError, nearest
 from kernloom.base.files import replacing
 from kernloom.base.places import find_places
-from kernloom.base.spool import Spool
+from kernloom.base.units import count
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.stores import split_store
-from kernloom.measure.ranking import RANKED_BY, is_sanitized, metric_of
 from kernloom.measure.trial import Trial
 from kernloom.report import questions
-from kernloom.report.documents import stored_document, to_json
+from kernloom.report.documents import to_json
+from kernloom.report.format import ResultsReport
+from kernloom.report.formats import format_for, formats_with_rows
 from kernloom.report.results import parse_filters, results, streamed, why_nothing
 from kernloom.report.source_versions import NEWEST, SourceVersions
-from kernloom.report.streaming import held_back, write_list
+from kernloom.report.streaming import held_back
 from kernloom.store.keys import SOURCE, Filter, Key, parse_key
-from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store, open_store
 
 USAGE = (
@@ -47,7 +47,7 @@ USAGE = (
     "[--columns KEYS | --group KEYS | --pivot ROWS COLUMNS [METRIC]] [--history] "
     "[--all-sources] [--to FILE]"
 )
-OUTPUTS = ("table", "json", "jsonl", "csv", "parquet", "t4")
+REPORT = "results"
 FLAGS = {
     "sort": Flag("sort by a key; -KEY for the largest first", "KEY"),
     "limit": Flag("at most this many trials, or rows", "N"),
@@ -89,8 +89,8 @@ def run(invocation: Invocation) -> int:
 
         with open_store(place) as store:
             return baseline_names.run(words[1:], places, store, invocation)
-    file = destination(flags["to"], "--to") if "to" in flags else None
-    shape = _shape(invocation, file)
+    shown_as = _Shown(invocation, destination(flags["to"], "--to") if "to" in flags else None)
+    shape = _shape(shown_as)
     axes: list[str] = []
     if shape == "pivot":
         plain = [word for word in words if not any(sign in word for sign in "=<>")]
@@ -104,37 +104,90 @@ def run(invocation: Invocation) -> int:
     filters = parse_filters(words)
     with open_store(place) as store:
         if shape in ("group", "pivot"):
-            _answer(store, filters, axes, invocation, file)
+            _answer(store, filters, axes, shown_as)
             return 0
-        trials = _trials(store, filters, invocation)
+        trials = _trials(store, filters, shown_as)
         if shape:
             keys = questions.parse_keys(flags["columns"], "columns")
             answer = questions.columns(trials, keys)
             store.check_keys(answer.empty(keys))
             shown = len(answer.rows)
-            _show(answer, invocation, file)
+            shown_as.rows(answer)
         else:
-            shown = _show_trials(trials, store, invocation, file)
+            shown = shown_as.trials(trials, store)
         if not shown and limit != "0":
-            _say_why(store, filters, invocation)
+            shown_as.say_why_nothing(store, filters)
     return 0
 
 
-def _trials(store: Store, filters: Sequence[Filter], invocation: Invocation) -> Iterator[Trial]:
+class _Shown:
+    """The answer in the form that was asked for, on stdout or in a file."""
+
+    def __init__(self, invocation: Invocation, file: Path | None) -> None:
+        self.invocation = invocation
+        self.file = file
+        self.form = format_for(invocation.output, REPORT)
+
+    def say(self, note: str) -> None:
+        print(f"note: {note}", file=self.invocation.stderr)
+
+    def say_why_nothing(self, store: Store, filters: Sequence[Filter]) -> None:
+        if self.form.for_people:
+            for note in why_nothing(store, filters):
+                self.say(note)
+
+    def rows(self, answer: questions.Answer) -> None:
+        """Rows of chosen keys."""
+        if self.form.rows:
+            with self._output() as out:
+                self.form.rows(answer, out)
+        self._say_written(len(answer.rows), "row")
+
+    def trials(self, trials: Iterable[Trial], store: Store) -> int:
+        """The trials; how many."""
+        metric = self.invocation.flags.get("metric", "")
+        report = ResultsReport(trials, store, metric, self.say)
+        number = 0
+        if self.form.results_file and self.file:
+            number = self.form.results_file(report, self.file)
+        elif self.form.results:
+            with self._output() as out:
+                number = self.form.results(report, out)
+        self._say_written(number, "trial")
+        return number
+
+    @contextmanager
+    def _output(self) -> Iterator[TextIO]:
+        """Where an answer is written: the file, or stdout once all of it is known."""
+        if self.file:
+            with replacing(self.file) as out:
+                yield out
+        elif self.form.for_people:
+            yield self.invocation.stdout
+        else:
+            with held_back(self.invocation.data_out) as out:
+                yield out
+
+    def _say_written(self, number: int, what: str) -> None:
+        if self.file:
+            print(f"{count(number, what)} written: {self.file}", file=self.invocation.stderr)
+
+
+def _trials(store: Store, filters: Sequence[Filter], shown: _Shown) -> Iterator[Trial]:
     """The trials to list; where they are ranked, only those of the newest sources."""
-    flags = invocation.flags
+    flags = shown.invocation.flags
     sort, history = flags.get("sort", ""), "history" in flags
     limit = int(flags["limit"]) if "limit" in flags else None
     versions = SourceVersions.of(store)
-    ranks = invocation.output == "t4" or (sort and parse_key(sort.removeprefix("-")).is_metric)
+    ranks = shown.form.ranks or (sort and parse_key(sort.removeprefix("-")).is_metric)
     if not ranks or "all-sources" in flags:
         return versions.labelled(streamed(store, filters, sort=sort, limit=limit, history=history))
     trials = versions.labelled(streamed(store, filters, sort=sort, history=history))
-    return _of_newest_sources(trials, invocation, limit)
+    return _of_newest_sources(trials, shown, limit)
 
 
 def _of_newest_sources(
-    trials: Iterable[Trial], invocation: Invocation, limit: int | None = None
+    trials: Iterable[Trial], shown: _Shown, limit: int | None = None
 ) -> Iterator[Trial]:
     """Leave out trials of earlier sources, and say at the end how many."""
     kept = left_out = 0
@@ -145,58 +198,33 @@ def _of_newest_sources(
             kept += 1
             yield trial
     if left_out:
-        from kernloom.base.units import count
-
-        print(
-            f"note: {count(left_out, 'trial')} of older kernel sources left out; "
-            "--all-sources shows them apart",
-            file=invocation.stderr,
+        shown.say(
+            f"{count(left_out, 'trial')} of older kernel sources left out; "
+            "--all-sources shows them apart"
         )
 
 
-def _shape(invocation: Invocation, file: Path | None) -> str:
+def _shape(shown: _Shown) -> str:
     """Which of the flags that shape the answer was given, if any."""
-    given = [name for name in SHAPES if name in invocation.flags]
+    output = shown.invocation.output
+    given = [name for name in SHAPES if name in shown.invocation.flags]
     if len(given) > 1:
         raise UsageError(f"--{given[0]} and --{given[1]} do not go together")
-    if given and invocation.output in ("parquet", "t4"):
+    if given and not shown.form.rows:
         raise UsageError(
-            f"output={invocation.output} has trials, not --{given[0]}",
-            hint="Allowed: output=table, json, jsonl or csv.",
+            f"output={output} has trials, not --{given[0]}",
+            hint=f"Allowed: output={', '.join(formats_with_rows())}.",
         )
-    if invocation.output == "parquet" and file is None:
+    if shown.form.results_file and shown.file is None:
         raise UsageError(
-            "output=parquet goes to a file", hint="Name it: output=parquet --to trials.parquet"
+            f"output={output} goes to a file", hint=f"Name it: output={output} --to trials.{output}"
         )
     return given[0] if given else ""
 
 
-def _unseen(keys: Sequence[Key], trials: Sequence[Trial]) -> list[Key]:
-    """The keys that none of these trials has."""
-    return [key for key in keys if all(questions.value_of(trial, key) is None for trial in trials)]
-
-
-def _say_why(store: Store, filters: Sequence[Filter], invocation: Invocation) -> None:
-    if invocation.for_people:
-        for note in why_nothing(store, filters):
-            print(f"note: {note}", file=invocation.stderr)
-
-
-def _say_lack(trials: Sequence[Trial], metric: Key | None, invocation: Invocation) -> None:
-    """Say so where no trial has the metric that the answer is about."""
-    if note := questions.lack_of(trials, metric):
-        print(f"note: {note}", file=invocation.stderr)
-
-
-def _answer(
-    store: Store,
-    filters: Sequence[Filter],
-    axes: Sequence[str],
-    invocation: Invocation,
-    file: Path | None,
-) -> None:
+def _answer(store: Store, filters: Sequence[Filter], axes: Sequence[str], shown: _Shown) -> None:
     """Groups or a pivot table of all trials that the filters leave."""
-    flags = invocation.flags
+    flags = shown.invocation.flags
     down: list[Key] = []
     if "pivot" in flags:
         if len(axes) not in (2, 3):
@@ -217,154 +245,25 @@ def _answer(
             keys = [*keys, parse_key(SOURCE)]
             down = [*down, parse_key(SOURCE)]
     elif not any(key.text == SOURCE for key in keys):
-        trials = list(_of_newest_sources(trials, invocation))
+        trials = list(_of_newest_sources(trials, shown))
     metric = parse_key(asked) if asked else None
-    store.check_keys(_unseen([*keys, *([metric] if metric else [])], trials))
+    store.check_keys(questions.unseen([*keys, *([metric] if metric else [])], trials))
     if not trials:
-        _say_why(store, filters, invocation)
-    _say_lack(trials, metric, invocation)
+        shown.say_why_nothing(store, filters)
+    if note := questions.lack_of(trials, metric):
+        shown.say(note)
     if "pivot" in flags:
         answer = questions.pivot(trials, down, across, metric)
     else:
         answer = questions.groups(trials, keys, metric)
     for remark in answer.remarks:
-        print(f"note: {remark}", file=invocation.stderr)
+        shown.say(remark)
     answer = questions.ordered(answer, flags.get("sort", ""))
     limit = flags.get("limit")
-    _show(questions.limited(answer, int(limit)) if limit else answer, invocation, file)
-
-
-def _show(answer: questions.Answer, invocation: Invocation, file: Path | None) -> None:
-    """Rows of chosen keys, in the form that was asked for."""
-    with _output(invocation, file) as out:
-        if invocation.output == "csv":
-            from kernloom.report.csv import write_answer
-
-            write_answer(answer, out)
-        elif invocation.output == "json":
-            print(to_json({"rows": answer.documents()}), file=out)
-        elif invocation.output == "jsonl":
-            for row in answer.documents():
-                print(to_json(row), file=out)
-        else:
-            from kernloom.report.tables import print_answer
-
-            print_answer(answer, out)
-    _say_written(file, invocation, len(answer.rows), "row")
-
-
-def _show_trials(
-    trials: Iterable[Trial], store: Store, invocation: Invocation, file: Path | None
-) -> int:
-    """The trials in the form that was asked for; how many. Only tables need all of them at once."""
-    if invocation.output == "parquet" and file:
-        from kernloom.report.exports import write_parquet
-
-        number = write_parquet(trials, file)
-    else:
-        with _output(invocation, file) as out:
-            number = _write_trials(trials, store, invocation, out)
-    _say_written(file, invocation, number, "trial")
-    return number
-
-
-def _write_trials(
-    trials: Iterable[Trial], store: Store, invocation: Invocation, out: TextIO
-) -> int:
-    if invocation.output == "t4":
-        return _write_t4(Spool(_rankable(trials, invocation)), store, invocation, out)
-    if invocation.output == "csv":
-        from kernloom.report.csv import write_csv
-
-        return write_csv(trials, out)
-    if invocation.output == "json":
-        return write_list("trials", map(to_json, map(stored_document, trials)), {}, out)
-    if invocation.output == "jsonl":
-        lines = (to_json(stored_document(trial)) for trial in trials)
-        return sum(out.write(line + "\n") > 0 for line in lines)
-    from kernloom.report.tables import print_results
-
-    found = Spool(trials)
-    print_results(found, out)
-    return len(found)
-
-
-def _write_t4(trials: Sequence[Trial], store: Store, invocation: Invocation, out: TextIO) -> int:
-    from kernloom.report.exports import T4_REST, t4_result
-
-    asked = invocation.flags.get("metric", "")
-    metric = parse_key(asked) if asked else None
-    store.check_keys(_unseen([metric], trials) if metric and trials else [])
-    _say_lack(trials, metric, invocation)
-    objective = _objectives(trials, asked, invocation)
-
-    def results() -> Iterator[str]:
-        for start in range(0, len(trials), CHUNK):
-            some = trials[start : start + CHUNK]
-            taken = store.samples_of(some)
-            for trial in some:
-                samples = taken.get((trial.id, trial.attempt), ())
-                yield to_json(t4_result(trial, objective(trial), samples))
-
-    return write_list("results", results(), T4_REST, out)
-
-
-def _rankable(trials: Iterable[Trial], invocation: Invocation) -> Iterator[Trial]:
-    """Leave out trials whose times mean nothing, and say at the end how many."""
-    left_out = 0
-    for trial in trials:
-        if trial.good and is_sanitized(trial):
-            left_out += 1
-        else:
-            yield trial
-    if left_out:
-        print(f"note: {questions.sanitized_remark(left_out)}", file=invocation.stderr)
-
-
-def _objectives(
-    trials: Sequence[Trial], asked: str, invocation: Invocation
-) -> Callable[[Trial], str]:
-    """What each trial is to be optimised for: what was asked for, or what it is ranked by; if it
-    failed, what others on its target are ranked by."""
-    if asked:
-        return lambda trial: asked
-    usual = questions.objectives(trials)
-
-    def objective(trial: Trial) -> str:
-        return (metric_of(trial) if trial.good else "") or usual.get(trial.target, RANKED_BY[-1])
-
-    if len(several := sorted({objective(trial) for trial in trials})) > 1:
-        print(
-            f"note: the results have different objectives ({', '.join(several)}), for trials are "
-            "ranked by different metrics; --metric chooses one, target=NAME keeps them apart",
-            file=invocation.stderr,
-        )
-    return objective
-
-
-@contextmanager
-def _output(invocation: Invocation, file: Path | None) -> Iterator[TextIO]:
-    """Where an answer is written: the file, or stdout once all of it is known."""
-    if file:
-        with replacing(file) as out:
-            yield out
-    elif invocation.for_people:
-        yield invocation.stdout
-    else:
-        with held_back(invocation.data_out) as out:
-            yield out
-
-
-def _say_written(file: Path | None, invocation: Invocation, number: int, what: str) -> None:
-    if file:
-        from kernloom.base.units import count
-
-        print(f"{count(number, what)} written: {file}", file=invocation.stderr)
+    shown.rows(questions.limited(answer, int(limit)) if limit else answer)
 
 
 def _repair(place: Path | str, words: Sequence[str], invocation: Invocation) -> int:
-    from kernloom.base.units import count
-
     if words:
         raise UsageError(f"results repair takes no '{words[0]}'", hint="Only store.path=FILE.")
     if not isinstance(place, Path):

@@ -19,64 +19,61 @@ Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline
   screen.keep=10                    a quick look at every point; the best are measured in full
   fleet=slurm, fleet.overlap=true   where, and whether while the rest is built
   store=postgres, store.path=FILE   where trials are kept
-  output=table|json|jsonl|csv, recipe=FILE, seed=0, build.jobs=N
+  output=table|json|jsonl|csv|junit, recipe=FILE, seed=0, build.jobs=N
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from kernloom.base.errors import ConfigError, UsageError
 from kernloom.base.units import count
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
-from kernloom.cli.stores import place_of
-from kernloom.config.schema import Experiment
-from kernloom.fleet.fleets import check_local, fleet_of
-from kernloom.fleet.local import Local
+from kernloom.config.overrides import Overrides
 from kernloom.measure.trial import Samples, Trial
-from kernloom.report.documents import (
-    build_document,
-    run_trial_document,
-    screened_document,
-)
-from kernloom.report.streaming import write_list
+from kernloom.plan.planned import Planned
+from kernloom.report.format import Format, RunReport, TrialText
+from kernloom.report.formats import format_for
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, Results, exit_code
-from kernloom.run.planning import Planned, Unplanned, plan_points
+from kernloom.run.fleet import FleetSetup
+from kernloom.run.fleets import check_on_this_machine, create_fleet
+from kernloom.run.planning import Unplanned, plan_points
 from kernloom.run.screening import Screening, screen
-from kernloom.store.store import Store, open_store
+from kernloom.run.stores import store_of
 
 SWEEPS = True
 FLAGS = {"objective": Flag("also write the number that the trial is ranked by", "FILE")}
-OUTPUTS = ("table", "json", "jsonl", "csv")
-HYDRA = ("hydra/", "hydra.")
+REPORT = "run"
 
 
 def run(invocation: Invocation) -> int:
     assembly = Assembly()
-    if for_hydra(invocation.words):
+    multirun = invocation.multirun
+    overrides = assembly.composer.parse(invocation.words, multirun=multirun, to_hydra=True)
+    if overrides.for_hydra:
         from kernloom.cli.hydra_app import run_by_hydra
 
-        return run_by_hydra(assembly.places, invocation.words, multirun=invocation.multirun)
-    file = _objective_file(invocation)
-    words, unplanned = invocation.words, list[Unplanned]()
+        return run_by_hydra(assembly.places, overrides)
+    file, unplanned = _objective_file(invocation), list[Unplanned]()
     try:
-        plans = plan_points(assembly, words, multirun=invocation.multirun, unplanned=unplanned)
+        plans = plan_points(assembly, overrides, unplanned=unplanned)
     except ConfigError as error:
         if file and error.stage:
-            # The words make sense, but a stage of the pipeline refuses this point.
-            from kernloom.cli.objectives import write_refused
+            # The overrides make sense, but a stage of the pipeline refuses this point.
+            from kernloom.run.objectives import write_refused
 
             write_refused(file)
         raise
-    refused = [_refused(assembly, words, point) for point in unplanned]
+    refused = [_refused(assembly, overrides, point) for point in unplanned]
     results = execute_and_report(assembly, plans, invocation, refused)
     if file and not results.interrupted and not results.failure:
-        from kernloom.cli.objectives import write_objective
+        from kernloom.run.objectives import write_objective
 
         write_objective(file, results.trials)
     looked_at = results.screening.trials if results.screening else ()
@@ -87,15 +84,15 @@ def run(invocation: Invocation) -> int:
     )
 
 
-def _refused(assembly: Assembly, words: Sequence[str], point: Unplanned) -> Trial:
+def _refused(assembly: Assembly, overrides: Overrides, point: Unplanned) -> Trial:
     """The trial of a point without a config; it is shown, but not stored."""
     swept, composer = point.swept, assembly.composer
-    case = next(iter(composer.choices(words, "case")), "default")
+    case = next(iter(overrides.values("case")), "default")
     return Trial(
         id="",
-        workload=str(swept.get("workload", composer.chosen(words, "workload")[0])),
+        workload=str(swept.get("workload", composer.chosen(overrides, "workload")[0])),
         case=str(swept.get("case", case)),
-        target=str(swept.get("target", composer.chosen(words, "target")[0])),
+        target=str(swept.get("target", composer.chosen(overrides, "target")[0])),
         status="refused",
         verified=False,
         point=swept,
@@ -127,16 +124,19 @@ def execute_and_report(
     experiment = plans[0].experiment
     recipe = destination(experiment.recipe, "recipe") if experiment.recipe else None
     progress = Progress(invocation.stderr)
+    form = format_for(invocation.output, REPORT)
+    print_ended = _line_printer(invocation, form.trial_line)
     with store_of(assembly, experiment) as store:
         screening = None
+        setup = FleetSetup(assembly, store, progress)
         if experiment.screen.keep and len(plans) > 1:
-            looked_at = _line_printer(invocation, screened_document)
-            check_local(experiment.fleet, "screen.keep")
-            here = Local(assembly, progress, experiment.fleet, "screening")
+            looked_at = _line_printer(invocation, form.screened_line)
+            check_on_this_machine(experiment.fleet, "screen.keep")
+            here = create_fleet(experiment.fleet, replace(setup, phase="screening"))
             screening = screen(assembly, plans, store, here, progress, looked_at)
             plans = [plan for plan in plans if plan.id in screening.kept]
-        fleet = fleet_of(assembly, experiment.fleet, store, progress)
-        execution = Execution(assembly, store, progress, fleet, _line_printer(invocation))
+        fleet = create_fleet(experiment.fleet, setup)
+        execution = Execution(assembly, store, progress, fleet, print_ended)
         results = execution.execute(plans)
         results.screening = screening
         results.interrupted |= screening is not None and screening.interrupted
@@ -151,69 +151,45 @@ def execute_and_report(
         if refused:
             results.trials = [*results.trials, *refused]
             for trial in refused:
-                _line_printer(invocation)(trial)
+                print_ended(trial)
 
         def samples_of(trial: Trial) -> tuple[Samples, ...]:
             return trial.samples or (() if results.failure else store.samples(trial.id))
 
-        report(results, invocation, samples_of)
+        report(results, form, invocation, samples_of)
     return results
 
 
-def _line_printer(
-    invocation: Invocation, document: Callable[[Trial], dict[str, Any]] = run_trial_document
-) -> Callable[[Trial], None]:
-    """Prints a trial as a line of JSON, at once, where lines are wanted."""
-    import json
+def _line_printer(invocation: Invocation, text: TrialText | None) -> Callable[[Trial], None]:
+    """Prints the line of a trial at once, where the format has one."""
 
     def print_line(trial: Trial) -> None:
-        if invocation.output == "jsonl":
-            print(json.dumps(document(trial)), file=invocation.stdout, flush=True)
+        if text:
+            print(text(trial), file=invocation.stdout, flush=True)
 
     return print_line
 
 
-def for_hydra(words: Sequence[str]) -> bool:
-    """Whether any word chooses something of Hydra's own, a launcher for instance."""
-    return any(word.lstrip("+~").startswith(HYDRA) for word in words)
-
-
-def store_of(assembly: Assembly, experiment: Experiment) -> Store:
-    return open_store(place_of(experiment.store, assembly.places))
-
-
 def report(
-    results: Results, invocation: Invocation, samples_of: Callable[[Trial], tuple[Samples, ...]]
+    results: Results,
+    form: Format,
+    invocation: Invocation,
+    samples_of: Callable[[Trial], tuple[Samples, ...]],
 ) -> None:
     """The trials on stdout, in the form that was asked for."""
-    import json
-
-    build = vars(results.build)
-    error = {"error": results.failure.document(exit_code=1)} if results.failure else {}
-    if invocation.output == "json":
-        rest: dict[str, Any] = {"build": build_document(build)}
-        if results.interrupted:
-            rest["interrupted"] = True
-        rest |= error
-        if results.screening:
-            rest["screened"] = [screened_document(trial) for trial in results.screening.trials]
-        documents = map(run_trial_document, results.trials)
-        write_list("trials", map(json.dumps, documents), rest, invocation.stdout)
-    elif invocation.output == "jsonl":
-        # Each trial was printed when it ended.
-        if error:
-            print(json.dumps(error), file=invocation.stdout)
-    elif invocation.output == "csv":
-        from kernloom.report.csv import write_csv
-
-        write_csv(results.trials, invocation.data_out)
-    else:
-        from kernloom.report.tables import print_run
-
-        print_run(results.trials, build, invocation.stdout, samples_of)
-    if results.screening and invocation.output != "json":
-        people = invocation.stdout if invocation.for_people else invocation.stderr
-        _print_screening(results.screening, people)
+    screening, failure = results.screening, results.failure
+    document = RunReport(
+        results.trials,
+        vars(results.build),
+        samples_of,
+        interrupted=results.interrupted,
+        error=failure.document(exit_code=1) if failure else None,
+        screened=screening.trials if screening else None,
+        screening=screening.text if screening else "",
+    )
+    form.write(document, invocation.out_for(form))
+    if screening and not form.tells_screening:
+        _print_screening(screening, invocation.stderr)
     if results.interrupted:
         print(f"kernloom: interrupted; {_kept(results)}", file=invocation.stderr)
     if results.failure:

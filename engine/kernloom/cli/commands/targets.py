@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
-from typing import Any
 
-from kernloom.base.errors import KernloomError, UnavailableError, UsageError
-from kernloom.base.places import Places, find_places
-from kernloom.build.arches import NATIVE, check_runs, is_native, with_vector_bytes
-from kernloom.build.emulators import find_emulator
-from kernloom.build.toolchains import detect
+from kernloom.base.errors import UsageError
+from kernloom.base.places import find_places
 from kernloom.cli.invocation import Invocation, without_output
-from kernloom.config.convert import convert
-from kernloom.config.groups import Groups
-from kernloom.config.schema import Arch, Target, Toolchain
-from kernloom.device.devices import DEVICES
+from kernloom.run.targets import list_targets
 
 USAGE = "[output=json]"
 
@@ -26,7 +18,7 @@ def run(invocation: Invocation) -> int:
         raise UsageError(f"'targets' takes no '{rest[0]}'")
     listed = list_targets(find_places())
     if invocation.for_people:
-        from kernloom.report.tables import print_rows
+        from kernloom.report.page import print_rows
 
         rows = [
             {
@@ -44,63 +36,3 @@ def run(invocation: Invocation) -> int:
     else:
         print(json.dumps(listed), file=invocation.stdout)
     return 0
-
-
-def list_targets(places: Places) -> list[dict[str, Any]]:
-    """The targets as their files describe them; Hydra is not needed for that."""
-    groups = Groups(places.folders("configs"))
-    return [_listed(groups, name, places) for name in groups.options("target")]
-
-
-def _listed(groups: Groups, name: str, places: Places) -> dict[str, Any]:
-    """One target; a file that is wrong is shown as such and does not hide the others."""
-    try:
-        return _target(groups, name, places)
-    except KernloomError as error:
-        return {
-            "name": name,
-            "family": "",
-            "arch": "",
-            "variants": [],
-            "available": False,
-            "reason": f"its config is wrong: {error.message}",
-            "hint": error.hint,
-            "about": "",
-        }
-
-
-def _target(groups: Groups, name: str, places: Places) -> dict[str, Any]:
-    data = groups.read("target", name)
-    chosen = groups.defaults(data)
-    target = convert(Target, data.get("target", {}), f"target/{name}")
-    reason = hint = ""
-    try:
-        _check(groups, target, chosen, places)
-    except UnavailableError as error:
-        reason, hint = error.message, error.hint
-    except KernloomError as error:
-        reason, hint = f"its config is wrong: {error.message}", error.hint
-    return {
-        "name": target.name,
-        "family": target.family,
-        "arch": chosen.get("arch", ""),
-        "variants": list(target.variants),
-        "available": not reason,
-        "reason": reason,
-        "hint": hint,
-        "about": target.about,
-    }
-
-
-def _check(groups: Groups, target: Target, chosen: dict[str, str], places: Places) -> None:
-    if sys.platform not in target.systems:
-        raise UnavailableError(f"runs on {', '.join(target.systems)}, not {sys.platform}")
-    if "toolchain" in chosen:
-        toolchain = convert(Toolchain, groups.read("toolchain", chosen["toolchain"]), "toolchain")
-        detect(toolchain, places.cache)
-    if target.emulator:
-        find_emulator(target.emulator, places.cache)
-    arch = groups.read("arch", chosen["arch"]) if "arch" in chosen else {"name": NATIVE}
-    if target.family == "host" and not is_native(arch):
-        check_runs(target, convert(Arch, with_vector_bytes(arch), "arch"))
-    DEVICES.get(target.device, key="target.device").check(target, cache=places.cache)

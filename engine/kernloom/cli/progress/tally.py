@@ -22,8 +22,9 @@ SURE_S = 1.0
 class _Leader:
     """A trial that is among the best of those that do the same work."""
 
-    value: float
-    metric: str
+    cost: float
+    """The smaller, the better."""
+    value: str
     point: str
 
 
@@ -84,8 +85,6 @@ class Tally:
     def best(self) -> list[tuple[str, str]]:
         """Time and point of the leaders, best first, of work that was done more than once; where
         points do different work, the best of each."""
-        from kernloom.base.units import time_text
-
         self._rank()
         several = len(self._leaders) > 1
         # One that nothing can be compared with is not the best of anything.
@@ -93,11 +92,9 @@ class Tally:
         shown = [leader for group in compared for leader in group[: 1 if several else LEADERS]]
         found = []
         for leader in shown[:LEADERS]:
-            value, exact = leader.value, leader.metric == "instructions"
-            text = f"{value:,.0f} instructions" if exact else time_text(value)
             # That which all have in common says nothing.
             point = leader.point if several else leader.point.partition(", ")[2] or leader.point
-            found.append((text, point))
+            found.append((leader.value, point))
         return found
 
     def _rank(self) -> None:
@@ -109,9 +106,9 @@ class Tally:
             if found is FAILED or is_sanitized(trial):
                 continue
             group = self._leaders.setdefault(sha256(found.work.encode()).digest(), [])
-            if len(group) < LEADERS or found.value < group[-1].value:
-                group.append(_Leader(found.value, found.metric, subjects_text([trial])))
-                group.sort(key=lambda leader: leader.value)
+            if len(group) < LEADERS or found.value < group[-1].cost:
+                group.append(_Leader(found.value, _said(trial), subjects_text([trial])))
+                group.sort(key=lambda leader: leader.cost)
                 del group[LEADERS:]
         self._ended = []
 
@@ -128,6 +125,14 @@ class Tally:
         if failures:
             words.append(f"failed: {failures}")
         return "; ".join(filter(None, words))
+
+
+def _said(trial: Trial) -> str:
+    """The value that a trial is ranked by."""
+    from kernloom.base.gauges import ranking_gauge
+
+    gauge = ranking_gauge(trial.metrics)
+    return gauge.said(trial.metrics[gauge.name]) if gauge else ""
 
 
 def duration(seconds: float) -> str:

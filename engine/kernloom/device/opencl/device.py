@@ -27,7 +27,6 @@ from kernloom.device.opencl.probe import (
     settings_that_matter,
     worker_environment,
 )
-from kernloom.device.runner import RunnerSession
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
@@ -89,6 +88,9 @@ class OpenClDevice(Device):
         return in_place(chosen(target, cache), options_of(target))
 
     def open(self, *, timeout: float = 60.0) -> Session:
+        # Whoever only asks which devices there are does without the messages of a session.
+        from kernloom.device.runner import RunnerSession
+
         self._cache.mkdir(parents=True, exist_ok=True)
         environment = worker_environment(self._cache.absolute())
         scratch = self.scratch.take()

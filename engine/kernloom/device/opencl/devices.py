@@ -9,6 +9,14 @@ import pyopencl as cl
 from kernloom.device.opencl.choice import Found
 
 
+def has_platform() -> bool:
+    """Whether there is a platform, with devices or without: none means that no driver is loaded."""
+    try:
+        return bool(cl.get_platforms())
+    except cl.Error as error:
+        return bool(error.code != cl.status_code.PLATFORM_NOT_FOUND_KHR)
+
+
 def list_devices(compute_units: int = 0) -> list[tuple[Found, Any]]:
     """Every device, or the sub-devices of so many compute units each that it can be cut into."""
     try:

@@ -65,11 +65,13 @@ def _devices(
     record = read_cache(file).get(entry)
     if isinstance(record, dict) and record.get("surroundings") == surroundings:
         known = _still_true(record)
-        if known:
+        if known is not None:
             return known
     answer = _asked(compute_units, cache)
-    # A machine without a device may be one whose driver is busy: that is asked again.
-    if answer["devices"]:
+    # A machine without a device may be one whose driver is busy: that is asked again, unless
+    # there is no driver at all.
+    none = not answer["platform"] and not _lists_drivers(surroundings, settings)
+    if answer["devices"] or none:
         answer["stamps"] = _stamps(answer.pop("libraries"))
         write_cache(file, entry, {**answer, "surroundings": surroundings})
     return _found(answer["devices"])
@@ -109,6 +111,9 @@ def _asked(compute_units: int, folder: Path | None = None) -> dict[str, Any]:
     """What the drivers say of themselves, and the libraries they were loaded from."""
     import subprocess
 
+    if importlib.util.find_spec("pyopencl") is None:
+        problem = "the Python package pyopencl is missing (No module named 'pyopencl')"
+        raise UnavailableError(problem, hint=INSTALL)
     writable = folder is not None and os.access(folder, os.W_OK)
     with own_folder(folder / "tmp") if folder and writable else temporary_folder() as cache:
         try:
@@ -139,14 +144,14 @@ def _found(items: Iterable[Mapping[str, Any]]) -> tuple[Found, ...]:
     return tuple(Found(**item) for item in items)
 
 
-def _still_true(record: Mapping[str, Any]) -> tuple[Found, ...]:
-    """The devices of a record whose libraries are all as they were; else none."""
+def _still_true(record: Mapping[str, Any]) -> tuple[Found, ...] | None:
+    """The devices of a record, if its libraries are all as they were."""
     try:
         stamps = record["stamps"]
         same = all(file_stamp(Path(path)) == stamp for path, stamp in stamps.items())
-        return _found(record["devices"]) if same else ()
+        return _found(record["devices"]) if same else None
     except (OSError, KeyError, TypeError, AttributeError):
-        return ()
+        return None
 
 
 def _surroundings(settings: Mapping[str, str]) -> dict[str, Any]:
@@ -170,6 +175,16 @@ def _surroundings(settings: Mapping[str, str]) -> dict[str, Any]:
         "loader": _stamps([_SYSTEM[0]]),
         "boot": boot.read_text(encoding="ascii").strip() if boot.exists() else "",
     }
+
+
+def _lists_drivers(surroundings: Mapping[str, Any], settings: Iterable[tuple[str, str]]) -> bool:
+    """Whether any file or variable names a driver, be it one that does not work."""
+    listed = (
+        stamp is not None and (path.endswith(".icd") or path == place)
+        for place, files in surroundings["drivers"].items()
+        for path, stamp in files.items()
+    )
+    return any(listed) or any(name == "OCL_ICD_FILENAMES" for name, _ in settings)
 
 
 def _files(place: Path) -> list[str]:

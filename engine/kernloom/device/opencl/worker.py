@@ -63,11 +63,11 @@ def main() -> int:
 
 def _listed(compute_units: int) -> dict[str, Any]:
     try:
-        from kernloom.device.opencl.devices import list_devices
+        from kernloom.device.opencl.devices import has_platform, list_devices
     except ImportError as error:
         return {"problem": f"the Python package pyopencl is missing ({error})"}
     devices = [vars(found) for found, _ in list_devices(compute_units)]
-    return {"devices": devices, "libraries": _libraries()}
+    return {"devices": devices, "platform": has_platform(), "libraries": _libraries()}
 
 
 def _libraries() -> list[str]:

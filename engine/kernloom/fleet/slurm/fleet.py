@@ -17,13 +17,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar, Self
 
 from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_json
 from kernloom.build.builder import Outcome
 from kernloom.config.schema import NOT_IDENTITY
 from kernloom.config.settings import FleetSettings
-from kernloom.fleet.local import Local
+from kernloom.fleet.local import Local, LocalSettings
 from kernloom.fleet.slurm.queue import (
     QueueDownError,
     TaskState,
@@ -32,6 +33,7 @@ from kernloom.fleet.slurm.queue import (
     submit,
     tasks_in_queue,
 )
+from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.fleet.slurm.submission import (
     Gathering,
     Round,
@@ -43,10 +45,10 @@ from kernloom.fleet.slurm.submission import (
 )
 from kernloom.fleet.slurm.where import Gathered, place_of, unmeasured_id
 from kernloom.measure.trial import Trial
+from kernloom.plan.identity import identity_anywhere
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.fleet import Keep, TrialBuild
-from kernloom.run.identity import identity_anywhere
-from kernloom.run.planning import Planned
+from kernloom.run.fleet import Fleet, FleetSetup, Keep, TrialBuild
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Share
 from kernloom.store.store import Store
@@ -63,12 +65,15 @@ FAREWELL_S = 10.0
 """How long tasks whose trials are all there are given to leave the queue."""
 
 
-class Slurm:
+class Slurm(Fleet):
     """A cluster, from a machine that can submit to it."""
 
+    Settings: ClassVar[type[FleetSettings]] = SlurmSettings
+
     def __init__(
-        self, assembly: Assembly, settings: FleetSettings, store: Store, progress: Progress
+        self, assembly: Assembly, settings: SlurmSettings, store: Store, progress: Progress
     ) -> None:
+        super().__init__()
         self._assembly = assembly
         self._settings = settings
         self._store = store
@@ -80,7 +85,10 @@ class Slurm:
         """Plan's id -> its key, the same on every login."""
         self._key = ""
         """Of the whole sweep."""
-        self.notes: list[str] = []
+
+    @classmethod
+    def create(cls, settings: SlurmSettings, setup: FleetSetup) -> Self:
+        return cls(setup.assembly, settings, setup.store, setup.progress)
 
     @cached_property
     def _gathered(self) -> Gathered:
@@ -105,7 +113,7 @@ class Slurm:
     def _keys_of(self, plans: Sequence[Planned]) -> Mapping[str, str]:
         for plan in plans:
             if plan.id not in self._keys:
-                self._keys[plan.id] = identity_anywhere(self._assembly, plan)
+                self._keys[plan.id] = identity_anywhere(plan, self._assembly.arch_as_asked)
         return self._keys
 
     def _submission_folder(self, rerun: str) -> Path:
@@ -124,8 +132,8 @@ class Slurm:
             self._outcomes = build(plans)
         here = [plan for plan in plans if plan.refusal or not self._built(plan)]
         # No node is needed to say that these cannot be.
-        settings = replace(self._settings, exclusive="none")
-        Local(self._assembly, self._progress, settings).measure(here, self._outcomes, keep)
+        local = Local(self._assembly, self._progress, LocalSettings(self._settings.name))
+        local.measure(here, self._outcomes, keep)
         settled = {plan.id for plan in here}
         away = {self._keys[plan.id]: plan for plan in plans if plan.id not in settled}
         while away:
@@ -248,7 +256,7 @@ class Slurm:
         self, submission: Submission, points: Sequence[int], tries: Mapping[int, int]
     ) -> None:
         round = submission.add_round(chunks(points, tries, self._settings.chunk))
-        words = [sys.executable, "-P", "-m", "kernloom.cli.fleet_task"]
+        words = [sys.executable, "-P", "-m", "kernloom.fleet.slurm.task"]
         argv = [*words, str(submission.folder), str(round.number)]
         logs = submission.folder / "slurm"
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import kernloom
 from kernloom.base.errors import ConfigError, UnavailableError, nearest
-from kernloom.config.settings import FleetSettings
+from kernloom.fleet.slurm.settings import SlurmSettings
 
 PROGRAMS = ("sbatch", "squeue", "srun", "sinfo")
 ENDED = frozenset(
@@ -71,7 +71,7 @@ class QueueDownError(UnavailableError):
         self.unsure = unsure
 
 
-def check_settings(fleet: FleetSettings) -> None:
+def check_settings(fleet: SlurmSettings) -> None:
     """Refuse what could not stand in a batch script; sbatch itself judges the rest."""
     for name, value in fleet.options.items():
         key = f"fleet.options.{name}"
@@ -90,7 +90,7 @@ def _check_printable(text: str, key: str) -> None:
         raise ConfigError(f"{text!r} is not printable", key=key)
 
 
-def check_here(fleet: FleetSettings) -> None:
+def check_here(fleet: SlurmSettings) -> None:
     """Refuse a machine that cannot submit, before anything is built."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
@@ -151,7 +151,7 @@ def _ask(argv: Sequence[str]) -> str:
     return done.stdout
 
 
-def submit(fleet: FleetSettings, name: str, folder: Path, argv: Sequence[str], tasks: int) -> None:
+def submit(fleet: SlurmSettings, name: str, folder: Path, argv: Sequence[str], tasks: int) -> None:
     """Submit `argv` with the number of the task as its last word, once for each task.
 
     Submitit writes down the words of the command and nothing else of ours.

@@ -27,13 +27,13 @@ from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_json
 from kernloom.base.sealed import DamagedFileError, read_sealed, seal, unseal, write_sealed
 from kernloom.config.schema import NOT_IDENTITY
-from kernloom.config.settings import FleetSettings
+from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.measure.trial import Samples, Trial
-from kernloom.run.planning import Planned
+from kernloom.plan.planned import Planned
 
 FORMAT = 3
 NOT_SENT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep")
-"""Words about the whole run, which a task has no use for."""
+"""Root keys that are about the whole run, which a task has no use for."""
 NO_STORE = ("store=sqlite", "store.path=null", "store.url=null")
 """What a task composes instead of the store: its files are no place for a password."""
 
@@ -77,7 +77,7 @@ class Submission:
     folder: Path
     token: str
     points: tuple[SentPoint, ...]
-    fleet: FleetSettings
+    fleet: SlurmSettings
 
     def rounds(self) -> list[Round]:
         found = []
@@ -237,22 +237,16 @@ def _samples_from(data: Mapping[str, Any]) -> Samples:
 
 def sent_point(plan: Planned, key: str) -> SentPoint:
     data = plan.point.data
-    words = (word for word in plan.point.words if root_key(word) not in NOT_SENT)
     return SentPoint(
         plan=key,
-        words=(*words, *NO_STORE),
+        words=(*plan.point.overrides.without(*NOT_SENT).text, *NO_STORE),
         config=sha256_json({key: data[key] for key in data if key not in (*NOT_IDENTITY, "arch")}),
         arch=sha256_json(data["arch"]),
         artifacts=tuple(artifact.key for _, artifact in plan.named_artifacts),
     )
 
 
-def root_key(word: str) -> str:
-    """`store` of +store.path=x and of store=sqlite."""
-    return word.lstrip("+~").partition("=")[0].split(".")[0].split("@")[0]
-
-
-def begin(folder: Path, plans: Mapping[str, Planned], fleet: FleetSettings) -> Submission:
+def begin(folder: Path, plans: Mapping[str, Planned], fleet: SlurmSettings) -> Submission:
     """A submission of plans, by their keys."""
     points = tuple(sent_point(plan, key) for key, plan in plans.items())
     submission = Submission(folder, secrets.token_hex(4), points, fleet)
@@ -289,7 +283,10 @@ def read_submission(folder: Path) -> Submission | None:
         )
         for entry in data["points"]
     )
-    return Submission(folder, data["token"], points, FleetSettings(**data["fleet"]))
+    known = {field.name for field in fields(SlurmSettings)}
+    # Earlier versions noted the settings of other fleets, too.
+    fleet = {key: value for key, value in data["fleet"].items() if key in known}
+    return Submission(folder, data["token"], points, SlurmSettings(**fleet))
 
 
 def _unreadable(path: Path, folder: Path, error: Exception) -> UnavailableError:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from kernloom.base.files import sha256_json
 from kernloom.base.sealed import key_of, seal, unseal
-from kernloom.config.settings import FleetSettings
-from kernloom.run.identity import ID_LENGTH
+from kernloom.fleet.slurm.settings import SlurmSettings
+from kernloom.plan.identity import ID_LENGTH
 
 
-def place_of(fleet: FleetSettings) -> str:
+def place_of(fleet: SlurmSettings) -> str:
     """A name for the nodes that a fleet's tasks may run on: other ones, other trials."""
     return sha256_json([fleet.kind, fleet.partition, dict(fleet.options)])[:8]
 

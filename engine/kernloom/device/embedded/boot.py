@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernloom.device import firmware
+from kernloom.device.embedded import firmware
+from kernloom.device.embedded.firmware import Image, Report
 from kernloom.device.emulator import plugin_option, supervised
-from kernloom.device.firmware import Image, Report
 from kernloom.device.process import Process, above_stdio
 from kernloom.device.scratch import Scratch
 

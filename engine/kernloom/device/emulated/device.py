@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernloom.base.gauges import INSTRUCTIONS
 from kernloom.device.contract import Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, plugin_option, supervised
-from kernloom.device.host import data_limit
 from kernloom.device.process import above_stdio
-from kernloom.device.runner import RunnerSession
+from kernloom.device.runner import RunnerSession, data_limit
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
@@ -30,6 +30,7 @@ class EmulatedDevice(Device):
     name = "emulated"
     programs = ("runner", "counter", "supervisor")
     capabilities = frozenset({"memory", "launch", "guards", "instructions"})
+    gauges = (INSTRUCTIONS,)
 
     def __init__(
         self,
@@ -71,6 +72,8 @@ class EmulatedDevice(Device):
         )
 
     def open(self, *, timeout: float = 60.0) -> Session:
+        # Whoever only asks which devices there are does without the messages of a session.
+
         counter = above_stdio(os.memfd_create("kernloom-counter", os.MFD_CLOEXEC))
         try:
             os.ftruncate(counter, COUNTER_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,46 @@ def test_a_driver_that_is_gone_is_not_remembered(
     shutil.rmtree(vendors)
     vendors.mkdir()
     assert look() == []
+
+
+def test_a_machine_without_any_driver_is_asked_once_and_again_when_one_is_listed(
+    vendors: Path,
+    look: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    listed = {path.name: path.read_text(encoding="utf-8") for path in vendors.glob("*.icd")}
+    for name in listed:
+        (vendors / name).unlink()
+    monkeypatch.setattr(probe, "_VENDORS", str(tmp_path / "none"))
+    assert look() == []
+    with monkeypatch.context() as asked:
+        asked.setattr(probe, "WORKER", ("-c", "import os; os.abort()"))
+        assert look() == []
+    for name, text in listed.items():
+        (vendors / name).write_text(text, encoding="utf-8")
+    assert look() != []
+
+
+def test_a_driver_that_does_not_work_is_asked_again(
+    vendors: Path, look: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in vendors.glob("*.icd"):
+        path.write_text("libnot_there.so\n", encoding="utf-8")
+    assert look() == []
+    monkeypatch.setattr(probe, "WORKER", ("-c", "import os; os.abort()"))
+    with pytest.raises(UnavailableError, match="drivers do not work"):
+        look()
+
+
+def test_no_process_is_started_to_find_that_a_package_is_missing(
+    monkeypatch: pytest.MonkeyPatch, look: Callable[[], list[str]]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    monkeypatch.setattr(probe, "WORKER", ("-c", "import os; os.abort()"))
+    with pytest.raises(UnavailableError, match="the Python package pyopencl is missing") as caught:
+        look()
+    assert "doctor --install" in caught.value.hint
 
 
 @pytest.mark.parametrize(

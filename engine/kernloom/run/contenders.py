@@ -1,9 +1,7 @@
-"""What `compare` compares: sets of overrides, recipes and stored trials, each planned."""
+"""Contenders of a comparison: overrides, recipes and stored trials, each planned."""
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,47 +10,51 @@ from typing import Any
 
 from kernloom.base.errors import ConfigError, UnavailableError, UsageError
 from kernloom.base.files import sha256_file
-from kernloom.base.places import Places
-from kernloom.build.artifact import Artifact, is_key
 from kernloom.build.manifest import read_manifest
 from kernloom.config.compose import Point
+from kernloom.config.overrides import Overrides
 from kernloom.measure.trial import Trial
+from kernloom.plan.artifact import Artifact, is_key
+from kernloom.plan.planned import Planned
 from kernloom.recipe.fields import LOCAL_KEYS
 from kernloom.recipe.recipe import pinned, read_recipe
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import Contender
-from kernloom.run.planning import MEASURING, Planned, plan_each
+from kernloom.run.named_baselines import kept_folder
+from kernloom.run.planning import MEASURING, plan_each
 from kernloom.store.keys import Filter
 from kernloom.store.store import Store
 
-_ID = re.compile(r"[0-9a-f]{6,16}")
-DEFAULT_POLICY = "measure=rigorous"
+DEFAULT_POLICY = "rigorous"
+NOT_KEPT = (*LOCAL_KEYS, "measure")
+"""Root keys that belong to the comparison, not to what is compared."""
 
 
 class Contenders:
-    """Makes contenders from what was typed."""
+    """Plans contenders; `common` are the overrides of all of them."""
 
-    def __init__(self, assembly: Assembly, store: Store, common: str) -> None:
+    def __init__(self, assembly: Assembly, store: Store, common: Overrides) -> None:
         self._assembly = assembly
         self._store = store
-        self._common = [DEFAULT_POLICY, *_words(common)]
-        self._local = self._composed([]).data
+        self._common = assembly.composer.choose({"measure": DEFAULT_POLICY}).then(common)
+        self._local = self._composed(Overrides()).data
         self.merged = ""
         """Which trials of a baseline are not compared, and why; nothing, if all are."""
 
     @property
     def beyond_measuring(self) -> list[str]:
         """Common words that stored trials and recipes, which are what they are, do not take."""
-        return [w for w in self._common if _root(w) not in (*LOCAL_KEYS, "measure")]
+        return list(self._common.without(*NOT_KEPT).text)
 
-    def of(self, given: Sequence[str]) -> list[Contender]:
-        made: list[Contender] = []
-        for text in given:
-            name, number = text.strip() or "(defaults)", 2
-            while any(name == other.name for other in made):
-                name, number = f"{text.strip() or '(defaults)'} ({number})", number + 1
-            made += self._made(name, text)
-        return made
+    def composed(self, name: str, overrides: Overrides) -> Contender:
+        """The experiment of overrides."""
+        contender = Contender(name)
+        self._plan(contender, self._composed(overrides))
+        return contender
+
+    def stored(self, name: str, prefix: str) -> Contender:
+        """The stored trial whose id begins so."""
+        return self._stored(name, self._found(prefix))
 
     def since(self, baseline: str, filters: Sequence[Filter]) -> list[tuple[Contender, Contender]]:
         """Trials of a named baseline as they were, each with what the same words give now.
@@ -65,10 +67,11 @@ class Contenders:
         left_out: Counter[str] = Counter()
         trials = self._store.baseline(baseline, filters)
         for trial in trials:
-            label = _label(trial)
+            kept = self._kept(trial)
+            label = _label(trial, kept)
             now = Contender(f"{label} now")
             try:
-                self._plan(now, self._again(trial))
+                self._plan(now, self._again(trial, kept))
             except ConfigError as error:
                 # What it was composed from is gone.
                 now.problem = error
@@ -86,9 +89,13 @@ class Contenders:
             )
         return list(pairs.values())
 
-    def _again(self, trial: Trial) -> Point:
+    def _kept(self, trial: Trial) -> Overrides:
+        """The overrides of a stored trial that are about what it is."""
+        overrides = self._assembly.composer.parse(trial.overrides, multirun=False)
+        return overrides.without(*NOT_KEPT)
+
+    def _again(self, trial: Trial, kept: Overrides) -> Point:
         """What composed a trial, composed from today's configs."""
-        kept = [word for word in trial.overrides if _root(word) not in (*LOCAL_KEYS, "measure")]
         point = self._composed(kept)
         now = (point.data["workload"]["name"], point.data["case"], point.data["target"]["name"])
         if now == (trial.workload, trial.case, trial.target):
@@ -96,19 +103,8 @@ class Contenders:
         # Stored without its words, by an older Kernloom or from a recipe.
         return Point({}, self._configured(trial))
 
-    def _made(self, name: str, text: str) -> list[Contender]:
-        path = Path(text)
-        if text.endswith((".yaml", ".yml")) and "=" not in text:
-            return self._recipe(name, path)
-        if _ID.fullmatch(text):
-            return [self._stored(name, self._found(text))]
-        contender = Contender(name)
-        self._plan(contender, self._composed(_words(text)))
-        return [contender]
-
-    def _composed(self, words: Sequence[str]) -> Point:
-        points = self._assembly.composer.points([*self._common, *words], multirun=False)
-        return next(iter(points))
+    def _composed(self, overrides: Overrides) -> Point:
+        return next(iter(self._assembly.composer.points(self._common.then(overrides))))
 
     def _plan(self, contender: Contender, point: Point) -> None:
         try:
@@ -116,7 +112,8 @@ class Contenders:
         except (ConfigError, UnavailableError) as error:
             contender.problem = error
 
-    def _recipe(self, name: str, path: Path) -> list[Contender]:
+    def recipe(self, name: str, path: Path) -> list[Contender]:
+        """The trials of a recipe."""
         made = []
         entries = read_recipe(path, self._assembly.composer, self._local)
         for number, entry in enumerate(entries, 1):
@@ -147,7 +144,7 @@ class Contenders:
 
     def _configured(self, trial: Trial) -> dict[str, Any]:
         """The config of a stored trial, its parameters pinned, with what belongs to this run."""
-        local = {key: self._local[key] for key in (*LOCAL_KEYS, "measure") if key in self._local}
+        local = {key: self._local[key] for key in NOT_KEPT if key in self._local}
         return {**pinned(trial.config, trial.params), **local}
 
     def _stored(self, name: str, trial: Trial) -> Contender:
@@ -214,16 +211,6 @@ def _recorded_key(artifact: Artifact, keys: Mapping[str, str], plan: Planned) ->
     return next((keys[name] for name in (artifact.name, *shared) if name in keys), None)
 
 
-def kept_folder(store: Store, places: Places) -> Path:
-    """Copies of the artifacts that the baselines of a store need: beside it, if it is a file."""
-    return (store.file or places.store).with_suffix(".baselines")
-
-
-def store_words(common: str) -> list[str]:
-    """Those of the common words that choose a store."""
-    return [word for word in _words(common) if _root(word) == "store"]
-
-
 def _difference(trial: Trial, newer: Trial) -> str:
     """How a trial differs from a newer one that is the same today."""
     if _keys(trial) != _keys(newer):
@@ -239,19 +226,7 @@ def _keys(trial: Trial) -> dict[str, str]:
     return {name: key for name, key in named.items() if "/" not in name}
 
 
-def _label(trial: Trial) -> str:
+def _label(trial: Trial, kept: Overrides) -> str:
     """A stored trial in a few words that no other has."""
-    others = [word for word in trial.overrides if _root(word) not in (*LOCAL_KEYS, "measure")]
-    words = [word for word in others if not word.startswith("workload=")]
-    return " ".join([trial.workload, *words, f"({trial.id[:8]})"])
-
-
-def _root(word: str) -> str:
-    return word.lstrip("+~").partition("=")[0].partition("@")[0].split(".")[0]
-
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"'{text}' has a quote that is not closed: {error}") from None
+    others = kept.where(lambda override: override.key != "workload")
+    return " ".join([trial.workload, *others.text, f"({trial.id[:8]})"])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kernloom.base.errors import ConfigError, DeviceError
 from kernloom.base.expressions import format_size
+from kernloom.base.gauges import INSTRUCTIONS
 from kernloom.config.schema import Arch
-from kernloom.device import firmware
 from kernloom.device.contract import (
     Arguments,
     Buffer,
@@ -25,10 +25,11 @@ from kernloom.device.contract import (
     Transfer,
     check_launch,
 )
-from kernloom.device.embedded_boot import boot_part
-from kernloom.device.embedded_memory import MemoryMap, PartMemory, memory_map, room
+from kernloom.device.embedded import firmware
+from kernloom.device.embedded.boot import boot_part
+from kernloom.device.embedded.firmware import FirmwareCall, Image, Machine
+from kernloom.device.embedded.memory import MemoryMap, PartMemory, memory_map, room
 from kernloom.device.emulator import emulator_command, emulator_said
-from kernloom.device.firmware import FirmwareCall, Image, Machine
 from kernloom.device.process import ending
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class EmbeddedDevice(Device):
     name = "embedded"
     programs = ("counter", "supervisor")
     capabilities = frozenset({"memory", "launch", "guards", "instructions", "flash"})
+    gauges = (INSTRUCTIONS,)
 
     def __init__(
         self,
@@ -192,7 +194,7 @@ class EmbeddedSession(Session):
         except DeviceError as error:
             self._ended = error
             raise
-        return LaunchResult(how.inner, (), (), (), (), tuple(counts))
+        return LaunchResult(how.inner, (), (), (), (), {INSTRUCTIONS.name: tuple(counts)})
 
     def close(self) -> None:
         if self._ended is None:

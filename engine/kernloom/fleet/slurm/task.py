@@ -1,4 +1,4 @@
-"""A task of a submission, on a node: `python -m kernloom.cli.fleet_task FOLDER ROUND TASK`.
+"""A task of a submission, on a node: `python -m kernloom.fleet.slurm.task FOLDER ROUND TASK`.
 
 Plans its points by the same code and with the identity of the machine it runs on, builds what is
 missing, and writes every trial down the moment it ends.
@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import sleep
 
-from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
+from kernloom.base.errors import ConfigError, KernloomError, Terminated, UnavailableError
 from kernloom.base.machine import machine_class
-from kernloom.cli.main import Terminated
-from kernloom.cli.streams import prepare_streams
+from kernloom.base.streams import prepare_streams
 from kernloom.fleet.local import Local
 from kernloom.fleet.slurm.submission import (
     SentPoint,
@@ -28,8 +27,9 @@ from kernloom.fleet.slurm.submission import (
 )
 from kernloom.fleet.slurm.where import place_of, unmeasured_id
 from kernloom.measure.trial import Trial
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.planning import Planned, plan_each
+from kernloom.run.planning import plan_each
 from kernloom.run.progress import NoProgress
 
 ENDING = ("SIGTERM", "SIGKILL")
@@ -92,12 +92,12 @@ def _execute(submission: Submission, round: int, task: int) -> None:
     if plans:
         artifacts = {item.key: item for plan in plans for _, item in plan.named_artifacts}
         outcomes = assembly.builder(plans[0].experiment).build(artifacts.values())
-        local = Local(assembly, NoProgress(), submission.fleet)
+        local = Local(assembly, NoProgress(), submission.fleet.on_node)
         local.measure(plans, outcomes, keep)
 
 
 def _planned(assembly: Assembly, sent: SentPoint) -> Planned:
-    (point,) = assembly.composer.points(sent.words, multirun=False)
+    (point,) = assembly.composer.points(assembly.composer.parse(sent.words, multirun=False))
     (plan,) = plan_each(assembly, [point], alone=True)
     now = sent_point(plan, sent.plan)
     # Another arch (`native`, on another kind of machine) means other artifacts.

@@ -1,39 +1,18 @@
-"""Trials as CSV: one line each, one column for every number, parameter and swept key."""
+"""Trials as flat rows: a column for every number, parameter and swept key."""
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import Any
 
 from kernloom.base.spool import BLOCK, Spool
 from kernloom.measure.trial import Trial
 from kernloom.report.columns import leaves
 from kernloom.report.documents import plain
-from kernloom.report.questions import Answer
-from kernloom.store.keys import value_text
 from kernloom.store.rows import name_in
 
 _DOCUMENTS = ("point", "params", "metrics")
-
-
-def write_csv(trials: Iterable[Trial], file: TextIO) -> int:
-    """One line for each trial; how many."""
-    names, rows = rows_of(trials)
-    writer = csv.DictWriter(file, names, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: value_text(value) for name, value in row.items()})
-    return len(rows)
-
-
-def write_answer(answer: Answer, file: TextIO) -> None:
-    writer = csv.writer(file, lineterminator="\n")
-    headings, rows = answer.table()
-    writer.writerow(headings)
-    for row in rows:
-        writer.writerow(["" if value is None else value_text(value) for value in row])
 
 
 def rows_of(trials: Iterable[Trial], *others: str) -> tuple[list[str], Spool[dict[str, Any]]]:

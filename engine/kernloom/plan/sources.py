@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kernloom.base.digest import DigestCache
 from kernloom.base.files import sha256_json, sha256_text
-from kernloom.base.remember import ById
-from kernloom.build.stage import StepArtifact
 from kernloom.config.schema import Target
+from kernloom.plan.planned import Planned, StepArtifact
 from kernloom.plan.render import source_for
-
-if TYPE_CHECKING:
-    from kernloom.run.planning import Planned
 
 DEFINITION = "definition"
 """In the place of a path: what the config says about a source beside its tunables."""
 DEFINED_BY = ("template", "file", "function", "macros", "work", "finish")
 _LENGTH = 16
-_sources: ById[dict[str, dict[str, str]]] = ById()
 
 
-def sources_of(plan: Planned) -> Mapping[str, Mapping[str, str]]:
+def sources_of(plan: Planned, cache: DigestCache) -> Mapping[str, Mapping[str, str]]:
     """`kernel:family` -> path -> hash of every file that the kernel was rendered from."""
     target = plan.experiment.target
-    parts = [part for item in plan.steps for part in (item.step.kernel, item.artifact)]
-    return _sources.get(lambda *_: _found(plan.steps, target), target, *parts)
+    parts = [p for item in plan.steps for p in (item.step.kernel.digest, item.artifact.key)]
+    key = (sources_of, target.digest, *parts)
+    return cache.by_key(key, lambda: _found(plan.steps, target))
 
 
 def _found(steps: tuple[StepArtifact, ...], target: Target) -> dict[str, dict[str, str]]:
@@ -40,6 +36,5 @@ def _found(steps: tuple[StepArtifact, ...], target: Target) -> dict[str, dict[st
     return found
 
 
-@cache
 def _hash(text: str) -> str:
     return sha256_text(text)[:_LENGTH]

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 
-from kernloom.base.errors import DeviceError
+from kernloom.base.errors import ConfigError, DeviceError
+from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, Session
-from kernloom.device.runner import RunnerSession
+from kernloom.device.runner import RunnerSession, data_limit
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
 FLUSHES = ("aarch64", "x86_64")
 """The CPUs for which native/runner/cache.c can empty the caches."""
-OWN_BYTES = 64 << 20
-"""What a runner may take for itself on top of a memory limit,"""
-THREAD_BYTES = 16 << 20
-"""and for each thread that it may start."""
 
 
 class HostDevice(Device):
@@ -86,6 +84,20 @@ class HostDevice(Device):
             scratch=setup.scratch,
         )
 
+    @classmethod
+    def check(
+        cls, target: Target, dtypes: Collection[str] = (), *, cache: Path | None = None
+    ) -> None:
+        if target.emulator:
+            raise ConfigError(
+                f"target '{target.name}' has device '{target.device}', which uses no emulator",
+                key="target.emulator",
+            )
+
+    @classmethod
+    def runs_natively(cls, target: Target) -> bool:
+        return target.device == HostDevice.name
+
     @cached_property
     def _command(self) -> list[str]:
         command = [str(self.runner)]
@@ -107,6 +119,8 @@ class HostDevice(Device):
         return command + [f"--library={path}" for path in self.libraries]
 
     def open(self, *, timeout: float = 60.0) -> Session:
+        # Whoever only asks which devices there are does without the messages of a session.
+
         environment = _sanitizer_options(self.memory_limit) if self.sanitized else None
         command = self._command
         scratch = self.scratch.take()
@@ -118,11 +132,6 @@ class HostDevice(Device):
             scratch,
             environment=environment,
         )
-
-
-def data_limit(memory_limit: int, own: int = OWN_BYTES) -> int:
-    """What a runner's process may take in all; 0: any number."""
-    return memory_limit + own + (os.cpu_count() or 1) * THREAD_BYTES if memory_limit else 0
 
 
 def _sanitizer_options(memory_limit: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from subjects import Subject, having
 
 from kernloom.base.errors import DeviceError
 from kernloom.device.contract import Call, LaunchSettings, Scalar, require
-from kernloom.device.embedded import EmbeddedDevice, EmbeddedSession
+from kernloom.device.embedded.device import EmbeddedDevice, EmbeddedSession
 
 pytestmark = having("flash")
 

@@ -1,0 +1,221 @@
+"""Gauges: what devices can measure, each declared once as data.
+
+A device class lists its gauges. Measuring, ranking, screening, comparing, estimating and every
+report read them here, so a new metric is one entry of this table. A device from another package
+brings gauges of its own: they are found by the package's entry point `kernloom.devices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kernloom.base.registry import Registry
+from kernloom.base.units import number_text, three_digits, time_text, whole_number
+
+Better = Literal["smaller", "larger"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a trial, and how it is shown."""
+
+    name: str
+    """Its key among the metrics of a trial."""
+    heading: str = ""
+    """Of its column in tables."""
+    unit: str = ""
+    """In exports; a plain count has none."""
+    label: str = ""
+    """Said after the value where no heading says what it is."""
+    better: Better = "smaller"
+    text: Callable[[float], str] = number_text
+    spare: int = 0
+    """Its column is left out of a terminal that is too narrow, the largest first; 0: never."""
+
+    def said(self, value: float) -> str:
+        """`1.20 ms`, `87,555 instructions`."""
+        return " ".join(filter(None, (self.text(value), self.label)))
+
+    def cost(self, value: float) -> float:
+        """A number that is smaller for a better value, as optimisers want it."""
+        return value if self.better == "smaller" else -value
+
+    def gain(self, before: float, after: float) -> float:
+        """How many times as good `after` is: above 1 if it is better."""
+        return before / after if self.better == "smaller" else after / before
+
+    def best(self, values: Iterable[float]) -> float:
+        return min(values) if self.better == "smaller" else max(values)
+
+
+@dataclass(frozen=True)
+class Gauge(Metric):
+    """A metric that a device measures and that trials can be ranked by."""
+
+    exact: bool = False
+    """The same in every run, so that one is enough; otherwise it is sampled in rounds."""
+    rank: int = 40
+    """Trials are ranked by the gauge with the lowest rank that they have."""
+    low: str = ""
+    high: str = ""
+    """Keys of the ends of its confidence interval, if it is sampled."""
+    in_every_comparison: bool = False
+    """Whether documents of comparisons have its keys even where it was not measured."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its keys among the metrics of a trial."""
+        return tuple(filter(None, (self.name, self.low, self.high)))
+
+    def shown(self, metrics: Mapping[str, Any]) -> str:
+        """The value of a trial with half its confidence interval, `12.3 µs ±0.8%`, where it has
+        one: a single sample has none."""
+        value = metrics.get(self.name)
+        if value is None:
+            return ""
+        low, high = metrics.get(self.low), metrics.get(self.high)
+        if low is None or high is None or not value or metrics.get("samples") == 1:
+            return self.text(value)
+        return f"{self.text(value)} ±{(high - low) / 2 / value * 100:.1f}%"
+
+
+TIME = Gauge(
+    name="median_ns",
+    heading="time",
+    unit="ns",
+    text=time_text,
+    rank=30,
+    low="ci_low_ns",
+    high="ci_high_ns",
+    in_every_comparison=True,
+)
+"""Time of one run by the clock that the policy chooses: the median of the processes' medians."""
+VIRTUAL_TIME = Gauge(
+    name="virtual_ns",
+    heading="virtual",
+    unit="ns",
+    label="virtual",
+    text=time_text,
+    exact=True,
+    rank=10,
+)
+"""Time of one run by a simulator's own clock."""
+INSTRUCTIONS = Gauge(
+    name="instructions",
+    heading="instructions",
+    label="instructions",
+    text=whole_number,
+    exact=True,
+    rank=20,
+    in_every_comparison=True,
+)
+"""Instructions that one run executes."""
+
+SHIPPED = (TIME, VIRTUAL_TIME, INSTRUCTIONS)
+"""In the order of their columns."""
+
+GFLOPS = Metric("gflops", "GFLOP/s", "GFLOP/s", "GFLOP/s", "larger", three_digits, spare=2)
+GBYTES_PER_S = Metric("gbytes_per_s", "GB/s", "GB/s", "GB/s", "larger", three_digits, spare=4)
+ROOF_FRACTION = Metric("roof_fraction", "roof", better="larger", spare=4)
+RATES = (GFLOPS, GBYTES_PER_S)
+"""They follow from a time and from what the workload states as its cost."""
+_ENDINGS = (
+    *RATES,
+    ROOF_FRACTION,
+    Metric("ratio", better="larger"),
+    Metric("_ns", unit="ns", text=time_text),
+    Metric("_bytes", unit="B", label="B"),
+)
+"""Metrics that are no gauges, by the end of their names."""
+
+USUAL_METRICS = (
+    *(key for gauge in SHIPPED for key in gauge.keys),
+    "min_ns",
+    "wall_ns",
+    "cpu_ns",
+    *(metric.name for metric in RATES),
+    "samples",
+    "processes",
+    "inner",
+    "outlier_share",
+    "involuntary_switches",
+    "kernel_ns",
+    "transfer_ns",
+    "transfer_bytes",
+)
+"""Keys of the metrics that trials usually have."""
+_OURS = frozenset(
+    (*USUAL_METRICS, ROOF_FRACTION.name, "deterministic", "baselines", "ratio", "ci_low", "ci_high")
+)
+
+
+class Gauges:
+    """Every known gauge: those that ship, and those of devices that other packages add.
+
+    Looking for packages takes a while, and is done when a metric is seen that does not ship.
+    """
+
+    def __init__(self, shipped: Sequence[Gauge] = SHIPPED, group: str = "kernloom.devices") -> None:
+        self._group = group
+        self._learn(shipped)
+
+    def _learn(self, gauges: Iterable[Gauge]) -> None:
+        self._known = tuple(gauges)
+        self._by_rank = tuple(sorted(self._known, key=lambda gauge: gauge.rank))
+
+    def all(self, metrics: Iterable[str] = ()) -> tuple[Gauge, ...]:
+        """In the order of their columns; packages are looked for if one of the metrics is not
+        ours."""
+        if self._group and not _OURS.issuperset(metrics):
+            self._scan()
+        return self._known
+
+    def by_rank(self, metrics: Iterable[str]) -> tuple[Gauge, ...]:
+        """The same gauges, in the order in which trials are ranked by them."""
+        self.all(metrics)
+        return self._by_rank
+
+    def _scan(self) -> None:
+        devices: Registry[Any] = Registry("device", {}, group=self._group)
+        self._group = ""
+        found = {gauge.name: gauge for gauge in self._known}
+        for name in devices.names():
+            for gauge in getattr(devices.get(name, key="target.device"), "gauges", ()):
+                found.setdefault(gauge.name, gauge)
+        self._learn(found.values())
+
+
+GAUGES = Gauges()
+
+
+def leading(gauges: Iterable[Gauge]) -> Gauge:
+    """The one of a device's gauges that its trials are ranked by."""
+    return min(gauges, key=lambda gauge: gauge.rank)
+
+
+def ranking_gauge(metrics: Mapping[str, Any]) -> Gauge | None:
+    """The gauge that a trial with these metrics is ranked by, if it has one."""
+    for gauge in GAUGES.by_rank(metrics):
+        if metrics.get(gauge.name) is not None:
+            return gauge
+    return None
+
+
+def rank_of(name: str) -> int:
+    """The rank of a metric among those that trials were ranked by; any other comes last."""
+    return next((gauge.rank for gauge in GAUGES.all() if gauge.name == name), _LAST)
+
+
+_LAST = 1 << 30
+
+
+def metric_named(name: str, *, scan: bool = True) -> Metric | None:
+    """What is known of a metric, also of one inside others: `baselines.numpy.median_ns`.
+
+    Without `scan` no packages are looked for on behalf of what may not even be a metric.
+    """
+    gauges = GAUGES.all((name.rpartition(".")[2],) if scan else ())
+    known: tuple[Metric, ...] = (*gauges, *_ENDINGS)
+    return next((metric for metric in known if name.endswith(metric.name)), None)

@@ -1,0 +1,52 @@
+"""Output formats by name, one file each; `output=NAME` of run, results, compare and check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernloom.base.errors import UsageError, nearest
+from kernloom.base.files import replacing
+from kernloom.base.registry import Registry
+from kernloom.report.format import Format, Report
+
+FORMATS: Registry[Format] = Registry(
+    "format",
+    {},
+    later={
+        "table": "kernloom.report.formats.table:TABLE",
+        "json": "kernloom.report.formats.json:JSON",
+        "jsonl": "kernloom.report.formats.jsonl:JSONL",
+        "csv": "kernloom.report.formats.csv:CSV",
+        "parquet": "kernloom.report.formats.parquet:PARQUET",
+        "t4": "kernloom.report.formats.t4:T4",
+        "junit": "kernloom.report.formats.junit:JUNIT",
+    },
+    group="kernloom.formats",
+)
+
+
+def format_for(name: str, report: str, *, command: str = "") -> Format:
+    """The format `name` for the documents of a command (`report`); `command` is the one that was
+    typed, if that is another. A format that does not serve it is refused with those that do."""
+    found = FORMATS.get(name, key="output") if FORMATS.knows(name) else None
+    if found is None or report not in found.commands:
+        raise UsageError(
+            f"'{command or report}' has no output={name}", hint=nearest(name, _serving(report))
+        )
+    return found
+
+
+def write_file(name: str, report: Report, path: Path) -> None:
+    """Write a document of a command to a file, which appears whole or not at all."""
+    with replacing(path) as out:
+        FORMATS.get(name, key="output").write(report, out)
+
+
+def formats_with_rows() -> list[str]:
+    """The names of formats that can show rows of chosen keys."""
+    return [name for name in FORMATS.names() if FORMATS.get(name, key="output").rows]
+
+
+def _serving(report: str) -> list[str]:
+    names = FORMATS.names()
+    return [name for name in names if report in FORMATS.get(name, key="output").commands]

@@ -1,0 +1,138 @@
+"""T4, the format of the autotuning community.
+
+It is what Kernel Tuner and the benchmarks built around it read and write: one entry for each
+configuration, its times in milliseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TextIO
+
+from kernloom.base.gauges import TIME, metric_named
+from kernloom.base.spool import Spool
+from kernloom.measure.ranking import is_sanitized, metric_of
+from kernloom.measure.trial import Samples, Trial
+from kernloom.report import questions
+from kernloom.report.columns import leaves
+from kernloom.report.documents import plain, to_json
+from kernloom.report.format import Format, ResultsReport
+from kernloom.report.streaming import write_list
+from kernloom.store.keys import parse_key
+from kernloom.store.lookups import CHUNK
+
+VERSION = "1.0.0"
+REST = {"schema_version": VERSION}
+"""What a document has beside its results."""
+INVALIDITY = {
+    "ok": "correct",
+    "unconverged": "correct",
+    "wrong": "correctness",
+    "out_of_bounds": "correctness",
+    "timeout": "timeout",
+    "build_failed": "compile",
+    "refused": "constraints",
+}
+"""Status -> what T4 calls it; any other is `runtime`."""
+_MS = 1e-6
+
+
+def write_results(report: ResultsReport, out: TextIO) -> int:
+    trials = Spool(_rankable(report))
+    metric = parse_key(report.metric) if report.metric else None
+    report.store.check_keys(questions.unseen([metric], trials) if metric and trials else [])
+    if note := questions.lack_of(trials, metric):
+        report.say(note)
+    objective = _objectives(trials, report)
+
+    def results() -> Iterator[str]:
+        for start in range(0, len(trials), CHUNK):
+            some = trials[start : start + CHUNK]
+            taken = report.store.samples_of(some)
+            for trial in some:
+                samples = taken.get((trial.id, trial.attempt), ())
+                yield to_json(t4_result(trial, objective(trial), samples))
+
+    return write_list("results", results(), REST, out)
+
+
+def _rankable(report: ResultsReport) -> Iterable[Trial]:
+    """Leave out trials whose times mean nothing, and say at the end how many."""
+    left_out = 0
+    for trial in report.trials:
+        if trial.good and is_sanitized(trial):
+            left_out += 1
+        else:
+            yield trial
+    if left_out:
+        report.say(questions.sanitized_remark(left_out))
+
+
+def _objectives(trials: Sequence[Trial], report: ResultsReport) -> Callable[[Trial], str]:
+    """What each trial is to be optimised for: what was asked for, or what it is ranked by; if it
+    failed, what others on its target are ranked by."""
+    if report.metric:
+        return lambda trial: report.metric
+    usual = questions.objectives(trials)
+
+    def objective(trial: Trial) -> str:
+        return (metric_of(trial) if trial.good else "") or usual.get(trial.target, TIME.name)
+
+    if len(several := sorted({objective(trial) for trial in trials})) > 1:
+        report.say(
+            f"the results have different objectives ({', '.join(several)}), for trials are ranked "
+            "by different metrics; --metric chooses one, target=NAME keeps them apart"
+        )
+    return objective
+
+
+def t4_document(
+    trials: Sequence[Trial],
+    objective: Callable[[Trial], str],
+    samples_of: Callable[[Trial], Sequence[Samples]],
+) -> dict[str, Any]:
+    """The trials as T4 results."""
+    results = [t4_result(trial, objective(trial), samples_of(trial)) for trial in trials]
+    return {"results": results, **REST}
+
+
+def t4_result(trial: Trial, objective: str, samples: Sequence[Samples]) -> dict[str, Any]:
+    runtimes = [wall * _MS for taken in samples for wall in taken.wall_ns]
+    benchmark = math.fsum(wall * taken.inner * _MS for taken in samples for wall in taken.wall_ns)
+    return {
+        "timestamp": trial.created,
+        "configuration": _configuration(trial),
+        "objectives": [objective],
+        "times": {
+            # Artifacts are shared by trials and built before any of them; there is no search
+            # within a trial, and verifying is a part of the rest.
+            "compilation": 0.0,
+            "benchmark": benchmark,
+            "framework": max(0.0, trial.seconds * 1e3 - benchmark),
+            "search_algorithm": 0.0,
+            "validation": 0.0,
+            "runtimes": runtimes,
+        },
+        "invalidity": INVALIDITY.get(trial.status, "runtime"),
+        "correctness": int(trial.verified),
+        "measurements": [
+            {"name": name, "value": value, "unit": _unit(name)}
+            for name, value in leaves(plain(trial.metrics))
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        ],
+    }
+
+
+def _configuration(trial: Trial) -> dict[str, Any]:
+    """What was chosen: workload and where it ran, the swept keys, every parameter."""
+    chosen = {"workload": trial.workload, "case": trial.case, "target": trial.target}
+    return {**chosen, **plain(trial.point), **dict(leaves(plain(trial.params)))}
+
+
+def _unit(metric: str) -> str:
+    known = metric_named(metric)
+    return known.unit if known else ""
+
+
+T4 = Format("the T4 format (1.0.0) of autotuners", results=write_results, ranks=True)

@@ -1,0 +1,58 @@
+"""Tables for people, on a terminal or in a file."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from kernloom.base.spool import Spool
+from kernloom.report.format import CheckReport, CompareReport, Format, ResultsReport, RunReport
+from kernloom.report.questions import Answer
+
+# What draws tables is imported when one is drawn: a run shows progress long before.
+
+
+def write_run(report: RunReport, out: TextIO) -> None:
+    from kernloom.report.tables import print_failures, print_run
+
+    print_run(report.trials, report.build, out, report.samples_of)
+    if report.screened is not None:
+        print_failures(report.screened, out)
+        print(report.screening, file=out)
+
+
+def write_check(report: CheckReport, out: TextIO) -> None:
+    from kernloom.report.checks import print_checks
+
+    print_checks(report.trials, report.build, out)
+
+
+def write_compare(report: CompareReport, out: TextIO) -> None:
+    from kernloom.report.comparisons import print_comparisons
+
+    print_comparisons(report.found, out)
+
+
+def write_results(report: ResultsReport, out: TextIO) -> int:
+    from kernloom.report.tables import print_results
+
+    found = Spool(report.trials)
+    print_results(found, out)
+    return len(found)
+
+
+def write_rows(answer: Answer, out: TextIO) -> None:
+    from kernloom.report.tables import print_answer
+
+    print_answer(answer, out)
+
+
+TABLE = Format(
+    "tables for people",
+    run=write_run,
+    check=write_check,
+    compare=write_compare,
+    results=write_results,
+    rows=write_rows,
+    tells_screening=True,
+    for_people=True,
+)

@@ -1,0 +1,49 @@
+"""The store that an experiment chooses: a file, the project's by default, or a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernloom.base.errors import ConfigError
+from kernloom.base.places import Places
+from kernloom.config.settings import StoreSettings
+from kernloom.store.database import EXAMPLE, check_url
+from kernloom.store.store import Store, open_store
+
+if TYPE_CHECKING:
+    # `results` needs neither, and starts the faster.
+    from kernloom.config.schema import Experiment
+    from kernloom.run.assembly import Assembly
+
+
+def store_of(assembly: Assembly, experiment: Experiment) -> Store:
+    return open_store(place_of(experiment.store, assembly.places))
+
+
+def place_of(chosen: StoreSettings, places: Places) -> Path | str:
+    """The file or the URL of a store."""
+    if chosen.url and chosen.path:
+        raise ConfigError("a store has a path or a url, not both", key="store")
+    if chosen.url:
+        return check_url(chosen.url)
+    if chosen.name == "postgres":
+        raise ConfigError("store=postgres needs a URL", key="store.url", hint=EXAMPLE)
+    if not chosen.path:
+        return places.store
+    path = Path(chosen.path)
+    # A device or a pipe takes what is written and keeps nothing.
+    if path.exists() and not path.is_file():
+        raise ConfigError(
+            f"'{path}' is not a regular file",
+            key="store.path",
+            hint="Name a file; it is made where there is none.",
+        )
+    # A folder of another name is most likely a slip, and would be noticed by nobody.
+    if not path.parent.is_dir() and path.parent.resolve() != places.store.parent.resolve():
+        raise ConfigError(
+            f"there is no folder {path.parent} for {path.name}",
+            key="store.path",
+            hint="Make the folder first, or name another file.",
+        )
+    return path

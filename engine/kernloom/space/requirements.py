@@ -1,0 +1,51 @@
+"""Constraints of kernels and of whoever builds a space: expressions over keys and known values.
+
+They are defined on arrays: a division by zero gives NaN, so that the comparison with it is false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from kernloom.base.expressions import evaluate, parse
+from kernloom.space.axes import Axis, Row
+from kernloom.space.clauses import Clause, clauses_of, parts_of
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """An expression that must be true, or a number other than zero."""
+
+    text: str
+    known: Mapping[str, Any] = field(default_factory=dict)
+    """Names that have one value; all others are keys."""
+    place: str = ""
+    """The config key where it is written."""
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        return parse(self.text).names - self.known.keys()
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        return clauses_of(parse(self.text), {key: key for key in self.needs}, self.known)
+
+    def holds(self, row: Row) -> bool:
+        # As arrays of one element: the mask of a space must say the same.
+        values = {}
+        for key in self.needs & row.keys():
+            values[key] = Axis((key,), ((row[key],),)).arrays.get(key, row[key])
+        return bool(self.mask(values).all())
+
+    def mask(self, values: Mapping[str, Any]) -> Any:
+        import numpy
+
+        variables = {**self.known, **values} if values else self.known
+        return numpy.asarray(evaluate(self.text, variables, key=self.place), dtype=bool)
+
+    def split(self) -> tuple[Requirement, ...]:
+        parts = parts_of(parse(self.text))
+        return tuple(Requirement(part.text, self.known, self.place) for part in parts)

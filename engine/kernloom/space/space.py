@@ -1,0 +1,268 @@
+"""The search space of a sweep or a kernel: axes, and constraints on their combinations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from kernloom.base.errors import UsageError, nearest
+from kernloom.space.axes import Axis, Points, Row, rank_of
+from kernloom.space.clauses import Clause
+from kernloom.space.requirements import Requirement
+
+if TYPE_CHECKING:
+    from kernloom.space.axes import Array
+    from kernloom.space.counting import Tables
+
+Method = Literal["uniform", "random", "latin_hypercube"]
+
+
+class Constraint(Protocol):
+    """What every point of a space must satisfy."""
+
+    @property
+    def needs(self) -> frozenset[str] | None:
+        """The keys it depends on; None: any of the point's config."""
+        ...
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        """Conditions that follow from it and can be solved; they may allow more than it does."""
+        ...
+
+    def holds(self, row: Row) -> bool: ...
+
+    def mask(self, values: Mapping[str, Any]) -> Any | None:
+        """Where it holds, for keys with scalars or arrays that broadcast: what `holds` says of
+        each element. None if arrays cannot tell."""
+        ...
+
+    def split(self) -> tuple[Constraint, ...]:
+        """Constraints that say the same together, on fewer keys each where that is possible."""
+        ...
+
+
+@dataclass(frozen=True)
+class Space:
+    """Every combination of the axes' values that satisfies all constraints.
+
+    Points are in the order of nested loops over the axes, the last axis innermost. A point has a
+    *rank* on each axis (the position of its value) and an *index* in the product of all axes,
+    whether or not the combination is valid.
+    """
+
+    axes: tuple[Points, ...]
+    constraints: tuple[Constraint, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        values: Mapping[str, Sequence[Any]],
+        where: Iterable[str] = (),
+        known: Mapping[str, Any] | None = None,
+    ) -> Space:
+        """The space of keys with their values, and expressions over keys and `known` names."""
+        axes = tuple(Axis((name,), (options,)) for name, options in values.items())
+        others = {name: value for name, value in (known or {}).items() if name not in values}
+        return cls(axes, tuple(Requirement(text, others) for text in where))
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(axis.size for axis in self.axes)
+
+    @cached_property
+    def size(self) -> int:
+        """How many combinations there are, valid or not."""
+        return prod(self.sizes)
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        return frozenset().union(*(axis.keys for axis in self.axes))
+
+    def count(self) -> int:
+        """How many points are valid: exact, and without looking at every combination as long as
+        no chain of constraints ties too many axes together (see `counting`)."""
+        from kernloom.space.enumeration import count
+
+        return self.tables.total if self.tables else count(self)
+
+    def __iter__(self) -> Iterator[Row]:
+        """The valid points in order, found while they are asked for."""
+        from kernloom.space.enumeration import points
+
+        return points(self)
+
+    def ranks(self) -> Array:
+        """The ranks of all valid points, one point per line, in order."""
+        from kernloom.space.enumeration import all_ranks
+
+        return all_ranks(self)
+
+    def valid(self, *, limit: bool = False) -> Selection:
+        """All valid points; `limit`: refuse to look at very many combinations."""
+        from kernloom.space.enumeration import valid
+
+        return valid(self, limit=limit)
+
+    def sample(self, count: int, seed: int = 0, method: Method = "uniform") -> Selection:
+        """Up to `count` valid points, none twice, the same for the same seed.
+
+        `uniform` counts instead of trying where it can. `random` and `latin_hypercube` are the
+        methods of sweeps. The selection says whether the points are uniform and whether there are
+        others; see `sampling`.
+        """
+        from kernloom.space.sampling import sampled, unranked
+
+        if method == "uniform" and self.tables:
+            return unranked(self, self.tables, count, seed)
+        return sampled(self, count, balanced=method == "latin_hypercube", seed=seed)
+
+    def least(
+        self, formula: str, known: Mapping[str, Any] | None = None, *, key: str = ""
+    ) -> Row | None:
+        """The valid point with the least value of a formula over keys and `known` names, the first
+        among equals. In a space of more than 4,000,000 combinations, the least of a fixed sample.
+        """
+        from kernloom.space.masks import least
+
+        return least(self, formula, known or {}, key=key)
+
+    def neighbours(self, point: Mapping[str, Any], *, adjacent: bool = False) -> list[Row]:
+        """The valid points that differ on one axis; `adjacent`: by one rank there."""
+        ranks = self.neighbour_ranks(self.ranks_of(point), adjacent=adjacent)
+        return [self.point(line) for line in ranks.tolist()]
+
+    def neighbour_ranks(self, ranks: Sequence[int], *, adjacent: bool = False) -> Array:
+        """The ranks of the neighbours of a point, one neighbour per line."""
+        from kernloom.space.masks import neighbours
+
+        return neighbours(self, ranks, adjacent=adjacent)
+
+    def allowed(self, ranks: Array) -> Array:
+        """Which lines of a matrix of ranks are valid points."""
+        from kernloom.space.masks import Grid
+
+        return Grid.lines(self, ranks).valid()
+
+    def encode(self, point: Mapping[str, Any]) -> Array:
+        """A point as a vector: its rank on each axis, scaled to 0 for the first value and 1 for
+        the last. An axis with one value gives 0."""
+        return self.scaled(self.ranks_of(point))
+
+    def scaled(self, ranks: Array | Sequence[int]) -> Array:
+        """Ranks, a line or a matrix, scaled to [0, 1]."""
+        import numpy
+
+        scaled: Array = numpy.asarray(ranks) / numpy.maximum(numpy.array(self.sizes) - 1, 1)
+        return scaled
+
+    def decode(self, vector: Sequence[float] | Array) -> Row:
+        """The combination nearest to a vector; it need not be valid."""
+        pairs = zip(vector, self.sizes, strict=True)
+        return self.point(
+            [min(max(round(float(one) * (size - 1)), 0), size - 1) for one, size in pairs]
+        )
+
+    def contains(self, point: Mapping[str, Any]) -> bool:
+        """Whether a point has a value of every axis, no other keys, and is valid."""
+        if not point.keys() <= self.keys or any(rank_of(a, point) is None for a in self.axes):
+            return False
+        return all(constraint.holds(dict(point)) for constraint in self.constraints)
+
+    def ranks_of(self, point: Mapping[str, Any]) -> list[int]:
+        """The rank of a point on each axis."""
+        ranks = []
+        for axis in self.axes:
+            rank = rank_of(axis, point)
+            if rank is None:
+                raise _not_in(axis, point)
+            ranks.append(rank)
+        return ranks
+
+    def point(self, ranks: Sequence[int]) -> Row:
+        """The combination with these ranks."""
+        row: Row = {}
+        for axis, rank in zip(self.axes, ranks, strict=True):
+            row.update(axis.at(rank))
+        return row
+
+    def index(self, point: Mapping[str, Any]) -> int:
+        """The index of a point in the product of all axes."""
+        return self.index_at(self.ranks_of(point))
+
+    def point_at(self, index: int) -> Row:
+        """The combination at an index."""
+        return self.point(self.ranks_at(index))
+
+    def index_at(self, ranks: Sequence[int]) -> int:
+        index = 0
+        for rank, size in zip(ranks, self.sizes, strict=True):
+            index = index * size + rank
+        return index
+
+    def ranks_at(self, index: int) -> list[int]:
+        if not 0 <= index < self.size:
+            raise IndexError(index)
+        ranks = []
+        for size in reversed(self.sizes):
+            index, rank = divmod(index, size)
+            ranks.append(rank)
+        return ranks[::-1]
+
+    @cached_property
+    def tables(self) -> Tables | None:
+        """Counts of the valid points, where they can be held."""
+        from kernloom.space.counting import tables_of
+
+        return tables_of(self)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Some valid points of a space, in order, and what is known about the others."""
+
+    space: Space
+    indices: Sequence[int]
+    removed: tuple[int, ...] = ()
+    """How many combinations each constraint removed; those that several would remove count for
+    the first."""
+    looked_at: int = 0
+    all: bool = True
+    """Whether no other point is valid that could have been found."""
+    balanced: bool = True
+    """Whether the values of every axis are used equally often, if that was asked for."""
+    uniform: bool = True
+    """Whether every set of so many valid points was equally likely."""
+
+    @property
+    def size(self) -> int:
+        return len(self.indices)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return self.space.keys
+
+    def at(self, rank: int) -> Row:
+        return self.space.point_at(self.indices[rank])
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(self.space.point_at, self.indices)
+
+    def ranks(self) -> Array:
+        """The ranks of the points, one point per line."""
+        import numpy
+
+        lines = [self.space.ranks_at(index) for index in self.indices]
+        return numpy.array(lines, dtype=int).reshape(len(lines), len(self.space.axes))
+
+
+def _not_in(axis: Points, point: Mapping[str, Any]) -> UsageError:
+    missing = sorted(axis.keys - point.keys())
+    if missing and isinstance(axis, Axis):
+        hint = nearest(missing[0], point)
+        return UsageError(f"the point has no value for '{missing[0]}'", hint=hint)
+    shown = ", ".join(f"{key}={point[key]}" for key in sorted(axis.keys & point.keys()))
+    return UsageError(f"{shown or 'the point'} is not among the values of its axis")
