@@ -10,7 +10,8 @@ from fake_parts import DEVICE, Engine, World, plan_project, register
 
 from kernloom.device.devices import DEVICES
 from kernloom.fleet import local
-from kernloom.run.planning import MEASURING, Planned
+from kernloom.plan.planned import Planned
+from kernloom.run.planning import MEASURING
 from parts import needs
 
 

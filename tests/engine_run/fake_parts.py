@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from kernloom.base.errors import DeviceError, UnavailableError
+from kernloom.base.gauges import INSTRUCTIONS, TIME
 from kernloom.base.places import Places
-from kernloom.build.artifact import Artifact
 from kernloom.build.builder import Outcome, State
 from kernloom.build.explain import Explanation
 from kernloom.config.schema import Arch, Target
-from kernloom.config.settings import FleetSettings
 from kernloom.device.contract import (
     Arguments,
     Buffer,
@@ -34,11 +33,13 @@ from kernloom.device.contract import (
     Transfer,
 )
 from kernloom.device.devices import DEVICES
-from kernloom.fleet.local import Local
+from kernloom.fleet.local import Local, LocalSettings
 from kernloom.measure.trial import Trial
+from kernloom.plan.artifact import Artifact
+from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, Results
-from kernloom.run.planning import Planned, plan_points
+from kernloom.run.planning import plan_points
 from kernloom.run.progress import NoProgress
 from kernloom.run.screening import Screening, screen
 
@@ -90,7 +91,7 @@ def plan_project(folder: Path, without: Collection[str] = ()) -> list[Planned]:
     values = ",".join(map(str, range(1, POINTS + 1)))
     words = ["workload=doubled", f"target.device={DEVICE}", "measure=quick"]
     words.append(f"select.fixed.unroll.by={values}")
-    plans = plan_points(assembly, words, multirun=True, without=without)
+    plans = plan_points(assembly, assembly.composer.parse(words, multirun=True), without=without)
     return [replace(plan, sweep=None, kept=None) for plan in plans]
 
 
@@ -207,7 +208,8 @@ class FakeSession(Session):
         total = (int(time_ns * inner),) * settings.samples
         none = (0,) * settings.samples
         counts = "instructions" in self._world.capabilities
-        return LaunchResult(inner, total, total, none, none, total if counts else ())
+        readings = {INSTRUCTIONS.name: total} if counts else {}
+        return LaunchResult(inner, total, total, none, none, readings)
 
     def _call(self, call: Call) -> float:
         world, key = self._world, self._kernels[call.kernel.handle]
@@ -233,6 +235,7 @@ def device_of(world: World) -> type[Device]:
         name = DEVICE
         index = 0
         capabilities = world.capabilities
+        gauges = (INSTRUCTIONS,) if "instructions" in world.capabilities else (TIME,)
 
         @classmethod
         def from_setup(cls, setup: DeviceSetup) -> FakeDevice:
@@ -448,7 +451,7 @@ class Engine:
         return FakeAssembly(self.world, self._folder, self.plans)
 
     def local(self, assembly: Assembly, *, overlap: bool = False) -> Local:
-        return Local(assembly, self.told, FleetSettings("local", overlap=overlap))
+        return Local(assembly, self.told, LocalSettings("local", overlap=overlap))
 
     def run(
         self,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from kernloom.base.errors import ConfigError, UnavailableError
 from kernloom.measure.comparison import Compared
+from kernloom.plan.planned import Planned
 from kernloom.run.comparing import Contender, compare, unchanged
-from kernloom.run.planning import Planned
 
 NAMES = ("one", "two", "three", "four")
 
@@ -51,7 +51,7 @@ def set_time(engine: Engine, contender: Contender, time_ns: float) -> None:
 
 @given(times=st.tuples(*[st.sampled_from([500.0, 1000.0, 1001.0, 2000.0])] * 3))
 @settings(
-    max_examples=40,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,
@@ -68,7 +68,7 @@ def test_the_verdict_is_that_of_the_times(engine: Engine, times: tuple[float, ..
         assert item.verdict == (
             "equivalent" if close else "faster" if item.speedup > 1 else "slower"
         )
-    assert [entry.median_ns for entry in found.entries] == list(times)
+    assert [entry.metrics["median_ns"] for entry in found.entries] == list(times)
 
 
 def test_all_of_them_take_turns_in_every_round(engine: Engine) -> None:
@@ -175,7 +175,7 @@ def test_counts_are_exact_and_taken_once(engine: Engine) -> None:
     set_time(engine, among[0], 200.0)
     set_time(engine, among[1], 100.0)
     found = compared(engine, among, control=True)
-    assert [entry.instructions for entry in found.entries] == [200, 100]
+    assert [entry.metrics["instructions"] for entry in found.entries] == [200, 100]
     assert found.comparisons[0].speedup == 2
     assert "counts are exact: there is nothing to control" in found.notes
 

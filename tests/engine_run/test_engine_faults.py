@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernloom.base.errors import ConfigError, DeviceError, UnavailableError
+from kernloom.plan.planned import Planned, Refusal
 from kernloom.run.execution import Execution, exit_code
-from kernloom.run.planning import Planned, Refusal
 from kernloom.run.trials import ENGINE_FULL, MEMORY_LEFT
 
 KINDS = st.sampled_from(
@@ -39,7 +39,7 @@ def in_rounds(plans: Sequence[Planned], rounds: int = 3) -> list[Planned]:
 
 @given(kinds=st.lists(KINDS, min_size=POINTS, max_size=POINTS), overlap=st.booleans())
 @settings(
-    max_examples=80,
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,

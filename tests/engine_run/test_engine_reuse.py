@@ -17,7 +17,7 @@ from kernloom.store.store import open_store
 
 STATUSES = ("ok", "wrong", "crashed", "timeout", "out_of_bounds", "out_of_memory", "unconverged")
 FRESH = settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,

@@ -10,10 +10,10 @@ from fake_parts import POINTS, Engine, at, changed, fault, key_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernloom.run.planning import Planned
+from kernloom.plan.planned import Planned
 
 SEEDED = settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernloom.measure.trial import Trial
-from kernloom.run.planning import Planned
+from kernloom.plan.planned import Planned
 from kernloom.run.sharing import Everything, Sharing
 
 
@@ -134,7 +134,7 @@ def test_no_claim_outlives_the_trial(engine: Engine, monkeypatch: pytest.MonkeyP
     overlap=st.booleans(),
 )
 @settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,
