@@ -41,11 +41,11 @@ def test_it_sees_its_own_environment_and_folder(fresh_project: Project) -> None:
     assert os.getcwd() != str(fresh_project.folder)  # noqa: PTH109
 
 
-def test_one_after_the_other_know_nothing_of_each_other(fresh_project: Project) -> None:
-    fresh_project.add("good")
-    assert fresh_project.json("run", "workload=good").trial["status"] == "ok"
-    fresh_project.add("good", "y[0] = 1;")
-    assert fresh_project.json("run", "workload=good").trial["status"] == "wrong"
+def test_one_after_the_other_know_nothing_of_each_other(project: Project) -> None:
+    project.add("good")
+    assert project.json("run", "workload=good").trial["status"] == "ok"
+    project.add("good", "y[0] = 1;")
+    assert project.json("run", "workload=good").trial["status"] == "wrong"
 
 
 def test_what_is_read_at_the_start_needs_a_new_interpreter(tmp_path: Path) -> None:
