@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kernloom
+from prefork import Forked, Server
 
 ENGINE = Path(kernloom.__file__).resolve().parents[1]
 PATIENCE_S = 120
@@ -90,6 +92,12 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "kernloom", *words]
 
 
+@cache
+def forks() -> Server:
+    """What runs commands that need no new interpreter; one for all tests of this process."""
+    return Server(environment(Path.home()))
+
+
 class Project:
     """A folder with a kernloom.yaml, and a home of its own beside it."""
 
@@ -128,10 +136,16 @@ class Project:
         env: Mapping[str, str] | None = None,
     ) -> Done:
         """`kernloom WORDS` in the project; `before` is a program that starts it, if any."""
+        folder, variables = cwd or self.folder, environment(self.home, **(env or {}))
+        request = None if before else forks().request(words, folder, variables)
+        if request:
+            forked = forks().start(request)
+            stdout, stderr = forked.communicate(PATIENCE_S)
+            return Done(forked.wait(), stdout, stderr)
         done = subprocess.run(
             [*before, *command(*words)],
-            cwd=cwd or self.folder,
-            env=environment(self.home, **(env or {})),
+            cwd=folder,
+            env=variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -142,12 +156,16 @@ class Project:
     def json(self, *words: str, **how: Any) -> Done:
         return self.run(*words, "output=json", **how)
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str) -> Forked | subprocess.Popen[str]:
         """The command in a process group of its own, as a terminal would start it."""
+        variables = environment(self.home)
+        request = forks().request(words, self.folder, variables, group=True)
+        if request:
+            return forks().start(request)
         return subprocess.Popen(
             command(*words),
             cwd=self.folder,
-            env=environment(self.home),
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

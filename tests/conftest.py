@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 import attacks
+import costs
 import postgres
 from command_line import Project
 from kernloom.measure.trial import Trial
@@ -25,6 +26,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--attack", action="store_true", help="try every case of tests/attack, not a small share"
     )
+    parser.addoption(
+        "--costs", action="store_true", help="show the CPU time of each folder and of the longest"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Shells let what they start in the background ignore Ctrl-C, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("costs"):
+        config.pluginmanager.register(costs.Costs())
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,17 +8,24 @@ SLOW_FOLDERS = ("attack", "emulated", "firmware", "kernels", "opencl")
 """Where every test starts emulators or drivers, or compiles kernels by the hundred."""
 SLOW_FILES = {
     "test_cli_calibrate.py",
+    "test_cli_changes_outside.py",
     "test_cli_compare.py",
+    "test_cli_doctor_install.py",
     "test_cli_faults_sweep.py",
+    "test_cli_interrupts.py",
+    "test_cli_killed.py",
     "test_cli_measure.py",
+    "test_cli_memory.py",
     "test_cli_progress.py",
+    "test_cli_resume.py",
     "test_cli_screening.py",
+    "test_cli_sharing.py",
     "test_config_samples.py",
     "test_config_sweeps.py",
     "test_postgres.py",
 }
-"""Where every test runs whole sweeps or rounds, composes with Hydra again and again, or needs a
-server."""
+"""Where every test runs whole sweeps or rounds, interrupts or kills them, composes with Hydra again
+and again, or needs a server. tests/engine_run has the same promises over a fake device."""
 
 
 SLOW_TESTS = (
@@ -39,6 +46,7 @@ SLOW_TESTS = (
     "test_two_builders_at_once_both_succeed",
     "test_what_the_user_sets_of_native_is_kept[clang",
     # cli
+    "test_a_clone_takes_nothing_from_the_tree_it_was_copied_from",
     "test_a_copied_project_has_the_same_keys_and_builds_nothing",
     "test_a_damaged_store_is_said_and_repaired",
     "test_a_failed_build_is_tried_again",
@@ -63,7 +71,7 @@ SLOW_TESTS = (
     "test_integers_are_not_all_zero_unless_that_is_asked_for",
     "test_nothing_is_left_to_do_after_a_sweep",
     "test_nothing_is_written_outside_the_projects_own_folder",
-    "test_no_command_sends_them_to_a_terminal[run -m",
+    "test_no_command_sends_them_to_a_terminal",
     "test_odd_files_end_in_one_message[recipe to write",
     "test_odd_files_end_in_one_message[store",
     "test_python_files_in_the_current_folder_are_not_run",
@@ -86,6 +94,7 @@ SLOW_TESTS = (
     "test_what_is_typed_wrongly_is_named[run ",
     # config and docs
     "test_equals_what_stock_hydra_composes",
+    "test_every_workload_plans_the_same_from_its_recipe",
     "test_hardware_that_a_package_adds_is_refused_with_a_hint_until_its_tools_are_there",
     "test_the_shipped_configs_are_all_valid",
     "test_the_short_way_reads_a_word_exactly_as_hydra_does",

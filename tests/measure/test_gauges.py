@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernloom.report.formats.t4 import t4_result
 
 from command_line import ENGINE, Project
 from kernloom.base.gauges import (
@@ -32,6 +31,7 @@ from kernloom.measure.ranking import objective, standings
 from kernloom.measure.trial import Trial
 from kernloom.report.comparisons import comparisons_document, print_comparisons
 from kernloom.report.documents import run_document, screened_document
+from kernloom.report.formats.t4 import t4_result
 from kernloom.report.questions import groups, parse_keys
 from kernloom.report.tables import print_run
 from kernloom.run.screening import Screening
