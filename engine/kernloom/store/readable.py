@@ -53,6 +53,8 @@ class Readable:
     def __init__(self, file: Path) -> None:
         self.damaged: set[str] = set()
         """Tables of which not every row could be read, or some rows were changed."""
+        self.unread: set[str] = set()
+        """Tables of which not every row could be read."""
         self.tables: dict[str, set[str]] = {}
         with closing(sqlite3.connect(file)) as raw:
             read_any_text(raw)
@@ -80,11 +82,11 @@ class Readable:
         }
         # Read from the index of the primary key alone, which may be sound where a row is not.
         order = "SELECT id, attempt FROM trials ORDER BY id{0}, attempt{0}"
-        named, self.names_known = self._some(order.format(""))
-        if not self.names_known:
+        named, whole = self._some(order.format(""))
+        if not whole:
             named += self._some(order.format(" DESC"))[0]
         self.names: set[Name] = {(row["id"], row["attempt"]) for row in named}
-        self.names_known |= TRIALS.name in self.tables and TRIALS.name not in self.damaged
+        self.has_all_trials = TRIALS.name in self.tables and TRIALS.name not in self.unread
         self.samples: dict[Name, list[Row]] = {}
         every = self.names | self.trials.keys()
         for row in self._rows(SAMPLES, every):
@@ -120,6 +122,7 @@ class Readable:
         rows, whole = self._some(select)
         if not whole:
             self.damaged.add(table.name)
+            self.unread.add(table.name)
             rows = self._around(select, rows) if number else self._by_trial(select, columns, names)
         added = ADDED.get(table.name, {})
         return self._kept(table, [{**added, **row} for row in rows], lambda row: fits(row, table))

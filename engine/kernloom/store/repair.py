@@ -87,7 +87,7 @@ def _repair(path: Path, folder: Path) -> Repaired:
     # While a backup lacks trials, their number is in the count file.
     known = CountFile(path).read(found.meta.get("created", ""))
     lost = max(len(store.names - found.trials.keys()), known - len(found.trials))
-    more = not (store.names_known or known or backups)
+    more = not (store.has_all_trials or known or backups)
     saved = len(found.trials)
     done = Repaired(saved, lost, more, found.incomplete, found.restored, kept)
     fresh = folder / path.name
