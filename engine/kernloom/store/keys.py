@@ -21,49 +21,19 @@ from kernloom.config.schema import ROOT_KEYS
 from kernloom.store.config_names import config_paths, short_config_names
 from kernloom.store.rows import DOCUMENTS
 
-COLUMNS = {
-    name: name
-    for name in (
-        "id",
-        "attempt",
-        "created",
-        "workload",
-        "target",
-        "arch",
-        "toolchain",
-        "variant",
-        "status",
-        "verified",
-        "stage",
-        "message",
-        "provider",
-        "seconds",
-        "version",
-        "stderr",
-    )
-} | {"case": "case_name"}
+_SAME = (
+    "id attempt created workload target arch toolchain variant status verified stage message "
+    "provider seconds version stderr"
+)
+COLUMNS = {name: name for name in _SAME.split()} | {"case": "case_name"}
 """Key -> column; `case` is a word of SQL."""
 
-USUAL_METRICS = (
-    "median_ns",
-    "ci_low_ns",
-    "ci_high_ns",
-    "min_ns",
-    "wall_ns",
-    "cpu_ns",
-    "gflops",
-    "gbytes_per_s",
-    "samples",
-    "processes",
-    "inner",
-    "outlier_share",
-    "involuntary_switches",
-    "instructions",
-    "virtual_ns",
-    "kernel_ns",
-    "transfer_ns",
-    "transfer_bytes",
+_METRICS = (
+    "median_ns ci_low_ns ci_high_ns min_ns wall_ns cpu_ns gflops gbytes_per_s samples processes "
+    "inner outlier_share involuntary_switches instructions virtual_ns kernel_ns transfer_ns "
+    "transfer_bytes"
 )
+USUAL_METRICS = tuple(_METRICS.split())
 
 SOURCE = "source"
 """Which version of its kernels' sources a trial ran; worked out from all trials of a store, so that

@@ -14,22 +14,14 @@ from kernloom.base.files import canonical_json
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store.shared import Writer, hash_of
 
-DOCUMENTS = (
-    "point",
-    "params",
-    "metrics",
-    "placement",
-    "conditions",
-    "warnings",
-    "overrides",
+OWN = (
+    *("point", "params", "metrics", "placement", "conditions", "warnings", "overrides"),
     "artifacts",
-    "config",
-    "machine",
 )
-"""Columns that hold JSON; a dotted key looks into them."""
 SHARED = ("config", "machine")
-"""Those of which large sections are kept once for all trials that have them."""
-OWN = tuple(name for name in DOCUMENTS if name not in SHARED)
+"""Documents of which large sections are kept once for all trials that have them."""
+DOCUMENTS = (*OWN, *SHARED)
+"""Columns that hold JSON; a dotted key looks into them."""
 # Made once: json.dumps looks at more than there is to encode.
 _encode = json.JSONEncoder().encode
 _encode_short = json.JSONEncoder(separators=(",", ":")).encode
