@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 GENERATIONS = 2
-NEW_TRIALS, NEW_SHARE = 100, 0.25
+NEW_TRIALS, NEW_SHARE = 100, 0.5
 """A backup is due when so many trials, and such a share of all, are not in the last one: copying
 costs little for each of them, however large the store is."""
 SMALL = 1 << 20
