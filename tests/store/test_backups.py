@@ -173,3 +173,16 @@ def test_a_backup_that_cannot_be_made_hinders_nothing(
     assert trials_in(path) == 1
     names = {file.name for file in path.parent.iterdir()}
     assert names == {path.name, count_file_of(path).name}
+
+
+def test_what_a_killed_process_left_of_a_backup_is_removed(
+    path: Path, make_trial: MakeTrial
+) -> None:
+    fill(path, make_trial, 0)
+    left = path.with_name(f"{path.name}.backup-1234.new")
+    other = path.with_name(f"{path.name}.backup-5678.new")
+    for file in (left, other):
+        file.touch()
+    os.utime(left, (0, 0))
+    fill(path, make_trial, 1)
+    assert not left.exists() and other.exists()

@@ -6,6 +6,7 @@ trials of the older one: the backup of a damaged store replaces nothing.
 
 from __future__ import annotations
 
+import glob
 import os
 import sqlite3
 import time
@@ -73,6 +74,10 @@ class Backups:
                     self._copied = self._trials
             finally:
                 fresh.unlink(missing_ok=True)
+            for file in self._store.parent.glob(f"{glob.escape(self._store.name)}.backup-*.new*"):
+                # A process was killed while it wrote this.
+                if _is_old(file):
+                    file.unlink(missing_ok=True)
 
 
 def _is_small(store: Path) -> bool:

@@ -90,7 +90,10 @@ class Sqlite(Database):
             # A reader makes two files beside the store; where it cannot, nobody can be writing
             # either.
             uri += "?immutable=1"
-        connection = sqlite3.connect(":memory:") if self._copy else _connected(path, uri)
+        if self._copy:
+            connection = sqlite3.connect(":memory:", check_same_thread=False)
+        else:
+            connection = _connected(path, uri)
         try:
             if self._copy:
                 self._copy.backup(connection)
@@ -121,7 +124,7 @@ class Sqlite(Database):
         """A store that cannot be written is read from a copy in memory, which can."""
         if not _error_name(error).startswith("SQLITE_READONLY"):
             raise error
-        copy = sqlite3.connect(":memory:")
+        copy = sqlite3.connect(":memory:", check_same_thread=False)
         connection.raw.backup(copy)
         versions.bring_up(SqliteConnection(copy), self)
         connection.raw.close()
