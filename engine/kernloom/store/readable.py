@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -33,6 +34,8 @@ from kernloom.store.sqlite import SqliteConnection, read_any_text
 
 BEYOND = 10_000
 """How many rowids after the last readable one are tried where the end of a table is damaged."""
+MOST_RANGES = 200_000
+"""How many ranges of a table are tried."""
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "name": (str,),
     "text": (str,),
@@ -133,9 +136,12 @@ class Readable:
         low = max(found, default=0) + 1
         after, _ = self._some(f"{select} ORDER BY rowid DESC")
         found |= {row[_NUMBER]: row for row in after}
-        pending = [(low, min((row[_NUMBER] for row in after), default=low + BEYOND))]
-        while pending:
-            low, high = pending.pop()
+        pending = deque([(low, min((row[_NUMBER] for row in after), default=low + BEYOND))])
+        # Wide ranges first; a rowid may be damaged, too, and then they never end.
+        for _ in range(MOST_RANGES):
+            if not pending:
+                break
+            low, high = pending.popleft()
             values = {"low": low, "high": high}
             between = " WHERE rowid >= :low AND rowid < :high ORDER BY rowid"
             rows, whole = self._some(select + between, values)
