@@ -10,7 +10,9 @@ import pytest
 
 from kernloom.measure.trial import Trial
 from kernloom.store import open_store
+from kernloom.store.backups import Backups, backups_of
 from kernloom.store.count_file import count_file_of
+from kernloom.store.repair import repair
 from kernloom.store.sqlite import wal_of
 
 COUNT = 30
@@ -58,12 +60,38 @@ def test_trials_lost_with_the_log_are_counted_and_said_once(
     assert opened(killed) == (there, [])
 
 
+@pytest.mark.parametrize("at", [2, 20, 33, 41, 49, 132, 0.5, 0.9])
+def test_one_wrong_bit_in_the_log_costs_what_follows_and_is_said(killed: Path, at: float) -> None:
+    log = wal_of(killed)
+    data = bytearray(log.read_bytes())
+    data[int(at if at >= 1 else at * len(data))] ^= 1
+    log.write_bytes(data)
+    there, said = opened(killed)
+    assert there < COUNT
+    assert said[0].startswith(f"{COUNT - there} trial")
+    assert "kernloom results repair" in said[0]
+    assert opened(killed) == (there, [])
+
+
+def test_what_a_log_lost_comes_from_the_backup(killed: Path) -> None:
+    files = {file: file.read_bytes() for file in killed.parent.iterdir()}
+    Backups(killed).make()
+    for file, data in files.items():
+        file.write_bytes(data[:20_000] if file == wal_of(killed) else data)
+    there, said = opened(killed)
+    assert there < COUNT and len(said) == 1
+    done = repair(killed)
+    assert (done.saved, done.restored, done.lost) == (COUNT, COUNT - there, 0)
+    assert opened(killed) == (COUNT, [])
+
+
 def test_a_store_that_was_closed_has_nothing_in_a_log(
     path: Path, make_trial: Callable[..., Trial]
 ) -> None:
     with open_store(path) as store:
         store.add(make_trial())
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    names = [path.name, backups_of(path)[0].name]
+    assert sorted(file.name for file in path.parent.iterdir()) == names
 
 
 def test_the_log_stays_short(path: Path, make_trial: Callable[..., Trial]) -> None:

@@ -9,13 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect
 
 from kernloom.base.errors import StoreError, UsageError
 from kernloom.measure.trial import Samples
 from kernloom.store import open_store
+from kernloom.store.backups import backups_of
 from kernloom.store.schema import TABLES
-from kernloom.store.tables import trials
 
 
 def test_reading_a_missing_store_finds_nothing_and_creates_nothing(path):
@@ -51,32 +50,50 @@ def modules_after(code, path, environment):
     return done.stdout.split()
 
 
-def test_what_a_run_does_with_a_file_does_not_import_sqlalchemy(path, environment):
-    assert "sqlalchemy" not in modules_after("", path, environment)
-
-
-def test_asking_a_file_imports_nothing_of_postgresql(path, environment):
+def test_asking_a_file_imports_nothing_of_a_server(path, environment):
     ask = "assert len(open_store(Path(sys.argv[1])).query({'workload': 'w'})) == 1"
     modules = modules_after(ask, path, environment)
-    assert "sqlalchemy" in modules
-    assert not [name for name in modules if "postgresql" in name or name == "psycopg"]
+    assert not {"psycopg", "sqlalchemy", "kernloom.store.postgres"} & set(modules)
+
+
+SQLITE_COLUMNS = """
+SELECT name, lower(type) AS type, "notnull" AS filled, pk FROM pragma_table_info('{table}')
+ORDER BY cid
+"""
+POSTGRES_COLUMNS = """
+SELECT attname AS name, format_type(atttypid, -1) AS type, attnotnull AS filled,
+coalesce(array_position(conkey, attnum), 0) AS pk
+FROM pg_attribute LEFT JOIN pg_constraint ON conrelid = attrelid AND contype = 'p'
+WHERE attrelid = CAST('{table}' AS regclass) AND attnum > 0 ORDER BY attnum
+"""
+INDEXES = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL",
+    "postgres": "SELECT indexname AS name FROM pg_indexes WHERE schemaname = current_schema() "
+    "AND indexname NOT LIKE '%_pkey'",
+}
+TYPES = {
+    "sqlite": {"name": "varchar", "float": "float", "boolean": "boolean"},
+    "postgres": {"name": "character varying", "float": "double precision", "boolean": "boolean"},
+}
 
 
 def test_the_tables_that_are_made_are_those_that_are_asked(place, make_trial):
+    kind = "sqlite" if isinstance(place, Path) else "postgres"
+    statement = SQLITE_COLUMNS if kind == "sqlite" else POSTGRES_COLUMNS
     with open_store(place) as store:
         store.add(make_trial())
-        found = inspect(store._database().engine())
-        assert sorted(found.get_table_names()) == sorted(table.name for table in TABLES)
+        connection = store._open()
+        assert connection.columns().keys() == {table.name for table in TABLES}
         for table in TABLES:
-            columns = found.get_columns(table.name)
+            columns = connection.rows(statement.format(table=table.name))
             assert [column["name"] for column in columns] == table.names
-            assert not any(column["nullable"] for column in columns)
-            keys = [column.name for column in table.columns if column.key]
-            assert found.get_pk_constraint(table.name)["constrained_columns"] == keys
-        made = {column["name"]: column["type"] for column in found.get_columns("trials")}
-        for column in trials.columns:
-            assert made[column.name].python_type is column.type.python_type
-        assert [index["name"] for index in found.get_indexes("trials")] == ["trials_by_time"]
+            assert all(column["filled"] for column in columns)
+            keys = sorted((column for column in columns if column["pk"]), key=lambda c: c["pk"])
+            wanted = [column.name for column in table.columns if column.key]
+            assert [column["name"] for column in keys] == wanted
+            types = [TYPES[kind].get(column.kind, column.kind) for column in table.columns]
+            assert [column["type"] for column in columns] == types
+        assert connection.rows(INDEXES[kind]) == [{"name": "trials_by_time"}]
 
 
 def test_a_trial_comes_back_as_it_was_added(place, make_trial, two_processes):
@@ -161,7 +178,8 @@ def test_any_path_will_do(tmp_path, make_trial):
     path = tmp_path / "a b; c?mode=ro#d%20" / "störe.db"
     with open_store(path) as store:
         store.add(make_trial())
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    names = [path.name, backups_of(path)[0].name]
+    assert sorted(file.name for file in path.parent.iterdir()) == names
 
 
 @pytest.mark.parametrize("operation", ["read", "write"])

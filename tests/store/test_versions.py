@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,12 @@ import pytest
 from kernloom.base.errors import StoreError
 from kernloom.measure.trial import Samples
 from kernloom.store import open_store
-from kernloom.store.salvage import salvage
+from kernloom.store.repair import repair
 from kernloom.store.schema import VERSION
 from postgres import QUOTED
 
 HERE = Path(__file__).parent
+PAGE = 4096
 PLACED = """
 ALTER TABLE trials ADD COLUMN placement TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE samples ADD COLUMN transfer_ns TEXT NOT NULL DEFAULT '[]';
@@ -132,10 +134,13 @@ def test_a_damaged_older_store_is_saved_with_all_that_it_has(old, make_trial, br
             store.add(make_trial("c3", facts=FACTS, sources=SOURCES))
             before = {trial.id: trial for trial in store.query()}
             sources = store.sources()
+    with closing(sqlite3.connect(old)) as database:
+        find = "SELECT rootpage FROM sqlite_master WHERE name = 'trials_by_time'"
+        index = database.execute(find).fetchone()[0]
     data = bytearray(old.read_bytes())
-    data[:100] = bytes(100)
+    data[(index - 1) * PAGE : index * PAGE] = bytes(PAGE)
     old.write_bytes(data)
-    done = salvage(old)
+    done = repair(old)
     assert (done.saved, done.lost) == ((4, 0) if brought_up else (3, 0))
     with open_store(old) as store:
         assert store.latest(["a1"])["a1"].placement == {"x": "copied"}

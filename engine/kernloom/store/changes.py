@@ -1,16 +1,16 @@
-"""Whatever changes a store. Adding a trial is what a sweep does thousands of times."""
+"""The statements that change a store. A sweep adds thousands of trials, one at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kernloom.base.errors import StoreError
 from kernloom.base.sealed import seal
 from kernloom.measure.trial import Samples, Trial
-from kernloom.store.database import PlainConnection
+from kernloom.store.database import Connection
 from kernloom.store.digests import trial_digest
-from kernloom.store.rows import sample_row
+from kernloom.store.rows import now, sample_row
 from kernloom.store.schema import (
     BASELINES,
     DOCUMENTS,
@@ -23,15 +23,16 @@ from kernloom.store.schema import (
 )
 
 TRIES = 1000
-"""How often another writer may be first with a number before something else must be wrong."""
+"""How often another writer may take the same number before something else must be wrong."""
 
 _OR_LEAVE = " ON CONFLICT DO NOTHING"
 # SQLite lets one process write at a time; in PostgreSQL another one may be given the same number,
-# and then whoever is second inserts nothing.
+# and then the second inserts nothing.
 _NEXT = "SELECT coalesce(max(attempt), 0) + 1 AS attempt FROM trials WHERE id = :id"
 _ADD_TRIAL = insert_into(TRIALS) + _OR_LEAVE
 _ADD_SAMPLES = insert_into(SAMPLES)
 _ADD_DOCUMENTS = insert_into(DOCUMENTS) + _OR_LEAVE
+_ADD_BASELINE = insert_into(BASELINES)
 _NOTE_SOURCES = (
     insert_into(SOURCES)
     + " ON CONFLICT (trial) DO UPDATE SET used = excluded.used, document = excluded.document"
@@ -40,15 +41,13 @@ _KEEP_LOOK = (
     insert_into(LOOKS)
     + " ON CONFLICT (id) DO UPDATE SET created = excluded.created, text = excluded.text"
 )
+_COUNT_REUSE = insert_into(REUSES) + " ON CONFLICT (trial) DO UPDATE SET times = reuses.times + 1"
 _OF_A_LOOK = ("status", "verified", "metrics", "conditions", "stage", "message", "stderr")
-"""What of a trial is not known beforehand."""
-_COUNT_REUSE = (
-    insert_into(REUSES, times="1") + " ON CONFLICT (trial) DO UPDATE SET times = reuses.times + 1"
-)
+"""The fields of a trial that are not known beforehand."""
 
 
 def add(
-    connection: PlainConnection,
+    connection: Connection,
     row: Mapping[str, Any],
     taken: Sequence[Samples],
     sections: Mapping[str, str],
@@ -65,53 +64,45 @@ def add(
             break
     else:
         raise StoreError(f"trial {row['id']} was refused a number {TRIES} times")
-    if samples:
-        connection.run(_ADD_SAMPLES, [{**sample, **found} for sample in samples])
-    if sources:
-        note_sources(connection, [sources])
+    connection.run(_ADD_SAMPLES, [{**sample, **found} for sample in samples])
+    note_sources(connection, [sources] if sources else [])
 
 
-def add_documents(connection: PlainConnection, texts: Mapping[str, str]) -> None:
+# Rows are written in one order everywhere: writers that wait for each other would wait for ever.
+
+
+def add_documents(connection: Connection, texts: Mapping[str, str]) -> None:
     """Add texts by their hashes, unless they are there."""
-    if texts:
-        # In one order: writers that wait for each other's would wait for ever.
-        rows = [{"hash": name, "text": texts[name]} for name in sorted(texts)]
-        connection.run(_ADD_DOCUMENTS, rows)
+    rows = [{"hash": name, "text": texts[name]} for name in sorted(texts)]
+    connection.run(_ADD_DOCUMENTS, rows)
 
 
-def note_sources(connection: PlainConnection, rows: Sequence[Mapping[str, Any]]) -> None:
+def note_sources(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
     """Note from which sources trials were planned just now."""
-    # In one order, as above.
     connection.run(_NOTE_SOURCES, sorted(rows, key=lambda row: str(row["trial"])))
 
 
-def count_reuses(connection: PlainConnection, ids: Sequence[str]) -> None:
-    """Note that each of these trials was taken instead of being carried out."""
-    # In one order, as above.
-    connection.run(_COUNT_REUSE, [{"trial": id} for id in sorted(set(ids))])
+def count_reuses(connection: Connection, ids: Iterable[str]) -> None:
+    """Note that each of these trials was reused."""
+    connection.run(_COUNT_REUSE, [{"trial": id, "times": 1} for id in sorted(set(ids))])
 
 
-def keep_looks(connection: PlainConnection, looks: Mapping[str, Trial], created: str) -> None:
-    """What came of looks, in place of earlier ones with the same identities."""
-    rows = [
-        {
-            "id": id,
-            "created": created,
-            "text": seal({name: getattr(looks[id], name) for name in _OF_A_LOOK}, id),
-        }
-        # In one order, as above.
-        for id in sorted(looks)
-    ]
+def keep_looks(connection: Connection, looks: Mapping[str, Trial]) -> None:
+    """Keep the results of looks, in place of earlier ones with the same identities."""
+    fields = {id: {name: getattr(looks[id], name) for name in _OF_A_LOOK} for id in sorted(looks)}
+    created = now()
+    rows = [{"id": id, "created": created, "text": seal(of, id)} for id, of in fields.items()]
     connection.run(_KEEP_LOOK, rows)
 
 
-def save_baseline(connection: PlainConnection, name: str, ids: Sequence[str], created: str) -> None:
+def save_baseline(connection: Connection, name: str, ids: Iterable[str]) -> None:
     """Put these trials, and no others, under a name."""
     remove_baseline(connection, name)
+    created = now()
     rows = [{"name": name, "trial": id, "created": created} for id in ids]
-    connection.run(insert_into(BASELINES), rows)
+    connection.run(_ADD_BASELINE, rows)
 
 
-def remove_baseline(connection: PlainConnection, name: str) -> int:
+def remove_baseline(connection: Connection, name: str) -> int:
     """How many trials were under the name."""
     return connection.run("DELETE FROM baselines WHERE name = :name", [{"name": name}])

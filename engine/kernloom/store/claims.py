@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from kernloom.store.database import PlainConnection
+from kernloom.store.database import Connection
 
 _FLOCK = "hhlli4x"
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
@@ -95,9 +95,9 @@ class ServerClaims:
     A server that cannot be reached has everything claimed: the store says what is wrong with it.
     """
 
-    def __init__(self, connect: Callable[[], PlainConnection]) -> None:
+    def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._connection: PlainConnection | None = None
+        self._connection: Connection | None = None
 
     def take(self, name: str) -> bool:
         return self._ask("SELECT pg_try_advisory_lock(:number) AS done", name)
@@ -114,17 +114,15 @@ class ServerClaims:
 
     def close(self) -> None:
         if self._connection is not None:
-            # It goes back to a pool, which would keep its locks.
-            self._ask("SELECT pg_advisory_unlock_all() IS NULL AS done")
-        if self._connection is not None:
+            # The server forgets the locks of a connection that is gone.
             self._connection.close()
         self._connection = None
 
-    def _ask(self, statement: str, name: str = "") -> bool:
-        values = {"number": _number(name) - (1 << 63)} if name else {}
+    def _ask(self, statement: str, name: str) -> bool:
         try:
             if self._connection is None:
                 self._connection = self._connect()
+            values = {"number": _number(name) - (1 << 63)}
             (row,) = self._connection.rows(statement, values)
             # The lock belongs to the connection, not to the transaction.
             self._connection.commit()

@@ -22,27 +22,11 @@ from kernloom.config.schema import ROOT_KEYS
 from kernloom.store.config_names import config_paths, short_config_names
 from kernloom.store.rows import DOCUMENTS
 
-COLUMNS = {
-    name: name
-    for name in (
-        "id",
-        "attempt",
-        "created",
-        "workload",
-        "target",
-        "arch",
-        "toolchain",
-        "variant",
-        "status",
-        "verified",
-        "stage",
-        "message",
-        "provider",
-        "seconds",
-        "version",
-        "stderr",
-    )
-} | {"case": "case_name"}
+_SAME = (
+    "id attempt created workload target arch toolchain variant status verified stage message "
+    "provider seconds version stderr"
+)
+COLUMNS = {name: name for name in _SAME.split()} | {"case": "case_name"}
 """Key -> column; `case` is a word of SQL."""
 
 SOURCE = "source"

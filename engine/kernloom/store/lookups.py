@@ -10,7 +10,7 @@ from typing import Any
 
 from kernloom.base.sealed import DamagedFileError, unseal
 from kernloom.measure.trial import Samples, Trial
-from kernloom.store.database import PlainConnection
+from kernloom.store.database import Connection
 from kernloom.store.digests import DIGEST, is_sound, samples_are_sound
 from kernloom.store.rows import FACTS, SHARED, samples_of, trial_of
 from kernloom.store.shared import Reader, check_hash
@@ -18,165 +18,14 @@ from kernloom.store.shared import Reader, check_hash
 CHUNK = 500
 """How many are asked for by name in one statement."""
 
-
 Name = tuple[str, int]
 """Id and attempt of a trial."""
-
-
-class Sections:
-    """Reads trials, with the sections that they share fetched and decoded once.
-
-    Trials that do not match their digests are left out; `damaged` is told their names.
-    """
-
-    def __init__(
-        self,
-        reader: Reader,
-        connection: PlainConnection,
-        damaged: Callable[[Sequence[Name]], None] = lambda names: None,
-    ) -> None:
-        self._reader = reader
-        self._connection = connection
-        self._damaged = damaged
-
-    def trials(self, rows: Iterable[Mapping[Any, Any]]) -> list[Trial]:
-        """The trials of these rows whose rows and samples match their digests."""
-        found = list(rows)
-        bad = {_name(row) for row in found if not is_sound(row)}
-        bad |= set(_unsound(self._connection, [row for row in found if _name(row) not in bad]))
-        if bad:
-            self._damaged(sorted(bad))
-            found = [row for row in found if _name(row) not in bad]
-        self.need(found)
-        return [trial_of(row, self._reader.document) for row in found]
-
-    def in_chunks(self, rows: Iterable[Sequence[Mapping[Any, Any]]]) -> Iterator[Trial]:
-        """The trials of rows that come some at a time."""
-        for some in rows:
-            yield from self.trials(some)
-
-    def samples(
-        self, names: Sequence[Name], rows: Mapping[Name, Sequence[Mapping[str, Any]]]
-    ) -> dict[Name, tuple[Samples, ...]]:
-        """Samples from their rows, by trial; those that do not match the digest are left out."""
-        digests = _digests(self._connection, names)
-        bad = [name for name in digests if not samples_are_sound(digests[name], rows[name])]
-        if bad:
-            self._damaged(bad)
-        return {
-            name: tuple(map(samples_of, rows[name]))
-            for name in digests
-            if name not in bad and rows[name]
-        }
-
-    def need(self, rows: Iterable[Mapping[Any, Any]], columns: Sequence[str] = SHARED) -> None:
-        """Have ready what the documents of these rows refer to."""
-        texts = (row[name] for row in rows for name in columns if name in row)
-        self._reader.need(texts, self._fetch)
-
-    def document(self, text: str) -> Any:
-        return self._reader.document(text)
-
-    def _fetch(self, hashes: Sequence[str]) -> dict[str, str]:
-        rows = _among(self._connection, "SELECT hash, text FROM documents WHERE hash", hashes)
-        return {row["hash"]: row["text"] for row in rows}
-
-
-def _among(
-    connection: PlainConnection, before: str, values: Sequence[str], after: str = ""
-) -> Iterator[dict[str, Any]]:
-    """The rows of a statement that asks for any of these values."""
-    for start in range(0, len(values), CHUNK):
-        some = {f"v{number}": value for number, value in enumerate(values[start : start + CHUNK])}
-        places = ", ".join(f":{name}" for name in some)
-        yield from connection.rows(f"{before} IN ({places}){after}", some)
-
-
-def latest(connection: PlainConnection, sections: Sections, ids: Sequence[str]) -> dict[str, Trial]:
-    newest = " AND attempt = (SELECT max(attempt) FROM trials AS other WHERE other.id = trials.id)"
-    rows = _among(connection, "SELECT * FROM trials WHERE id", ids, newest)
-    return {trial.id: trial for trial in sections.trials(rows)}
-
-
-def samples_of_trial(
-    connection: PlainConnection, sections: Sections, id: str
-) -> tuple[Samples, ...]:
-    (row,) = connection.rows(
-        "SELECT max(attempt) AS attempt FROM trials WHERE id = :id", {"id": id}
-    )
-    if row["attempt"] is None:
-        return ()
-    name = (id, row["attempt"])
-    return samples_of_attempts(connection, sections, [name]).get(name, ())
-
-
-def samples_of_attempts(
-    connection: PlainConnection, sections: Sections, names: Sequence[Name]
-) -> dict[Name, tuple[Samples, ...]]:
-    """What each process of these attempts measured."""
-    return sections.samples(names, sample_rows(connection, names))
-
-
-def sample_rows(
-    connection: PlainConnection, names: Sequence[Name]
-) -> dict[Name, list[dict[str, Any]]]:
-    """The rows of samples of these attempts, in the order of their processes."""
-    found: dict[Name, list[dict[str, Any]]] = {name: [] for name in names}
-    # Joined: SQLite would go through all samples to see which of them are among some pairs.
-    statement = (
-        "SELECT samples.* FROM {} "
-        "JOIN samples ON trial = wanted.column1 AND attempt = wanted.column2 ORDER BY process"
-    )
-    for row in _wanted(connection, statement, names):
-        found[row["trial"], row["attempt"]].append(row)
-    return found
-
-
-def _digests(connection: PlainConnection, names: Sequence[Name]) -> dict[Name, str]:
-    statement = (
-        "SELECT id, attempt, digest FROM {} "
-        "JOIN trials ON id = wanted.column1 AND attempt = wanted.column2"
-    )
-    rows = _wanted(connection, statement, names)
-    return {_name(row): row[DIGEST] for row in rows}
-
-
-def _wanted(
-    connection: PlainConnection, statement: str, names: Sequence[Name]
-) -> Iterator[dict[str, Any]]:
-    """The rows of a statement with a place for a table of these names."""
-    for start in range(0, len(names), CHUNK):
-        some = names[start : start + CHUNK]
-        places = ", ".join(f"(:trial{number}, :attempt{number})" for number in range(len(some)))
-        values: dict[str, Any] = {}
-        for number, (trial, attempt) in enumerate(some):
-            values |= {f"trial{number}": trial, f"attempt{number}": attempt}
-        yield from connection.rows(statement.format(f"(VALUES {places}) AS wanted"), values)
-
-
-def _unsound(connection: PlainConnection, rows: Sequence[Mapping[Any, Any]]) -> Iterator[Name]:
-    """Which of these trials have samples that do not match their digests."""
-    found = sample_rows(connection, [_name(row) for row in rows])
-    for row in rows:
-        if not samples_are_sound(row[DIGEST], found[_name(row)]):
-            yield _name(row)
-
-
-def _name(row: Mapping[Any, Any]) -> Name:
-    return row["id"], row["attempt"]
-
-
-def facts(
-    connection: PlainConnection, sections: Sections, workload: str, target: str, limit: int
-) -> list[tuple[str, dict[str, Any]]]:
-    """Ids and facts of the newest trials of a workload on a target."""
-    rows = connection.rows(
-        "SELECT id, facts FROM trials WHERE workload = :workload AND target = :target "
-        "AND facts <> '{}' ORDER BY created DESC LIMIT :count",
-        {"workload": workload, "target": target, "count": limit},
-    )
-    sections.need(rows, [FACTS])
-    return [(row["id"], sections.document(row[FACTS])) for row in rows]
+Row = Mapping[str, Any]
+NEWEST = (
+    # A row that the index does not know, or under another id, is read too: one is damaged.
+    "attempt = coalesce((SELECT max(attempt) FROM trials AS other WHERE other.id = trials.id), "
+    "attempt)"
+)
 
 
 @dataclass(frozen=True)
@@ -193,50 +42,168 @@ class SourceUse:
     """When one was last made or reused."""
 
 
-def sources(connection: PlainConnection) -> tuple[list[SourceUse], dict[str, str]]:
-    """The sources there are, and trial -> the document that says which it was planned from."""
-    uses = connection.rows(
-        "SELECT sources.document AS document, documents.text AS text, "
-        "min(trials.created) AS first, max(sources.used) AS last FROM sources "
-        "JOIN trials ON trials.id = sources.trial "
-        "JOIN documents ON documents.hash = sources.document "
-        "GROUP BY sources.document, documents.text"
+class Lookups:
+    """Reads a store; the sections that trials share are fetched and decoded once.
+
+    Trials that do not match their digests are left out; `damaged` is told their names.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        reader: Reader,
+        damaged: Callable[[Sequence[Name]], None] = lambda names: None,
+    ) -> None:
+        self.connection = connection
+        self._reader = reader
+        self._damaged = damaged
+
+    def trials(self, rows: Iterable[Row]) -> list[Trial]:
+        """The trials of these rows whose rows and samples match their digests."""
+        found = list(rows)
+        taken = sample_rows(self.connection, [_name(row) for row in found])
+        bad = {
+            _name(row)
+            for row in found
+            if not is_sound(row) or not samples_are_sound(row[DIGEST], taken[_name(row)])
+        }
+        if bad:
+            self._damaged(sorted(bad))
+            found = [row for row in found if _name(row) not in bad]
+        self.need(found)
+        return [trial_of(row, self._reader.document) for row in found]
+
+    def need(self, rows: Iterable[Row], columns: Sequence[str] = SHARED) -> None:
+        """Fetch the sections that the documents of these rows refer to."""
+        texts = (row[name] for row in rows for name in columns if name in row)
+        self._reader.need(texts, self._sections)
+
+    def _sections(self, hashes: Sequence[str]) -> dict[str, str]:
+        rows = self._among("SELECT hash, text FROM documents WHERE hash", hashes)
+        return {row["hash"]: row["text"] for row in rows}
+
+    def document(self, text: str) -> Any:
+        return self._reader.document(text)
+
+    def _among(self, before: str, values: Iterable[str], after: str = "") -> Iterator[Row]:
+        """The rows of a statement that asks for any of these values."""
+        wanted = list(dict.fromkeys(values))
+        for start in range(0, len(wanted), CHUNK):
+            some = {f"v{n}": value for n, value in enumerate(wanted[start : start + CHUNK])}
+            places = ", ".join(f":{name}" for name in some)
+            yield from self.connection.rows(f"{before} IN ({places}){after}", some)
+
+    def latest(self, ids: Iterable[str]) -> dict[str, Trial]:
+        newest = f" AND {NEWEST}"
+        return {
+            trial.id: trial
+            for trial in self.trials(self._among("SELECT * FROM trials WHERE id", ids, newest))
+        }
+
+    def named(self, names: Sequence[Name], columns: str = "trials.*") -> Iterator[Row]:
+        """The rows of these attempts."""
+        where = "id = wanted.column1 AND attempt = wanted.column2"
+        statement = f"SELECT {columns} FROM {{}} JOIN trials ON {where}"  # noqa: S608
+        return _wanted(self.connection, statement, names)
+
+    def samples(self, id: str) -> tuple[Samples, ...]:
+        """What each process of a trial's newest attempt measured."""
+        attempts = self.connection.rows(
+            "SELECT id, max(attempt) AS attempt FROM trials WHERE id = :id GROUP BY id", {"id": id}
+        )
+        return next(iter(self.samples_of(map(_name, attempts)).values()), ())
+
+    def samples_of(self, names: Iterable[Name]) -> dict[Name, tuple[Samples, ...]]:
+        """What each process of these attempts measured."""
+        wanted = list(dict.fromkeys(names))
+        rows = sample_rows(self.connection, wanted)
+        digests = {_name(row): row[DIGEST] for row in self.named(wanted, "id, attempt, digest")}
+        bad = [name for name in digests if not samples_are_sound(digests[name], rows[name])]
+        if bad:
+            self._damaged(bad)
+        return {
+            name: tuple(map(samples_of, rows[name]))
+            for name in digests
+            if name not in bad and rows[name]
+        }
+
+    def facts(self, workload: str, target: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
+        """Ids and facts of the newest trials of a workload on a target."""
+        rows = self.connection.rows(
+            "SELECT id, facts FROM trials WHERE workload = :workload AND target = :target "
+            "AND facts <> '{}' ORDER BY created DESC LIMIT :count",
+            {"workload": workload, "target": target, "count": limit},
+        )
+        self.need(rows, [FACTS])
+        return [(row["id"], self.document(row[FACTS])) for row in rows]
+
+    def sources(self) -> tuple[list[SourceUse], dict[str, str]]:
+        """The sources there are, and trial -> the document that says which it was planned from."""
+        uses = self.connection.rows(
+            "SELECT sources.document AS document, documents.text AS text, "
+            "min(trials.created) AS first, max(sources.used) AS last FROM sources "
+            "JOIN trials ON trials.id = sources.trial "
+            "JOIN documents ON documents.hash = sources.document "
+            "GROUP BY sources.document, documents.text"
+        )
+        for row in uses:
+            check_hash(row["document"], row["text"])
+        found = [
+            SourceUse(row["document"], json.loads(row["text"]), row["first"], row["last"])
+            for row in uses
+        ]
+        rows = self.connection.rows("SELECT trial, document FROM sources")
+        return found, {row["trial"]: row["document"] for row in rows}
+
+    def reuses(self, ids: Iterable[str]) -> dict[str, int]:
+        rows = self._among("SELECT trial, times FROM reuses WHERE trial", ids)
+        return {row["trial"]: row["times"] for row in rows}
+
+    def looks(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """The results of earlier looks, as fields of a trial."""
+        found = {}
+        for row in self._among("SELECT id, text FROM looks WHERE id", ids):
+            # A damaged one is not used: the point is looked at again.
+            with suppress(DamagedFileError):
+                found[row["id"]] = unseal(row["text"].encode(errors="replace"), row["id"])
+        return found
+
+    def baseline(self, name: str) -> set[str]:
+        """The ids of the trials under a name."""
+        statement = "SELECT trial FROM baselines WHERE name = :name"
+        return {row["trial"] for row in self.connection.rows(statement, {"name": name})}
+
+    def baselines(self) -> list[tuple[str, str, int]]:
+        """Name, time and number of trials of each baseline."""
+        rows = self.connection.rows(
+            "SELECT name, max(created) AS created, count(*) AS trials FROM baselines "
+            "GROUP BY name ORDER BY name"
+        )
+        return [(row["name"], row["created"], row["trials"]) for row in rows]
+
+
+def sample_rows(connection: Connection, names: Sequence[Name]) -> dict[Name, list[Row]]:
+    """The rows of samples of these attempts, in the order of their processes."""
+    found: dict[Name, list[Row]] = {name: [] for name in names}
+    # Joined: SQLite would go through all samples to see which of them are among some pairs.
+    statement = (
+        "SELECT samples.* FROM {} "
+        "JOIN samples ON trial = wanted.column1 AND attempt = wanted.column2 ORDER BY process"
     )
-    for row in uses:
-        check_hash(row["document"], row["text"])
-    found = [
-        SourceUse(row["document"], json.loads(row["text"]), row["first"], row["last"])
-        for row in uses
-    ]
-    rows = connection.rows("SELECT trial, document FROM sources")
-    return found, {row["trial"]: row["document"] for row in rows}
-
-
-def reuses_of(connection: PlainConnection, ids: Sequence[str]) -> dict[str, int]:
-    rows = _among(connection, "SELECT trial, times FROM reuses WHERE trial", ids)
-    return {row["trial"]: row["times"] for row in rows}
-
-
-def looks(connection: PlainConnection, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What came of earlier looks, as fields of a trial."""
-    found = {}
-    for row in _among(connection, "SELECT id, text FROM looks WHERE id", ids):
-        # A damaged one is not used: the point is looked at again.
-        with suppress(DamagedFileError):
-            found[row["id"]] = unseal(row["text"].encode(errors="replace"), row["id"])
+    for row in _wanted(connection, statement, names):
+        found[row["trial"], row["attempt"]].append(row)
     return found
 
 
-def baseline(connection: PlainConnection, name: str) -> list[str]:
-    """The ids of the trials under a name."""
-    rows = connection.rows("SELECT trial FROM baselines WHERE name = :name", {"name": name})
-    return [row["trial"] for row in rows]
+def _wanted(connection: Connection, statement: str, names: Sequence[Name]) -> Iterator[Row]:
+    """The rows of a statement with a place for a table of these names."""
+    for start in range(0, len(names), CHUNK):
+        values: dict[str, Any] = {}
+        for number, (trial, attempt) in enumerate(names[start : start + CHUNK]):
+            values |= {f"trial{number}": trial, f"attempt{number}": attempt}
+        places = ", ".join(f"(:trial{n}, :attempt{n})" for n in range(len(values) // 2))
+        yield from connection.rows(statement.format(f"(VALUES {places}) AS wanted"), values)
 
 
-def named_baselines(connection: PlainConnection) -> list[tuple[str, str, int]]:
-    """Name, time and number of trials of each baseline."""
-    rows = connection.rows(
-        "SELECT name, max(created) AS created, count(*) AS trials FROM baselines "
-        "GROUP BY name ORDER BY name"
-    )
-    return [(row["name"], row["created"], row["trials"]) for row in rows]
+def _name(row: Row) -> Name:
+    return row["id"], row["attempt"]

@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
-
-from sqlalchemy import Connection, Engine, create_engine, inspect, text
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, ProgrammingError
+from urllib.parse import parse_qsl, unquote
 
 from kernloom.base.errors import (
     ConfigError,
@@ -21,213 +17,162 @@ from kernloom.base.errors import (
     without_password,
 )
 from kernloom.store import versions
-from kernloom.store.database import EXAMPLE, NOTHING, PlainConnection, check_url
-from kernloom.store.schema import META, TABLES, definitions
+from kernloom.store.database import EXAMPLE, Connection, Database, check_url
+from kernloom.store.schema import TABLES, definitions
 
 PACKAGE = "psycopg[binary]"
 CONNECT_SECONDS = 10
-DRIVER = "postgresql+psycopg"
 NOT_ALLOWED = ("42501", "25006")
 """States of errors for want of privileges, and in a transaction that may only read."""
 NOT_LET_IN = ("authentication failed", "no password", "no pg_hba.conf entry")
 _TABLES_LOCK = 0x6B65726E
 """The number of the advisory lock under which tables are made and changed."""
-
-
-# Whatever the language of a server, its order is that of SQLite.
+_URL = re.compile(
+    r"[\w+]+://(?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?"
+    r"(?:\[(?P<ipv6>[^/?]+)\]|(?P<host>[^/:?]+))?(?::(?P<port>\d*))?"
+    r"(?:/(?P<dbname>[^?]*))?(?:\?(?P<query>.*))?"
+)
+# The order of texts is that of SQLite, whatever the language of the server.
 _DEFINITIONS = tuple(definitions(name='VARCHAR COLLATE "C"', by_key=""))
-_clause = lru_cache(text)
 
 
-class ServerConnection:
-    """A connection to the server; a transaction begins with the first statement."""
+class PostgresConnection(Connection):
+    """A connection to the server; psycopg begins a transaction with the first statement."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    mark = "%s"
+    begins_alone = f"SELECT pg_advisory_xact_lock({_TABLES_LOCK})"
+    lists_columns = (
+        "SELECT relname AS table_name, attname AS column_name "
+        "FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid "
+        "WHERE relnamespace = to_regnamespace(quote_ident(current_schema())) "
+        "AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped"
+    )
 
-    def begin(self) -> None:
-        pass
+    _cursors = 0
 
-    def begin_alone(self) -> None:
-        self._connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TABLES_LOCK})")
-
-    def rows(self, statement: str, values: Mapping[str, Any] = NOTHING) -> list[dict[str, Any]]:
-        found = self._connection.execute(_clause(statement), values)
-        return [dict(row) for row in found.mappings()]
-
-    def run(self, statement: str, rows: Sequence[Mapping[str, Any]] | None = None) -> int:
-        if rows is not None and not rows:
-            return 0
-        return self._connection.execute(_clause(statement), rows and list(rows)).rowcount
-
-    def columns(self) -> dict[str, set[str]]:
-        found = inspect(self._connection).get_multi_columns()
-        return {table: {each["name"] for each in columns} for (_, table), columns in found.items()}
-
-    def commit(self) -> None:
-        self._connection.commit()
-
-    def rollback(self) -> None:
-        self._connection.rollback()
-
-    def close(self) -> None:
-        self._connection.close()
+    def _cursor(self) -> Any:
+        # One with a name stays on the server, which sends its rows as they are fetched.
+        self._cursors += 1
+        return self.raw.cursor(name=f"chunks{self._cursors}")
 
 
-class Postgres:
+class Postgres(Database):
     """A store on a server."""
 
+    elsewhere = "another database"
+
     def __init__(self, url: str) -> None:
-        try:
-            self._url = make_url(check_url(url)).set(drivername=DRIVER)
-        except (ArgumentError, ValueError):
-            # What it says may have the password in it.
-            raise ConfigError("is not a URL", key="store.url", hint=EXAMPLE) from None
-        self._engine: Engine | None = None
-        self.name = without_password(self._url.render_as_string(hide_password=True))
-
-    def connect(self) -> PlainConnection:
-        return ServerConnection(self.engine().connect())
-
-    def engine(self) -> Engine:
-        if self._engine is None:
-            self._engine = self._made()
-        return self._engine
-
-    def close(self) -> None:
-        if self._engine is not None:
-            self._engine.dispose()
-        self._engine = None
-
-    def _made(self) -> Engine:
-        if not self._url.database:
+        found = _URL.fullmatch(check_url(url))
+        if not found:
+            # The URL may have the password in it.
+            raise ConfigError("is not a URL", key="store.url", hint=EXAMPLE)
+        super().__init__(without_password(url), _DEFINITIONS)
+        parts = {name: unquote(text) for name, text in found.groupdict().items() if text}
+        query = dict(parse_qsl(found["query"] or ""))
+        parts.pop("query", None)
+        if "ipv6" in parts:
+            parts["host"] = parts.pop("ipv6")
+        self._options: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, **parts, **query}
+        if not self._options.get("dbname"):
             raise ConfigError(f"{self.name} names no database", key="store.url", hint=EXAMPLE)
-        given = {} if "connect_timeout" in self._url.query else {"connect_timeout": CONNECT_SECONDS}
         try:
-            return create_engine(self._url, connect_args=given)
-        except (ModuleNotFoundError, NoSuchModuleError, ImportError) as error:
+            import psycopg
+        except ImportError as error:
             raise UnavailableError(
                 f"{self.name} needs the Python package {PACKAGE}: {error}",
                 hint=f"Install it: {sys.executable} -m pip install '{PACKAGE}'",
             ) from None
+        self._driver = psycopg
 
-    def check_version(self, connection: PlainConnection) -> bool:
-        try:
-            text = versions.version_of(connection)
-        except ProgrammingError as error:
-            if _state(error) != "42P01":
-                raise
-            connection.rollback()
-            self._check_schema(connection)
-            others = connection.columns().keys() & {table.name for table in TABLES}
-            if not others:
-                return False
-            if META.name in others:
-                # Somebody has made them since.
-                return self.check_version(connection)
+    def connect(self) -> Connection:
+        return PostgresConnection(self._driver.connect(**self._options))
+
+    def check_foreign(self, connection: Connection, tables: Sequence[str]) -> None:
+        others = [table.name for table in TABLES if table.name in tables]
+        if others:
             raise StoreError(
                 f"{self.name} has other people's tables: {', '.join(sorted(others))}",
                 hint="Choose another database, or a schema of its own: "
                 "store.url=...?options=-csearch_path=SCHEMA",
-            ) from None
-        if versions.is_older(text, self, "another database"):
-            self._bring_up(connection)
-        connection.commit()
-        return True
-
-    def _check_schema(self, connection: PlainConnection) -> None:
-        """Refuse a search path on which there is nowhere to make tables."""
+            )
         (row,) = connection.rows("SELECT current_schema() AS name, current_setting('search_path')")
-        if row["name"] is not None:
-            return
-        wanted = row["current_setting"]
-        raise ConfigError(
-            f"{self.name}: there is no schema {wanted}, or you may not use it",
-            key="store.url",
-            hint=f"Make it once: CREATE SCHEMA {wanted.partition(',')[0]}",
-        )
+        if row["name"] is None:
+            wanted = row["current_setting"]
+            raise ConfigError(
+                f"{self.name}: there is no schema {wanted}, or you may not use it",
+                key="store.url",
+                hint=f"Make it once: CREATE SCHEMA {wanted.partition(',')[0]}",
+            )
 
-    def _bring_up(self, connection: PlainConnection) -> None:
-        """An older store that a reader may not change is read where it lacks nothing."""
-        try:
-            connection.begin_alone()
-            versions.bring_up(connection, _DEFINITIONS)
-            connection.commit()
-        except DBAPIError as error:
-            if _state(error) not in NOT_ALLOWED:
-                raise
-            connection.rollback()
-            if versions.lack_of(connection):
-                raise StoreError(
-                    f"{self.name} was made by an older Kernloom, and you may not change it",
-                    hint="Ask its owner to look into it once: kernloom results store.url=...",
-                ) from None
+    def make_tables(self, connection: Connection) -> None:
+        versions.make(connection, self)
 
-    def make_tables(self, connection: PlainConnection) -> None:
-        connection.begin_alone()
-        versions.make(connection, _DEFINITIONS)
-        connection.commit()
+    def read_older(self, connection: Connection, error: Exception) -> None:
+        """A store that this user may not change is read where it lacks nothing."""
+        if _state(error) not in NOT_ALLOWED:
+            raise error
+        if not versions.is_complete(connection):
+            raise StoreError(
+                f"{self.name} was made by an older Kernloom, and you may not change it",
+                hint="Ask its owner to look into it once: kernloom results store.url=...",
+            )
+
+    def is_gone(self, error: Exception) -> bool:
+        """Whether the server was restarted, or the connection cut."""
+        state = _state(error)
+        gone = not state or state.startswith(("08", "57P"))
+        return isinstance(error, self._driver.OperationalError) and gone
 
     def explain(self, error: Exception) -> KernloomError | None:
-        if not isinstance(error, DBAPIError):
+        if not isinstance(error, self._driver.Error):
             return None
-        said = " ".join(str(error.orig).split())
+        said = " ".join(str(error).split())
+        reason = said.rpartition("FATAL: ")[2].strip()
         state = _state(error)
         if re.search(r'role ".*" (does not exist|is not permitted to log in)', said):
             return ConfigError(
-                f"{self.name} does not let you in: {_reason(said)}",
+                f"{self.name} does not let you in: {reason}",
                 key="store.url",
                 hint="Check the user: postgresql+psycopg://USER@HOST/DATABASE. Where the URL has "
                 "none, it is your login name.",
             )
         if state in ("28P01", "28000") or any(words in said for words in NOT_LET_IN):
             return ConfigError(
-                f"{self.name} does not let you in: {_reason(said)}",
+                f"{self.name} does not let you in: {reason}",
                 key="store.url",
                 hint="Check user and password; the password may stand in ~/.pgpass or PGPASSWORD.",
             )
         if state == "3D000" or re.search(r'database ".*" does not exist', said):
             return ConfigError(
-                f"{self.name}: there is no database '{self._url.database}'",
+                f"{self.name}: there is no database '{self._options['dbname']}'",
                 key="store.url",
                 hint=f"Make it once ({self._createdb()}), or name another.",
             )
         if state in NOT_ALLOWED:
             return StoreError(
-                f"{self.name} cannot be changed: {_reason(said)}",
+                f"{self.name} cannot be changed: {reason}",
                 hint="Ask its owner to let you create and write tables in it.",
             )
         if state.startswith("53"):
             return StoreError(
-                f"{self.name} has no room left: {_reason(said)}",
+                f"{self.name} has no room left: {reason}",
                 hint="Free what it lacks and run again: what was stored is safe, only the rest is "
                 "done.",
             )
-        if error.connection_invalidated or not state or state.startswith(("08", "57P")):
+        if not state or state.startswith(("08", "57P")):
             return UnavailableError(
-                f"{self.name} cannot be reached: {_reason(said)}",
+                f"{self.name} cannot be reached: {reason}",
                 hint="Check that the server runs and host and port are right, and run again: what "
                 "was stored is safe, only the rest is done.",
             )
-        return StoreError(f"{self.name} cannot be used: {_reason(said)}")
+        return StoreError(f"{self.name} cannot be used: {reason}")
 
     def _createdb(self) -> str:
         """The command that makes the database where the URL says."""
-        url = self._url
-        query = {name: text for name, text in url.query.items() if isinstance(text, str)}
-        given = {
-            "-h": url.host or query.get("host"),
-            "-p": url.port or query.get("port"),
-            "-U": url.username or query.get("user"),
-        }
-        options = [word for name, value in given.items() if value for word in (name, str(value))]
-        return shlex.join(["createdb", *options, str(url.database)])
-
-    def lost(self, connection: PlainConnection) -> int:
-        return 0  # a server looks after its own log
-
-    def trial_added(self, connection: PlainConnection) -> None:
-        pass
+        flags = {"-h": "host", "-p": "port", "-U": "user"}
+        given = {flag: self._options.get(name) for flag, name in flags.items()}
+        words = [word for flag, value in given.items() if value for word in (flag, str(value))]
+        return shlex.join(["createdb", *words, str(self._options["dbname"])])
 
     def damaged(self, why: str) -> StoreError:
         return StoreError(
@@ -235,10 +180,5 @@ class Postgres:
         )
 
 
-def _state(error: DBAPIError) -> str:
-    return getattr(error.orig, "sqlstate", None) or ""
-
-
-def _reason(said: str) -> str:
-    """The last part of what the server said: before it stands the way there."""
-    return said.rpartition("FATAL: ")[2].strip()
+def _state(error: Exception) -> str:
+    return getattr(error, "sqlstate", None) or ""

@@ -11,26 +11,17 @@ from typing import Any
 import kernloom
 from kernloom.base.errors import without_password
 from kernloom.base.files import canonical_json
-from kernloom.base.remember import ById
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store.shared import Writer, hash_of
 
-DOCUMENTS = (
-    "point",
-    "params",
-    "metrics",
-    "placement",
-    "conditions",
-    "warnings",
-    "overrides",
+OWN = (
+    *("point", "params", "metrics", "placement", "conditions", "warnings", "overrides"),
     "artifacts",
-    "config",
-    "machine",
 )
-"""Columns that hold JSON; a dotted key looks into them."""
 SHARED = ("config", "machine")
-"""Those of which large sections are kept once for all trials that have them."""
-OWN = tuple(name for name in DOCUMENTS if name not in SHARED)
+"""Documents of which large sections are kept once for all trials that have them."""
+DOCUMENTS = (*OWN, *SHARED)
+"""Columns that hold JSON; a dotted key looks into them."""
 # Made once: json.dumps looks at more than there is to encode.
 _encode = json.JSONEncoder().encode
 _encode_short = json.JSONEncoder(separators=(",", ":")).encode
@@ -38,7 +29,6 @@ FACTS = "facts"
 """What a trial's id is the hash of: shared like those, but read only by who asks for it."""
 LISTS = ("artifacts", "warnings", "overrides")
 _OWN_VALUES = ("metrics", "config")
-_source_texts: ById[str] = ById()
 
 
 def now() -> str:
@@ -91,10 +81,19 @@ def row_of(
     return row, config.sections + machine.sections + facts.sections
 
 
-def source_row(trial: str, sources: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Which sources a trial was planned from now, and the text of the document it names."""
-    text = _source_texts.get(canonical_json, sources)
-    return {"trial": trial, "used": now(), "document": hash_of(text)}, text
+class SourceRows:
+    """Rows of which sources trials were planned from; most trials have those of the last one."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Mapping[str, Any], str, str] = ({}, "", "")
+
+    def row(self, trial: str, sources: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """The row of a trial, and the text of the document that it names."""
+        if self._last[0] is not sources:
+            text = canonical_json(sources)
+            self._last = (sources, text, hash_of(text))
+        _, text, name = self._last
+        return {"trial": trial, "used": now(), "document": name}, text
 
 
 def _dumped(value: Any) -> str:

@@ -8,24 +8,6 @@ from typing import Literal
 
 VERSION = 4
 """Raised when the tables change; a store with a newer one is refused, not misread."""
-ADDED = {
-    "trials": {
-        "placement": "{}",
-        "conditions": "{}",
-        "warnings": "[]",
-        "overrides": "[]",
-        "facts": "{}",
-        "digest": "",
-    },
-    "samples": {"transfer_ns": "[]"},
-}
-"""Table -> columns that version 1 did not have, in the order in which they came, all text, and what
-older rows have there.
-
-Version 2 had more of them, and more tables, as time went by; what a store lacks is seen from the
-store. `config` and `machine` of older rows are whole, and stay so.
-"""
-
 Kind = Literal["name", "text", "integer", "float", "boolean"]
 """What a column holds; trials are found and put in order by names, not by texts."""
 _TYPES = {"text": "TEXT", "integer": "INTEGER", "float": "FLOAT", "boolean": "BOOLEAN"}
@@ -57,45 +39,36 @@ class Table:
         return [column.name for column in self.columns]
 
 
-def _text(name: str, default: str | None = None) -> Column:
-    return Column(name, "text", default=default)
+def _names(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, "name") for name in names)
 
 
-META = Table("meta", (Column("key", "name", key=True), _text("value")))
+def _texts(*names: str, default: str | None = None) -> tuple[Column, ...]:
+    return tuple(Column(name, "text", default=default) for name in names)
+
+
+META = Table("meta", (Column("key", "name", key=True), *_texts("value")))
 
 TRIALS = Table(
     "trials",
     (
         Column("id", "name", key=True),
         Column("attempt", "integer", key=True),
-        Column("created", "name"),
-        Column("workload", "name"),
-        Column("case_name", "name"),
-        Column("target", "name"),
-        Column("arch", "name"),
-        Column("toolchain", "name"),
-        Column("variant", "name"),
-        Column("status", "name"),
+        *_names("created", "workload", "case_name", "target", "arch", "toolchain", "variant"),
+        *_names("status"),
         Column("verified", "boolean"),
-        Column("stage", "name"),
-        _text("message"),
-        Column("provider", "name"),
+        *_names("stage"),
+        *_texts("message"),
+        *_names("provider"),
         Column("seconds", "float"),
-        Column("version", "name"),
-        _text("point"),
-        _text("params"),
-        _text("metrics"),
-        _text("placement", "{}"),
-        _text("conditions", "{}"),
-        _text("warnings", "[]"),
-        _text("overrides", "[]"),
-        _text("facts", "{}"),
-        _text("artifacts"),
-        _text("config"),
-        _text("machine"),
-        _text("stderr"),
+        *_names("version"),
+        *_texts("point", "params", "metrics"),
+        *_texts("placement", "conditions", default="{}"),
+        *_texts("warnings", "overrides", default="[]"),
+        *_texts("facts", default="{}"),
+        *_texts("artifacts", "config", "machine", "stderr"),
         # See digests.py.
-        _text("digest", ""),
+        *_texts("digest", default=""),
     ),
     indexes=(("trials_by_time", "created"),),
 )
@@ -107,24 +80,18 @@ SAMPLES = Table(
         Column("attempt", "integer", key=True),
         Column("process", "integer", key=True),
         Column("inner_count", "integer"),
-        _text("wall_ns"),
-        _text("cpu_ns"),
-        _text("involuntary"),
-        _text("transfer_ns", "[]"),
+        *_texts("wall_ns", "cpu_ns", "involuntary"),
+        *_texts("transfer_ns", default="[]"),
     ),
     by_key=True,
 )
 
-DOCUMENTS = Table("documents", (Column("hash", "name", key=True), _text("text")))
+DOCUMENTS = Table("documents", (Column("hash", "name", key=True), *_texts("text")))
 """Sections that the configs and machines of many trials share, by the hash of their text."""
 
 BASELINES = Table(
     "baselines",
-    (
-        Column("name", "name", key=True),
-        Column("trial", "name", key=True),
-        Column("created", "name"),
-    ),
+    (Column("name", "name", key=True), Column("trial", "name", key=True), *_names("created")),
 )
 
 REUSES = Table("reuses", (Column("trial", "name", key=True), Column("times", "integer")))
@@ -132,16 +99,25 @@ REUSES = Table("reuses", (Column("trial", "name", key=True), Column("times", "in
 
 SOURCES = Table(
     "sources",
-    (Column("trial", "name", key=True), Column("used", "name"), Column("document", "name")),
+    (Column("trial", "name", key=True), *_names("used", "document")),
     by_key=True,
 )
 """From which kernel sources a trial was last planned, as the hash of a document, and when. Trials
 from before version 4 have none."""
 
-LOOKS = Table("looks", (Column("id", "name", key=True), Column("created", "name"), _text("text")))
+LOOKS = Table("looks", (Column("id", "name", key=True), *_names("created"), *_texts("text")))
 """What came of looks at the points of a screening; no results, only what saves looking again."""
 
 TABLES = (META, TRIALS, SAMPLES, DOCUMENTS, BASELINES, REUSES, LOOKS, SOURCES)
+ADDED = {
+    table.name: {c.name: c.default for c in table.columns if c.default is not None}
+    for table in TABLES
+}
+"""Table -> columns that version 1 did not have, all text, and what older rows have there.
+
+Version 2 had more of them, and more tables, as time went by; what a store lacks is seen from the
+store. `config` and `machine` of older rows are whole, and stay so.
+"""
 
 
 def definitions(name: str, by_key: str) -> Iterator[str]:
@@ -165,8 +141,8 @@ def _definition(column: Column, kind: str) -> str:
     return f"{column.name} {kind} {default}NOT NULL"
 
 
-def insert_into(table: Table, **instead: str) -> str:
-    """The statement that adds a row of values by their columns' names, or of what is `instead`."""
-    values = (instead.get(name, f":{name}") for name in table.names)
+def insert_into(table: Table) -> str:
+    """The statement that adds a row of values by their columns' names."""
+    values = (f":{name}" for name in table.names)
     # All of it is ours, from the tables above.
     return f"INSERT INTO {table.name} ({', '.join(table.names)}) VALUES ({', '.join(values)})"  # noqa: S608

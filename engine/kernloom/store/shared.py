@@ -7,6 +7,7 @@ large section of a document is kept under the hash of its text, and the document
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +16,6 @@ from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from kernloom.base.files import sha256_text
-from kernloom.base.remember import ById
 
 LARGE = 320
 """Sections with a longer text are kept apart."""
@@ -24,9 +24,12 @@ OUTER = 1200
 is in one of those, and then nobody shares it."""
 HASH = 32
 KEPT = 1000
-"""How many sections and documents a reader keeps."""
+"""How many sections and documents a reader or a writer keeps."""
 _PLACE = re.compile(r'\{"\$": "([0-9a-f]{32})"\}')
 _encode = json.JSONEncoder().encode
+
+Sections = tuple[tuple[str, str], ...]
+"""Hash and text of each."""
 
 
 @dataclass(frozen=True)
@@ -34,79 +37,68 @@ class Shared:
     """The text of a document, and the sections that are kept apart from it."""
 
     text: str
-    sections: tuple[tuple[str, str], ...] = ()
-    """Hash and text of each."""
+    sections: Sections = ()
 
 
-_Last = dict[str, tuple[Any, str, tuple[tuple[str, str], ...]]]
-"""Name -> the value that a mapping last had there, its text, and what is kept apart from that."""
+class _Last:
+    """What a place in the last document held, its text, and the places inside it.
+
+    The documents of a sweep have most of their sections as the very same objects; those of the
+    last document are still held here, so that the same object means the same text.
+    """
+
+    __slots__ = ("inside", "sections", "text", "value")
+
+    def __init__(self) -> None:
+        self.value: Any = self
+        self.text = ""
+        self.sections: Sections = ()
+        self.inside: dict[str, _Last] = {}
 
 
 class Writer:
-    """Turns documents into texts; what it did for a section it remembers by the object.
-
-    Nothing in a document may change later. Most of one is the same as in the one before.
-    """
+    """Turns documents into texts. Nothing in a document may change later."""
 
     def __init__(self) -> None:
-        self._outer: ById[Shared] = ById()
-        self._inner: ById[Shared] = ById()
-        self._last_outer: _Last = {}
-        self._last_inner: _Last = {}
+        self._last = _Last()
 
     def document(self, value: Any) -> Shared:
         """The outermost text is never kept apart: it is the trial's own."""
         if not isinstance(value, Mapping):
             return Shared(_encode(value))
-        return _joined(value, self._last_outer, self._outer, self._outer_section)
-
-    def _outer_section(self, value: Mapping[str, Any]) -> Shared:
-        whole = _joined(value, self._last_inner, self._inner, self._inner_section)
-        return _apart(whole, OUTER if whole.sections else LARGE)
-
-    def _inner_section(self, value: Mapping[str, Any]) -> Shared:
-        return _apart(_joined(value, {}, self._inner, self._inner_section), LARGE)
+        return _joined(value, self._last, depth=0)
 
 
-def _joined(
-    value: Mapping[str, Any],
-    last: _Last,
-    known: ById[Shared],
-    section: Callable[[Mapping[str, Any]], Shared],
-) -> Shared:
+def _joined(value: Mapping[str, Any], last: _Last, depth: int) -> Shared:
     """The text of a mapping, made of the texts of its sections."""
     if len(value) == 1 and str(next(iter(value))).startswith("$"):
-        ((name, inner),) = value.items()
-        found = _part(inner, known, section)
-        return Shared(f"{{{encode_basestring_ascii(f'${name}')}: {found.text}}}", found.sections)
+        # Not a place of ours: one more sign says so.
+        value = {f"${name}": inner for name, inner in value.items()}
     parts: list[str] = []
-    apart: list[tuple[str, str]] = []
+    apart: Sections = ()
+    if len(last.inside) > KEPT:
+        last.inside.clear()
     for name, inner in value.items():
-        same = last.get(name)
-        if same is None or same[0] is not inner:
-            found = _part(inner, known, section)
-            key = name if isinstance(name, str) else json.dumps(name)
-            text = f"{encode_basestring_ascii(key)}: {found.text}"
-            same = (inner, text, found.sections)
-            if isinstance(name, str):
-                last[name] = same
-        parts.append(same[1])
-        if same[2]:
-            apart += same[2]
-    return Shared("{" + ", ".join(parts) + "}", tuple(apart))
+        key = name if isinstance(name, str) else json.dumps(name)
+        place = last.inside.get(key)
+        if place is None:
+            place = last.inside[key] = _Last()
+        if place.value is not inner:
+            found = _section(inner, place, depth + 1)
+            place.value, place.sections = inner, found.sections
+            place.text = f"{encode_basestring_ascii(key)}: {found.text}"
+        parts.append(place.text)
+        if place.sections:
+            apart += place.sections
+    return Shared("{" + ", ".join(parts) + "}", apart)
 
 
-def _part(
-    value: Any, known: ById[Shared], section: Callable[[Mapping[str, Any]], Shared]
-) -> Shared:
-    if isinstance(value, Mapping):
-        return known.get(section, value)
-    return Shared(_encode(value))
-
-
-def _apart(whole: Shared, limit: int) -> Shared:
-    """The place of a section whose text is longer than the limit."""
-    if len(whole.text) <= limit:
+def _section(value: Any, last: _Last, depth: int) -> Shared:
+    """The text of a value in a document, or the place of a section with a long text."""
+    if not isinstance(value, Mapping):
+        return Shared(_encode(value))
+    whole = _joined(value, last, depth)
+    if len(whole.text) <= (OUTER if depth == 1 and whole.sections else LARGE):
         return whole
     name = hash_of(whole.text)
     return Shared(f'{{"$": "{name}"}}', (*whole.sections, (name, whole.text)))
@@ -136,16 +128,26 @@ def without(text: str, lost: Callable[[str], bool]) -> str:
     return _PLACE.sub(instead, text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A mapping that several documents share, and its number: equal content, equal number."""
+
+    value: Any
+    number: int
+
+
 class Reader:
     """Turns texts into documents, each section of them once."""
 
     def __init__(self) -> None:
+        self._numbers = itertools.count()
         self._texts: dict[str, str] = {}
-        self._sections: dict[str, Any] = {}
+        self._sections: dict[str, _Known] = {}
+        """Hash -> section."""
         self._documents: dict[str, Any] = {}
         """Text -> document; of those that many trials have the same."""
-        self._mappings: dict[tuple[Any, ...], dict[str, Any]] = {}
-        """Entries -> mapping; inner mappings, which are here too, count by their ids."""
+        self._mappings: dict[tuple[Any, ...], _Known] = {}
+        """Entries -> mapping, where a mapping inside it stands as its number."""
 
     def need(self, texts: Iterable[str], fetch: Callable[[list[str]], Mapping[str, str]]) -> None:
         """Have ready whatever sections these texts lead to; `fetch` gives texts by hash."""
@@ -165,34 +167,44 @@ class Reader:
     def document(self, text: str) -> Any:
         """The document of a text, which must not be changed: others may have the same one."""
         if '{"$' in text:
-            return json.loads(text, object_hook=self._placed)
+            return _plain(json.loads(text, object_hook=self._shared))
+        if len(self._documents) > KEPT:
+            self._documents.clear()
         found = self._documents.get(text, self)
         if found is self:
-            if len(self._documents) > KEPT:
-                self._documents.clear()
             found = self._documents[text] = json.loads(text)
         return found
 
-    def _placed(self, value: dict[str, Any]) -> Any:
-        if len(value) != 1:
-            return self._same(value)
-        ((name, inner),) = value.items()
-        if name == "$" and isinstance(inner, str) and inner in self._texts:
-            if inner not in self._sections:
-                self._sections[inner] = self.document(self._texts[inner])
-            return self._sections[inner]
-        return self._same({name[1:]: inner} if name.startswith("$$") else value)
-
-    def _same(self, value: dict[str, Any]) -> dict[str, Any]:
-        """The first mapping that equals this one: trials differ in a few of theirs."""
+    def _shared(self, value: dict[str, Any]) -> _Known:
+        """The section in whose place a mapping is, or the first mapping with the same content."""
+        if len(value) == 1:
+            ((name, inner),) = value.items()
+            if name == "$" and isinstance(inner, str) and inner in self._texts:
+                if inner not in self._sections:
+                    section = self.document(self._texts[inner])
+                    self._sections[inner] = _Known(section, next(self._numbers))
+                return self._sections[inner]
+            if name.startswith("$$"):
+                value = {name[1:]: inner}
         if len(self._mappings) > KEPT:
             self._mappings.clear()
-        return self._mappings.setdefault(tuple([(n, _mark(v)) for n, v in value.items()]), value)
+        key = tuple([(name, _mark(inner)) for name, inner in value.items()])
+        known = self._mappings.get(key)
+        if known is None:
+            whole = {name: _plain(inner) for name, inner in value.items()}
+            known = self._mappings[key] = _Known(whole, next(self._numbers))
+        return known
+
+
+def _plain(value: Any) -> Any:
+    if type(value) is list:
+        return [_plain(inner) for inner in value]
+    return value.value if type(value) is _Known else value
 
 
 def _mark(value: Any) -> Any:
     """Equal for values that are the same in JSON, where 1, 1.0 and true differ."""
     kind = type(value)
-    if kind is dict:
-        return id(value)
+    if kind is _Known:
+        return (kind, value.number)
     return (kind, tuple(map(_mark, value))) if kind is list else (kind, value)

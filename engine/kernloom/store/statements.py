@@ -1,29 +1,15 @@
-"""Questions about the trials of a store, by any of their keys: SQLAlchemy composes them."""
+"""Questions about the trials of a store, by any of their keys."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    Boolean,
-    ColumnElement,
-    Connection,
-    Float,
-    Integer,
-    RowMapping,
-    func,
-    or_,
-    select,
-    tuple_,
-)
-
 from kernloom.base.errors import UsageError
 from kernloom.base.files import canonical_json
 from kernloom.base.gauges import USUAL_METRICS
 from kernloom.measure.trial import Trial
 from kernloom.store.keys import (
-    COMPARISONS,
     Filter,
     Key,
     Meanings,
@@ -33,29 +19,31 @@ from kernloom.store.keys import (
     spellings,
     value_text,
 )
-from kernloom.store.lookups import CHUNK, Sections
-from kernloom.store.tables import trials
+from kernloom.store.lookups import CHUNK, NEWEST, Lookups, Name, Row
+from kernloom.store.schema import TRIALS
 
 SEEN = 1000
-"""How many of the newest trials are looked through first for the keys there are."""
+"""How many of the newest trials are searched first for the keys there are."""
+_KINDS = {column.name: column.kind for column in TRIALS.columns}
+_NEWEST_FIRST = "created DESC, id, attempt DESC"
 
 
-def _newest() -> ColumnElement[bool]:
-    other = trials.alias()
-    newest = select(func.max(other.c.attempt)).where(other.c.id == trials.c.id)
-    # A row that the index does not know, or under another id, is looked at too: one is damaged.
-    return trials.c.attempt == func.coalesce(newest.scalar_subquery(), trials.c.attempt)
+def starting_with(store: Lookups, prefix: str) -> list[Trial]:
+    statement = f"SELECT * FROM trials WHERE id LIKE :start ESCAPE '/' AND {NEWEST}"  # noqa: S608
+    return store.trials(store.connection.rows(statement, {"start": _start(prefix)}))
 
 
-def starting_with(connection: Connection, sections: Sections, prefix: str) -> list[Trial]:
-    some = trials.c.id.startswith(prefix, autoescape=True)
-    return sections.trials(connection.execute(select(trials).where(some, _newest())).mappings())
+def _start(prefix: str) -> str:
+    """A pattern of the texts that begin so."""
+    for special in "/%_":
+        prefix = prefix.replace(special, f"/{special}")
+    return f"{prefix}%"
 
 
 class _Decoded(Mapping[str, Any]):
-    """The documents of a row, each decoded when it is first looked into."""
+    """The documents of a row, each decoded when it is first read."""
 
-    def __init__(self, row: Mapping[Any, Any], decode: Callable[[str], Any]) -> None:
+    def __init__(self, row: Row, decode: Callable[[str], Any]) -> None:
         self._row = row
         self._decode = decode
         self._decoded: dict[str, Any] = {}
@@ -73,8 +61,7 @@ class _Decoded(Mapping[str, Any]):
 
 
 def search(
-    connection: Connection,
-    sections: Sections,
+    store: Lookups,
     filters: Sequence[Filter],
     limit: int | None,
     order: Key | None,
@@ -85,65 +72,64 @@ def search(
 
     Columns are compared by the database. Documents are read here, only those that a key needs.
     """
-    connection = connection.execution_options(yield_per=CHUNK)
-    conditions = [_condition(asked) for asked in filters if asked.key.column]
+    values: dict[str, Any] = {}
+    conditions = [_condition(asked, values) for asked in filters if asked.key.column]
     if not history:
-        conditions.append(_newest())
-    newest_first = (trials.c.created.desc(), trials.c.id, trials.c.attempt.desc())
-    ordering: tuple[ColumnElement[Any], ...] = newest_first
-    if order and order.column:
-        column = trials.c[order.column]
-        ordering = (column.desc() if down else column.asc(), *newest_first)
+        conditions.append(NEWEST)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    first = f"{order.column} {'DESC' if down else 'ASC'}, " if order and order.column else ""
+    rest = f"FROM trials{where} ORDER BY {first}{_NEWEST_FIRST}"
     inside = [asked for asked in filters if not asked.key.column]
     by = order if order and not order.column else None
     if not inside and not by:
-        rows = connection.execute(
-            select(trials).where(*conditions).order_by(*ordering).limit(limit)
-        )
-        yield from sections.in_chunks(rows.mappings().partitions())
+        count = f" LIMIT {limit}" if limit is not None else ""
+        for rows in store.connection.chunks(f"SELECT * {rest}{count}", values, CHUNK):
+            yield from store.trials(rows)
         return
 
     keys = [*(asked.key for asked in inside), *([by] if by else [])]
-    documents = sorted({name for key in keys for name in key.documents})
-    wanted = [trials.c[name] for name in ("id", "attempt", *documents)]
-    candidates = []
+    names = ("id", "attempt", *sorted({name for key in keys for name in key.documents}))
+    candidates: list[tuple[Name, Any]] = []
     missed, meanings = set(keys), Meanings()
     wordy = [asked for asked in inside if asked.key.is_metric and asked.misses_numbers(())]
-    rows = connection.execute(select(*wanted).where(*conditions).order_by(*ordering))
-    for row in (row for some in rows.mappings().partitions() for row in _ready(some, sections)):
-        decoded = _Decoded(row, sections.document)
+    for row, decoded in _decoded(store, names, rest, values):
         try:
-            values = {key: meanings.values(key, decoded) for key in keys}
+            found = {key: meanings.values(key, decoded) for key in keys}
         except ValueError:
             # A damaged document: reading the whole trial tells.
             candidates.append(((row["id"], row["attempt"]), None))
             continue
-        missed -= {key for key, found in values.items() if found}
-        wordy = [asked for asked in wordy if asked.misses_numbers(values[asked.key])]
-        if all(asked.holds(values[asked.key]) for asked in inside):
-            value = values[by][0] if by and values[by] else None
+        missed -= {key for key, values_there in found.items() if values_there}
+        wordy = [asked for asked in wordy if asked.misses_numbers(found[asked.key])]
+        if all(asked.holds(found[asked.key]) for asked in inside):
+            value = found[by][0] if by and found[by] else None
             candidates.append(((row["id"], row["attempt"]), value))
-    check_keys(connection, sections, missed)
+    check_keys(store, missed)
     for asked in wordy:
         if asked.key not in missed or asked.key.text in USUAL_METRICS:
             raise not_a_number(asked)
     if by:
         candidates = _sorted(candidates, down)
-    yield from _fetch(connection, sections, [name for name, _ in candidates[:limit]])
+    yield from _fetch(store, [name for name, _ in candidates[:limit]])
 
 
-def _ready(rows: Sequence[RowMapping], sections: Sections) -> Sequence[RowMapping]:
-    sections.need(rows)
-    return rows
+def _decoded(
+    store: Lookups, names: Iterable[str], rest: str, values: Mapping[str, Any]
+) -> Iterator[tuple[Row, _Decoded]]:
+    """Some columns of rows, and their documents."""
+    for rows in store.connection.chunks(f"SELECT {', '.join(names)} {rest}", values, CHUNK):
+        store.need(rows)
+        yield from ((row, _Decoded(row, store.document)) for row in rows)
 
 
-def distinct(connection: Connection, sections: Sections, key: Key) -> list[Any]:
+def distinct(store: Lookups, key: Key) -> list[Any]:
     """The values that a key has: plain ones as they are, others as tables show them."""
     if key.column:
-        column = trials.c[key.column]
-        return list(connection.execute(select(column).distinct().order_by(column)).scalars())
+        # Columns are named by us, never by who asks.
+        statement = f"SELECT DISTINCT {key.column} AS value FROM trials ORDER BY 1"  # noqa: S608
+        return [row["value"] for row in store.connection.rows(statement)]
     values: dict[str, Any] = {}
-    for value in _everywhere(connection, sections, key):
+    for value in _everywhere(store, key):
         if isinstance(value, Mapping):
             value = value.get("name", canonical_json(value))
         text = value_text(value)
@@ -151,10 +137,10 @@ def distinct(connection: Connection, sections: Sections, key: Key) -> list[Any]:
     return list(values.values())
 
 
-def _sorted(candidates: list[tuple[Any, Any]], down: bool) -> list[tuple[Any, Any]]:
+def _sorted(candidates: list[tuple[Name, Any]], down: bool) -> list[tuple[Name, Any]]:
     """By value, numbers before text; whatever has no value comes last, either way."""
 
-    def rank(candidate: tuple[Any, Any]) -> tuple[bool, Any]:
+    def rank(candidate: tuple[Name, Any]) -> tuple[bool, Any]:
         value = candidate[1]
         return (False, value) if isinstance(value, (int, float)) else (True, str(value))
 
@@ -163,71 +149,67 @@ def _sorted(candidates: list[tuple[Any, Any]], down: bool) -> list[tuple[Any, An
     return sorted(present, key=rank, reverse=down) + absent
 
 
-def _fetch(
-    connection: Connection, sections: Sections, names: Sequence[tuple[str, int]]
-) -> Iterator[Trial]:
+def _fetch(store: Lookups, names: Sequence[Name]) -> Iterator[Trial]:
     """The trials with these ids and attempts, in this order; damaged ones are left out."""
     for start in range(0, len(names), CHUNK):
         wanted = names[start : start + CHUNK]
-        some = tuple_(trials.c.id, trials.c.attempt).in_(wanted)
-        rows = connection.execute(select(trials).where(some)).mappings().all()
-        found = {(trial.id, trial.attempt): trial for trial in sections.trials(rows)}
+        found = {(trial.id, trial.attempt): trial for trial in store.trials(store.named(wanted))}
         yield from (found[name] for name in wanted if name in found)
 
 
-def _condition(asked: Filter) -> ColumnElement[bool]:
-    """What is asked of a column; the start of an id is enough."""
-    column: ColumnElement[Any] = trials.c[asked.key.column]
+def _condition(asked: Filter, values: dict[str, Any]) -> str:
+    """The SQL of what is asked of a column, whose values are added; the start of an id is
+    enough."""
+    column = asked.key.column
     texts = asked.either or (asked.value,)
-    if asked.key.column == "id" and asked.equality:
-        starts = or_(*(column.startswith(text, autoescape=True) for text in texts))
-        return starts if asked.comparison == "=" else ~starts
-    values: list[Any] = list(asked.texts)
-    if isinstance(column.type, Boolean):
+    kind = _KINDS[column]
+
+    def placed(value: Any) -> str:
+        values[name := f"value{len(values)}"] = value
+        return f":{name}"
+
+    if column == "id" and asked.equality:
+        starts = " OR ".join(f"id LIKE {placed(_start(text))} ESCAPE '/'" for text in texts)
+        return f"({starts})" if asked.comparison == "=" else f"NOT ({starts})"
+    wanted: Sequence[Any] = asked.texts
+    if kind == "boolean":
         if not {text.lower() for text in texts} <= {"true", "false"} or not asked.equality:
             raise UsageError(f"{asked} is not allowed", hint="Allowed: = and != with true, false.")
-        values = [text.lower() == "true" for text in texts]
-    elif isinstance(column.type, (Integer, Float)):
-        values = [number(asked, text) for text in texts]
+        wanted = [text.lower() == "true" for text in texts]
+    elif kind in ("integer", "float"):
+        wanted = [number(asked, text) for text in texts]
     if asked.equality:
-        return column.in_(values) if asked.comparison == "=" else column.not_in(values)
-    condition: ColumnElement[bool] = COMPARISONS[asked.comparison](column, values[0])
-    return condition
+        how = "IN" if asked.comparison == "=" else "NOT IN"
+        return f"{column} {how} ({', '.join(map(placed, wanted))})"
+    return f"{column} {asked.comparison} {placed(wanted[0])}"
 
 
-def check_keys(connection: Connection, sections: Sections, keys: Iterable[Key]) -> None:
+def check_keys(store: Lookups, keys: Iterable[Key]) -> None:
     """Refuse keys that no trial has."""
     inside = [key for key in keys if not key.column]
-    seen = _seen(connection, sections) if inside else {}
+    seen = _seen(store) if inside else {}
     for key in inside:
         try:
             check_known(key, seen)
         except UsageError:
-            if not _is_anywhere(connection, sections, key):
+            if not any(True for _ in _everywhere(store, key)):
                 raise
 
 
-def _is_anywhere(connection: Connection, sections: Sections, key: Key) -> bool:
-    """Whether any trial at all has a key."""
-    return any(True for _ in _everywhere(connection, sections, key))
-
-
-def _everywhere(connection: Connection, sections: Sections, key: Key) -> Iterator[Any]:
+def _everywhere(store: Lookups, key: Key) -> Iterator[Any]:
     """The values that trials have under a key of their documents, most of them repeatedly."""
-    wanted = select(*(trials.c[name] for name in key.documents)).distinct()
-    for some in connection.execute(wanted).mappings().partitions(SEEN):
-        for row in _ready(some, sections):
-            yield from key.values(_Decoded(row, sections.document))
+    if key.documents:
+        names = [f"DISTINCT {key.documents[0]}", *key.documents[1:]]
+        for _, decoded in _decoded(store, names, "FROM trials", {}):
+            yield from key.values(decoded)
 
 
-def _seen(connection: Connection, sections: Sections) -> dict[str, set[str]]:
+def _seen(store: Lookups) -> dict[str, set[str]]:
     """The dotted paths that the newest trials have, by their documents."""
     names = ("metrics", "placement", "conditions", "point", "params", "config", "machine")
-    rows = connection.execute(
-        select(*(trials.c[name] for name in names)).order_by(trials.c.created.desc()).limit(SEEN)
-    )
-    ready = _ready(rows.mappings().all(), sections)
+    rest = f"FROM trials ORDER BY created DESC LIMIT {SEEN}"
+    rows = [row for row, _ in _decoded(store, names, rest, {})]
     seen: dict[str, set[str]] = {name: set() for name in names}
-    for name, text in {(name, row[name]) for row in ready for name in names}:
-        seen[name] |= spellings(name, sections.document(text))
+    for name, text in {(name, row[name]) for row in rows for name in names}:
+        seen[name] |= spellings(name, store.document(text))
     return seen

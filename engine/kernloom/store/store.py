@@ -1,34 +1,27 @@
 """Where trials are kept: one SQLite file that several processes may write and any may be killed,
-or a PostgreSQL server.
-
-SQLAlchemy takes a fifth of a second of CPU to import, whichever part of it is wanted. So a store in
-a file does without it until a question is asked that it composes.
-"""
+or a PostgreSQL server."""
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kernloom.base.errors import KernloomError, StoreError, UsageError, nearest, without_password
 from kernloom.measure.trial import Samples, Trial
-from kernloom.store import changes, lookups
-from kernloom.store.keys import Filter, Key, check_known, parse_key
-from kernloom.store.rows import now, row_of, source_row
+from kernloom.store import changes, statements, versions
+from kernloom.store.database import Connection, Database, database_at
+from kernloom.store.keys import Filter, Key, parse_key
+from kernloom.store.lookups import Lookups, Name, SourceUse
+from kernloom.store.rows import SourceRows, row_of
 from kernloom.store.shared import Reader, Writer
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from kernloom.store.claims import Claims
-    from kernloom.store.database import Database, PlainConnection
-
 
 SHOWN = 3
 """How many damaged trials are named."""
@@ -48,15 +41,16 @@ class Store:
     def __init__(self, place: Path | str, say: Callable[[str], None]) -> None:
         self._place = place
         self._say = say
-        self._damaged: set[lookups.Name] = set()
+        self._damaged: set[Name] = set()
         """Trials that were said to be damaged."""
         self._made: Database | None = None
         self._writer = Writer()
         self._facts_writer = Writer()
+        self._source_rows = SourceRows()
         self._reader = Reader()
         self._written: set[str] = set()
         """Hashes of sections that are surely in the store."""
-        self._connection: PlainConnection | None = None
+        self._connection: Connection | None = None
         """Kept open until something goes wrong with it."""
         self._ready = False
         """The tables are there and of a version we know."""
@@ -92,21 +86,34 @@ class Store:
     def add(self, trial: Trial) -> None:
         """Keep a trial as the next attempt of its id, in one commit."""
         row, sections = row_of(trial, self._writer, self._facts_writer)
-        new = {name: text for name, text in sections if name not in self._written}
         sources = None
         if trial.sources:
-            sources, text = source_row(trial.id, trial.sources)
-            if sources["document"] not in self._written:
-                new[sources["document"]] = text
+            sources, text = self._source_rows.row(trial.id, trial.sources)
+            sections = (*sections, (sources["document"], text))
+        new = {name: text for name, text in sections if name not in self._written}
         try:
             self._insert(row, trial.samples, new, sources)
         except Exception as error:
             with self._explained():
                 # A server that was restarted meanwhile is asked once more.
-                if not getattr(error, "connection_invalidated", False):
+                if isinstance(error, KernloomError) or not self._database().is_gone(error):
                     raise
                 self._insert(row, trial.samples, new, sources)
         self._written.update(new)
+
+    def _insert(
+        self,
+        row: Mapping[str, Any],
+        taken: Sequence[Samples],
+        sections: Mapping[str, str],
+        sources: Mapping[str, Any] | None,
+    ) -> None:
+        with self._kept():
+            connection = self._writable()
+            connection.begin()
+            changes.add(connection, row, taken, sections, sources)
+            connection.commit()
+            self._database().trial_added(connection)
 
     def claims(self) -> Claims:
         """Claims on what is to be stored here, shared by all who write to this store."""
@@ -118,52 +125,27 @@ class Store:
 
     def state(self) -> object:
         """Something that is equal later on only if nobody else has written in the meantime."""
-        with self._reading() as connection:
-            if connection is None or not isinstance(self._place, Path):
+        with self._reading() as found:
+            if not self._ready or not isinstance(self._place, Path):
                 # Equal to nothing.
                 return object()
-            (row,) = connection.rows("PRAGMA data_version")
-            return connection, row["data_version"]
-
-    def _insert(
-        self,
-        row: Mapping[str, Any],
-        taken: Sequence[Samples],
-        sections: Mapping[str, str],
-        sources: Mapping[str, Any] | None,
-    ) -> None:
-        connection = self._writable()
-        try:
-            connection.begin()
-            changes.add(connection, row, taken, sections, sources)
-            connection.commit()
-            self._database().trial_added(connection)
-        except BaseException:
-            self._hang_up()
-            raise
+            (row,) = found.connection.rows("PRAGMA data_version")
+            return found.connection, row["data_version"]
 
     def latest(self, ids: Iterable[str]) -> dict[str, Trial]:
         """The newest attempt of each id that is known."""
-        with self._reading() as connection:
-            if connection is None:
-                return {}
-            wanted = list(dict.fromkeys(ids))
-            return lookups.latest(connection, self._sections(connection), wanted)
+        with self._reading() as found:
+            return found.latest(ids)
 
     def samples(self, id: str) -> tuple[Samples, ...]:
         """What each process of a trial's newest attempt measured."""
-        with self._reading() as connection:
-            if connection is None:
-                return ()
-            return lookups.samples_of_trial(connection, self._sections(connection), id)
+        with self._reading() as found:
+            return found.samples(id)
 
-    def samples_of(self, trials: Iterable[Trial]) -> dict[tuple[str, int], tuple[Samples, ...]]:
+    def samples_of(self, trials: Iterable[Trial]) -> dict[Name, tuple[Samples, ...]]:
         """What each process measured, by id and attempt of trials that came from here."""
-        names = list(dict.fromkeys((trial.id, trial.attempt) for trial in trials))
-        with self._reading() as connection:
-            if connection is None:
-                return {}
-            return lookups.samples_of_attempts(connection, self._sections(connection), names)
+        with self._reading() as found:
+            return found.samples_of((trial.id, trial.attempt) for trial in trials)
 
     def query(
         self,
@@ -195,136 +177,93 @@ class Store:
             filters = [Filter(parse_key(name), value) for name, value in filters.items()]
         wanted = list(filters)
         order = parse_key(sort.removeprefix("-")) if sort else None
-        with self._asking() as asking:
-            if asking is None:
-                for key in (*(asked.key for asked in wanted), *([order] if order else [])):
-                    check_known(key, {})
-                return
-            from kernloom.store import statements
-
-            connection, sections = asking
+        with self._asking() as found:
             down = sort.startswith("-")
-            yield from statements.search(connection, sections, wanted, limit, order, down, history)
+            yield from statements.search(found, wanted, limit, order, down, history)
 
     def check_keys(self, keys: Iterable[Key]) -> None:
         """Refuse keys that no trial has, with the nearest that one has."""
-        with self._asking() as asking:
-            if asking is None:
-                for key in keys:
-                    check_known(key, {})
-                return
-            from kernloom.store import statements
+        with self._asking() as found:
+            statements.check_keys(found, keys)
 
-            connection, sections = asking
-            statements.check_keys(connection, sections, keys)
+    def starting_with(self, prefix: str) -> list[Trial]:
+        """The newest attempts of the trials whose ids begin so."""
+        with self._asking() as found:
+            return statements.starting_with(found, prefix)
+
+    def distinct(self, key: str) -> list[Any]:
+        """The values that a key has in any trial."""
+        with self._asking() as found:
+            return statements.distinct(found, parse_key(key))
+
+    def facts(self, workload: str, target: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
+        """Ids and facts of the newest trials of a workload on a target, as far as they have any."""
+        with self._reading() as found:
+            return found.facts(workload, target, limit)
+
+    def sources(self) -> tuple[list[SourceUse], dict[str, str]]:
+        """The kernel sources that trials were planned from, and which of them each trial was."""
+        with self._reading() as found:
+            return found.sources()
 
     def count_reuses(
         self, ids: Iterable[str], sources: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
-        """Note that trials were taken from here, and by id from which sources they were planned;
-        a store that cannot be written is only read."""
+        """Note that trials were reused, and by id from which sources they were planned; a store
+        that cannot be written is only read."""
         wanted = list(ids)
         if not wanted:
             return
-        noted = [source_row(id, found) for id, found in (sources or {}).items() if found]
+        noted = [self._source_rows.row(id, used) for id, used in (sources or {}).items() if used]
         with suppress(StoreError), self._writing() as connection:
             changes.count_reuses(connection, wanted)
-            if noted:
-                changes.add_documents(connection, {row["document"]: text for row, text in noted})
-                changes.note_sources(connection, [row for row, _ in noted])
-
-    def facts(self, workload: str, target: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
-        """Ids and facts of the newest trials of a workload on a target, as far as they have any."""
-        with self._reading() as connection:
-            if connection is None:
-                return []
-            sections = self._sections(connection)
-            return lookups.facts(connection, sections, workload, target, limit)
-
-    def sources(self) -> tuple[list[lookups.SourceUse], dict[str, str]]:
-        """The kernel sources that trials were planned from, and which of them each trial was."""
-        with self._reading() as connection:
-            if connection is None:
-                return [], {}
-            return lookups.sources(connection)
+            changes.add_documents(connection, {row["document"]: text for row, text in noted})
+            changes.note_sources(connection, [row for row, _ in noted])
 
     def reuses(self, ids: Iterable[str]) -> dict[str, int]:
-        """How often trials were taken from here instead of being carried out again."""
-        with self._reading() as connection:
-            if connection is None:
-                return {}
-            return lookups.reuses_of(connection, list(ids))
+        """How often trials were reused."""
+        with self._reading() as found:
+            return found.reuses(ids)
 
     def keep_looks(self, looks: Mapping[str, Trial]) -> None:
-        """Keep what came of looks at points of a screening, by their identities."""
+        """Keep the results of looks at points of a screening, by their identities."""
         if looks:
             with self._writing() as connection:
-                changes.keep_looks(connection, looks, now())
+                changes.keep_looks(connection, looks)
 
     def looks(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """What came of earlier looks: those fields of a trial that are not known beforehand."""
-        with self._reading() as connection:
-            if connection is None:
-                return {}
-            return lookups.looks(connection, list(ids))
-
-    def starting_with(self, prefix: str) -> list[Trial]:
-        """The newest attempts of the trials whose ids begin so."""
-        with self._asking() as asking:
-            if asking is None:
-                return []
-            from kernloom.store import statements
-
-            connection, sections = asking
-            return statements.starting_with(connection, sections, prefix)
+        """The results of earlier looks: those fields of a trial that are not known beforehand."""
+        with self._reading() as found:
+            return found.looks(ids)
 
     def save_baseline(self, name: str, ids: Iterable[str]) -> None:
         """Put trials under a name, in place of those that were under it."""
         with self._writing() as connection:
-            changes.save_baseline(connection, name, list(ids), now())
+            changes.save_baseline(connection, name, ids)
 
     def remove_baseline(self, name: str) -> None:
         with self._writing() as connection:
             if not changes.remove_baseline(connection, name):
-                raise self._no_baseline(name, connection)
+                raise _no_baseline(name, self._lookups(connection))
 
     def baselines(self) -> list[tuple[str, str, int]]:
         """Name, time and number of trials of each baseline."""
-        with self._reading() as connection:
-            if connection is None:
-                return []
-            return lookups.named_baselines(connection)
+        with self._reading() as found:
+            return found.baselines()
 
     def baseline(self, name: str, filters: Iterable[Filter] = ()) -> list[Trial]:
         """The trials under a name of which all filters hold."""
-        with self._reading() as connection:
-            if connection is None:
-                raise self._no_baseline(name, None)
-            ids = set(lookups.baseline(connection, name))
+        with self._reading() as found:
+            ids = found.baseline(name)
             if not ids:
-                raise self._no_baseline(name, connection)
-        found = [trial for trial in self.query(filters) if trial.id in ids]
-        if not found:
+                raise _no_baseline(name, found)
+        trials = [trial for trial in self.query(filters) if trial.id in ids]
+        if not trials:
             raise UsageError(f"no trial of baseline '{name}' is as asked")
-        return found
-
-    def _no_baseline(self, name: str, connection: PlainConnection | None) -> UsageError:
-        known = [entry[0] for entry in lookups.named_baselines(connection)] if connection else []
-        hint = nearest(name, known) if known else "Save one: kernloom results baseline save NAME."
-        return UsageError(f"no baseline '{name}'", hint=hint)
-
-    def distinct(self, key: str) -> list[Any]:
-        """The values that a key has in any trial."""
-        with self._asking() as asking:
-            if asking is None:
-                return []
-            from kernloom.store import statements
-
-            connection, sections = asking
-            return statements.distinct(connection, sections, parse_key(key))
+        return trials
 
     @contextmanager
-    def _writing(self) -> Iterator[PlainConnection]:
+    def _writing(self) -> Iterator[Connection]:
         """A connection whose changes are on disk when this ends."""
         with self._explained(), self._kept():
             connection = self._writable()
@@ -332,7 +271,7 @@ class Store:
             yield connection
             connection.commit()
 
-    def _writable(self) -> PlainConnection:
+    def _writable(self) -> Connection:
         """The connection to a store that has its tables."""
         if self._ready and self._connection:
             return self._connection
@@ -345,30 +284,24 @@ class Store:
         return connection
 
     @contextmanager
-    def _reading(self) -> Iterator[PlainConnection | None]:
-        """A connection for reading, or None where nothing was ever written."""
+    def _reading(self) -> Iterator[Lookups]:
+        """What reads the store; nothing is found where nothing was ever written."""
         with self._explained(), self._kept():
-            if self._connection is None and not self._exists():
-                yield None
-                return
-            connection = self._open()
-            if not self._ready:
-                yield None
-                return
-            yield connection
+            exists = not isinstance(self._place, Path) or self._place.exists()
+            connection = self._open() if self._connection or exists else Connection()
+            yield self._lookups(connection if self._ready else Connection())
             connection.rollback()
 
     @contextmanager
-    def _asking(self) -> Iterator[tuple[Connection, lookups.Sections] | None]:
-        """What a question that SQLAlchemy composes needs, or None, as above."""
-        with self._reading() as plain:
-            if plain is None:
-                yield None
+    def _asking(self) -> Iterator[Lookups]:
+        """The same on a connection of its own: whoever takes an answer row by row may use the store
+        meanwhile."""
+        with self._reading() as found:
+            if not self._ready:
+                yield found
                 return
-            with _collecting_later():
-                engine = self._database().engine()
-            with engine.connect() as connection:
-                yield connection, self._sections(plain)
+            with closing(self._database().connect()) as connection:
+                yield self._lookups(connection)
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
@@ -384,19 +317,16 @@ class Store:
             self._connection.close()
         self._connection = None
 
-    def _exists(self) -> bool:
-        """Whether there can be anything to read."""
-        return not isinstance(self._place, Path) or self._place.exists()
+    def _lookups(self, connection: Connection) -> Lookups:
+        return Lookups(connection, self._reader, self._say_damaged)
 
-    def _sections(self, connection: PlainConnection) -> lookups.Sections:
-        return lookups.Sections(self._reader, connection, self._say_damaged)
-
-    def _say_damaged(self, names: Sequence[lookups.Name]) -> None:
+    def _say_damaged(self, names: Sequence[Name]) -> None:
         """Say once of each trial that what is stored of it is not what was measured."""
         new = [name for name in names if name not in self._damaged]
         if not new:
             return
         self._damaged.update(new)
+        self._database().distrust()
         shown = ", ".join(id for id, _ in new[:SHOWN])
         more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
         trials = "1 trial does not match its digest and is"
@@ -411,23 +341,21 @@ class Store:
         trials = "1 trial was" if lost == 1 else f"{lost} trials were"
         self._say(
             f"{trials} lost from {self.name}: its log, which held the newest ones, is gone or was "
-            "cut short; the command that measured them measures them again"
+            "cut short; `kernloom results repair` takes from the backup what that has, and the "
+            "command that measured them measures the others again"
         )
 
     def _database(self) -> Database:
         if self._made is None:
-            from kernloom.store.database import database_at
-
             self._made = database_at(self._place)
         return self._made
 
-    def _open(self) -> PlainConnection:
-        with _collecting_later():
-            database = self._database()
-            if self._connection is None:
-                self._connection = database.connect()
+    def _open(self) -> Connection:
+        database = self._database()
+        if self._connection is None:
+            self._connection = database.connect()
         if not self._ready:
-            self._ready = database.check_version(self._connection)
+            self._ready = versions.check(self._connection, database)
             if self._ready and (lost := database.lost(self._connection)):
                 self._say_lost(lost)
         return self._connection
@@ -453,16 +381,10 @@ class Store:
             raise explained from error
 
 
-@contextmanager
-def _collecting_later() -> Iterator[None]:
-    """Looking for garbage while SQLAlchemy defines its classes is a fifth of its import."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+def _no_baseline(name: str, found: Lookups) -> UsageError:
+    known = [entry[0] for entry in found.baselines()]
+    hint = nearest(name, known) if known else "Save one: kernloom results baseline save NAME."
+    return UsageError(f"no baseline '{name}'", hint=hint)
 
 
 def _say(note: str) -> None:

@@ -1,18 +1,16 @@
-"""What version of the tables a store has, how they are made, and how older ones are brought up."""
+"""The version of a store's tables: how they are made, and how older ones are brought up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import kernloom
 from kernloom.base.errors import StoreError
-from kernloom.store.database import Database, PlainConnection
+from kernloom.store.database import Connection, Database
 from kernloom.store.digests import trial_digest
 from kernloom.store.lookups import sample_rows
 from kernloom.store.rows import now
-from kernloom.store.schema import ADDED, META, TABLES, VERSION, Table, insert_into
+from kernloom.store.schema import ADDED, META, TABLES, VERSION, insert_into
 
 _WITHOUT_DIGEST = (
     "SELECT * FROM trials WHERE digest = '' AND (id, attempt) > (:id, :attempt) "
@@ -20,79 +18,83 @@ _WITHOUT_DIGEST = (
 )
 
 
-def version_of(connection: PlainConnection) -> str | None:
-    """As it is written in the store."""
-    found = connection.rows("SELECT value FROM meta WHERE key = 'schema_version'")
-    return found[0]["value"] if found else None
-
-
-def is_older(text: str | None, database: Database, instead: str) -> bool:
-    """Whether a store of this version has to be brought up; what nobody can read is refused."""
-    if text is None or not text.isdigit():
-        raise database.damaged(f"its schema version is {text!r}")
-    if int(text) > VERSION:
+def check(connection: Connection, database: Database) -> bool:
+    """Whether the tables are there. Older ones are brought up; a store that this Kernloom cannot
+    read, and a database of something else, are refused."""
+    tables = connection.columns()
+    if META.name not in tables:
+        database.check_foreign(connection, sorted(tables))
+        return False
+    version = meta(connection).get("schema_version", "none")
+    if not version.isdigit():
+        raise database.damaged(f"its schema version is {version!r}")
+    if int(version) > VERSION:
         raise StoreError(
-            f"{database.name} has schema version {text}, newer than {VERSION}, the newest known "
-            "here",
-            hint=f"Use the Kernloom that wrote it, or {instead}.",
+            f"{database.name} has schema version {version}, newer than {VERSION}, the newest "
+            "known here",
+            hint=f"Use the Kernloom that wrote it, or {database.elsewhere}.",
         )
-    return int(text) < VERSION
+    if int(version) < VERSION:
+        try:
+            bring_up(connection, database)
+        except Exception as error:
+            connection.rollback()
+            database.read_older(connection, error)
+    connection.rollback()
+    return True
 
 
-def make(connection: PlainConnection, definitions: Iterable[str]) -> None:
-    """Make the tables; whoever comes second finds them made."""
-    for definition in definitions:
+def meta(connection: Connection) -> dict[str, str]:
+    """Facts about the store itself."""
+    return {row["key"]: row["value"] for row in connection.rows("SELECT key, value FROM meta")}
+
+
+def make(connection: Connection, database: Database) -> None:
+    """Make the tables; a second process finds them made."""
+    connection.begin(alone=True)
+    for definition in database.definitions:
         connection.run(definition)
-    if version_of(connection) is None:
-        facts = {
-            "schema_version": str(VERSION),
-            "created": now(),
-            "created_by": f"kernloom {kernloom.__version__}",
-        }
-        rows = [{"key": key, "value": value} for key, value in facts.items()]
-        connection.run(insert_into(META), rows)
+    if "schema_version" not in meta(connection):
+        set_meta(
+            connection,
+            schema_version=str(VERSION),
+            created=now(),
+            created_by=f"kernloom {kernloom.__version__}",
+        )
+    connection.commit()
 
 
-@dataclass(frozen=True)
-class Lack:
-    """What an older store is without."""
-
-    columns: Mapping[str, Mapping[str, str]]
-    """Table -> column -> what older rows have there."""
-    tables: tuple[Table, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.columns or self.tables)
+def set_meta(connection: Connection, **facts: str) -> None:
+    rows = [{"key": key, "value": value} for key, value in facts.items()]
+    replace = " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    connection.run(insert_into(META) + replace, rows)
 
 
-def lack_of(connection: PlainConnection) -> Lack:
-    """Seen from the tables themselves: one number has stood for several shapes of them."""
+def is_complete(connection: Connection) -> bool:
+    """Whether the tables have everything, whatever their version says."""
     there = connection.columns()
-    columns = {
-        table: {name: text for name, text in added.items() if name not in there[table]}
-        for table, added in ADDED.items()
-        if table in there
-    }
-    tables = tuple(table for table in TABLES if table.name not in there)
-    return Lack({table: names for table, names in columns.items() if names}, tables)
+    return all(set(table.names) <= there.get(table.name, set()) for table in TABLES)
 
 
-def bring_up(connection: PlainConnection, definitions: Iterable[str]) -> None:
-    """Give an older store what it lacks; another process may have been faster."""
-    for table, columns in lack_of(connection).columns.items():
+def bring_up(connection: Connection, database: Database) -> None:
+    """Add the tables and columns that an older store lacks, and digests; one version number has
+    stood for several shapes of the tables, and another process may have been faster."""
+    connection.begin(alone=True)
+    there = connection.columns()
+    for table, columns in ADDED.items():
         for name, default in columns.items():
-            connection.run(
-                f"ALTER TABLE {table} ADD COLUMN {name} TEXT NOT NULL DEFAULT '{default}'"
-            )
-    for definition in definitions:
+            if name not in there.get(table, {name}):
+                connection.run(
+                    f"ALTER TABLE {table} ADD COLUMN {name} TEXT NOT NULL DEFAULT '{default}'"
+                )
+    for definition in database.definitions:
         connection.run(definition)
     _add_digests(connection)
-    connection.run(
-        "UPDATE meta SET value = :version WHERE key = 'schema_version'", [{"version": str(VERSION)}]
-    )
+    set_meta(connection, schema_version=str(VERSION))
+    connection.commit()
 
 
-def _add_digests(connection: PlainConnection) -> None:
+def _add_digests(connection: Connection) -> None:
     """Give trials that have no digest the one of their rows as they are."""
     last: dict[str, Any] = {"id": "", "attempt": 0}
     while rows := connection.rows(_WITHOUT_DIGEST, last):

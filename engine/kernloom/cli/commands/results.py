@@ -271,15 +271,16 @@ def _repair(place: Path | str, words: Sequence[str], invocation: Invocation) -> 
             "only a SQLite file can be repaired here",
             hint="PostgreSQL has its own means: restore a backup, or see pg_amcheck.",
         )
-    from kernloom.store.salvage import salvage
+    from kernloom.store.repair import repair
 
-    done = salvage(place)
+    done = repair(place)
     if not invocation.for_people:
         document = {
             "saved": done.saved,
             "lost": done.lost,
             "more_may_be_lost": done.more,
             "incomplete": done.incomplete,
+            "from_backup": done.restored,
             "damaged": str(done.kept) if done.kept else None,
         }
         print(to_json(document), file=invocation.stdout)
@@ -293,6 +294,8 @@ def _repair(place: Path | str, words: Sequence[str], invocation: Invocation) -> 
     if done.more:
         lost += "; an unknown number may be lost: a part of the file is missing or cannot be read"
     print(f"{count(done.saved, 'trial')} saved, {lost}", file=invocation.stdout)
+    if done.restored:
+        print(f"{count(done.restored, 'saved trial')} from the backup", file=invocation.stdout)
     if done.incomplete:
         print(
             f"{count(done.incomplete, 'saved trial')} without a part of the config, the machine or "

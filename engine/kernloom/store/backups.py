@@ -1,0 +1,128 @@
+"""Backups of a SQLite store, made by SQLite itself: two generations beside the store.
+
+A backup takes the place of an older one only after SQLite has checked it, and only if it has all
+trials of the older one: the backup of a damaged store replaces nothing.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+GENERATIONS = 2
+NEW_TRIALS, NEW_SHARE = 100, 0.5
+"""A backup is due when so many trials, and such a share of all, are not in the last one: copying
+costs little for each of them, however large the store is."""
+SMALL = 1 << 20
+AGE_S = 3600.0
+"""A run that ends backs up any new trial if the store is no larger, or the last backup older."""
+_LACKS_TRIALS = """
+SELECT (SELECT value FROM old.meta WHERE key = 'created') =
+       (SELECT value FROM main.meta WHERE key = 'created')
+   AND EXISTS (SELECT id, attempt FROM old.trials EXCEPT SELECT id, attempt FROM main.trials)
+"""
+
+
+def backups_of(store: Path) -> list[Path]:
+    """Where the backups are, the newest first; any may be missing."""
+    return [store.with_name(f"{store.name}.backup-{n + 1}") for n in range(GENERATIONS)]
+
+
+class Backups:
+    """Decides when a store is copied, and copies it."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._last = backups_of(store)[0]
+        self._trials = 0
+        """Trials in the store since this run added some."""
+        self._copied = self._tried = 0
+        """Trials in the last backup, and when one was last tried."""
+        self.trusted = True
+        """Nothing in the store was found damaged."""
+
+    def added(self, trials: int) -> None:
+        """A trial was added, and now there are so many."""
+        if not self._trials:
+            self._copied = _trials_in(self._last)
+        self._trials = trials
+        if trials - max(self._copied, self._tried) >= max(NEW_TRIALS, trials * NEW_SHARE):
+            self.make()
+
+    def close(self) -> int:
+        """A run has ended; how many trials are surely in the last backup."""
+        if self._trials > self._copied and (_is_small(self._store) or _is_old(self._last)):
+            self.make()
+        self._trials = self._tried = 0
+        return self._copied
+
+    def make(self) -> None:
+        """Make a backup, unless the store is damaged or there is no room."""
+        self._tried = self._trials
+        fresh = self._store.with_name(f"{self._store.name}.backup-{os.getpid()}.new")
+        with suppress(OSError, sqlite3.Error):
+            try:
+                if self.trusted and _copy(self._store, fresh):
+                    names = [fresh, *backups_of(self._store)]
+                    for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
+                        if newer.exists():
+                            newer.replace(older)
+                    self._copied = self._trials
+            finally:
+                fresh.unlink(missing_ok=True)
+            for file in self._store.parent.glob(f"{glob.escape(self._store.name)}.backup-*.new*"):
+                # A process was killed while it wrote this.
+                if _is_old(file):
+                    file.unlink(missing_ok=True)
+
+
+def _is_small(store: Path) -> bool:
+    return store.exists() and store.stat().st_size <= SMALL
+
+
+def _is_old(backup: Path) -> bool:
+    return not backup.exists() or time.time() - backup.stat().st_mtime > AGE_S
+
+
+def _copy(store: Path, fresh: Path) -> bool:
+    """Copy a store; whether the copy is sound and has all that the last backup has."""
+    last = backups_of(store)[0]
+    with (
+        closing(sqlite3.connect(store)) as source,
+        closing(sqlite3.connect(fresh.absolute().as_uri(), uri=True)) as copy,
+    ):
+        # The copy counts only when it is whole; it is synced then, once.
+        copy.execute("PRAGMA synchronous=OFF")
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
+        if copy.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            return False
+        with fresh.open("rb") as file:
+            os.fsync(file.fileno())
+        if not last.exists():
+            return True
+        try:
+            copy.execute("ATTACH ? AS old", [_only_read(last)])
+            return not copy.execute(_LACKS_TRIALS).fetchone()[0]
+        except sqlite3.DatabaseError:
+            return True  # the last backup is damaged
+
+
+def _trials_in(backup: Path) -> int:
+    if not backup.exists():
+        return 0
+    try:
+        with closing(sqlite3.connect(_only_read(backup), uri=True)) as connection:
+            found = connection.execute("SELECT max(rowid) FROM trials").fetchone()[0]
+    except sqlite3.Error:
+        return 0
+    return int(found or 0)
+
+
+def _only_read(backup: Path) -> str:
+    """Nobody writes a backup, so nothing is locked, and nothing made beside it."""
+    return f"{backup.absolute().as_uri()}?immutable=1"

@@ -1,0 +1,257 @@
+"""`results repair`: puts a sound store in the place of a damaged one.
+
+The new store has what SQLite can still read of the damaged one, and from the backups what it
+cannot. The damaged file is kept beside it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from kernloom.base.errors import StoreError
+from kernloom.store import schema, versions
+from kernloom.store.backups import backups_of
+from kernloom.store.count_file import CountFile, count_file_of
+from kernloom.store.database import Connection
+from kernloom.store.digests import DIGEST, trial_digest
+from kernloom.store.lookups import Name, Row
+from kernloom.store.readable import Readable, lacks_samples, with_notes
+from kernloom.store.sqlite import Sqlite, repaired_of, wal_of
+
+KEPT = ".damaged"
+OUTCOME = "repair"
+"""The key in `meta` of a repaired store under which it has what became of the damaged one."""
+_SHARED_LOCK = (0x40000002, 510)
+"""The bytes that SQLite locks for as long as a file is open, as its documentation says."""
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What became of a store."""
+
+    saved: int
+    lost: int = 0
+    """Trials that are known to have been there."""
+    more: bool = False
+    """Whether others may have been there: their number is not known."""
+    incomplete: int = 0
+    """Saved trials of whose config, machine or samples a part is lost."""
+    restored: int = 0
+    """Saved trials that come from a backup."""
+    kept: Path | None = None
+    """Where the damaged file is now; None if nothing was wrong."""
+
+
+def repair(path: Path) -> Repaired:
+    """Make a store readable again; a sound one is left as it is."""
+    if not path.exists() and not repaired_of(path).exists():
+        backup = next((file for file in backups_of(path) if file.exists()), None)
+        hint = f"Its backup is {backup}: copy that." if backup else ""
+        raise StoreError(f"there is no store {path}", hint=hint or "Name one with store.path=FILE.")
+    with _alone(path if path.exists() else repaired_of(path)):
+        if repaired_of(path).exists():
+            _take_place(path)
+            return _outcome(path)
+        if not path.stat().st_size and not (wal_of(path).exists() and wal_of(path).stat().st_size):
+            return Repaired(0)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            return _repair(path, Path(folder))
+
+
+def _repair(path: Path, folder: Path) -> Repaired:
+    store = Readable(_copied(path, folder / "store"))
+    _check_kind(path, store)
+    files = [file for file in backups_of(path) if file.exists()]
+    backups = [Readable(_copied(file, folder / f"backup{n}")) for n, file in enumerate(files)]
+    created = store.meta.get("created")
+    found = _Merged(store, [b for b in backups if created in (None, b.meta.get("created"))])
+    if found.is_sound:
+        return Repaired(len(found.trials))
+    if not (found.trials or found.documents):
+        raise StoreError(
+            f"{path} is no store, and nothing in it can be read as one",
+            hint="Move it away: a new one is made. Or name another with store.path=FILE.",
+        )
+    kept = _free_name(path)
+    # While a backup lacks trials, their number is in the count file.
+    known = CountFile(path).read(found.meta.get("created", ""))
+    lost = max(len(store.names - found.trials.keys()), known - len(found.trials))
+    more = not (store.has_all_trials or known or backups)
+    saved = len(found.trials)
+    done = Repaired(saved, lost, more, found.incomplete, found.restored, kept)
+    fresh = folder / path.name
+    found.write(fresh, done)
+    for source, name in ((wal_of(path), wal_of(kept)), (path, kept)):
+        if source.exists():
+            copy = folder / name.name
+            shutil.copyfile(source, copy)
+            _settle(copy)
+            copy.replace(name)
+    _settle(path.parent)
+    fresh.replace(repaired_of(path))
+    _take_place(path)
+    return done
+
+
+def _check_kind(path: Path, store: Readable) -> None:
+    """Refuse a sound database that is no store, and a store of a newer Kernloom."""
+    if store.passes and schema.META.name not in store.tables:
+        Sqlite(path).check_foreign(Connection(), sorted(store.tables))
+    version = store.meta.get("schema_version", "")
+    if version.isdigit() and int(version) > schema.VERSION:
+        raise StoreError(
+            f"{path} has schema version {version}, newer than {schema.VERSION}, the newest known "
+            "here",
+            hint="Repair it with the Kernloom that wrote it.",
+        )
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    """A copy of a file and its log: SQLite may change what it opens."""
+    folder.mkdir()
+    copy = folder / path.name
+    for source in (path, wal_of(path)):
+        if source.exists():
+            shutil.copyfile(source, copy.with_name(source.name))
+    if not copy.stat().st_size:
+        # SQLite deletes the log of an empty file unread.
+        copy.write_bytes(bytes(4096))
+    return copy
+
+
+class _Merged:
+    """The trials of a damaged store, and those of its backups that it has not, or not whole."""
+
+    def __init__(self, store: Readable, backups: Sequence[Readable]) -> None:
+        files = [store, *backups]
+        self.meta = next((file.meta for file in files if file.meta), {})
+        self.documents: dict[str, str] = {}
+        for file in files:
+            self.documents |= file.documents
+        self.trials: dict[Name, dict[str, Any]] = {}
+        self.samples: dict[Name, list[Row]] = {}
+        self.restored = self.incomplete = 0
+        for name in dict.fromkeys(name for file in files for name in file.trials):
+            having = [file for file in files if name in file.trials]
+            file = next((file for file in having if name not in file.incomplete), having[0])
+            noted = with_notes(file.trials[name], self.documents)
+            self.trials[name] = {**file.trials[name], **noted}
+            self.samples[name] = file.samples.get(name, [])
+            self.restored += file is not store
+            self.incomplete += bool(noted) or lacks_samples(self.trials[name], self.samples[name])
+        self.baselines = _changed(files, schema.BASELINES, lambda file: file.baselines)
+        self.reuses = _changed(files, schema.REUSES, lambda file: file.reuses)
+        self.sources = _changed(files, schema.SOURCES, lambda file: file.sources)
+        self.is_sound = store.is_sound and not self.restored
+
+    def write(self, path: Path, outcome: Repaired) -> None:
+        """A store with these rows."""
+        ids = {id for id, _ in self.trials}
+        for name, row in self.trials.items():
+            # Of what is left: samples and sections may be lost.
+            row[DIGEST] = trial_digest(row, self.samples[name])
+        rows: dict[schema.Table, list[Row]] = {
+            # In their old order, as far as that is known.
+            schema.TRIALS: sorted(self.trials.values(), key=lambda row: str(row["created"])),
+            schema.SAMPLES: [row for taken in self.samples.values() for row in taken],
+            schema.DOCUMENTS: [{"hash": name, "text": t} for name, t in self.documents.items()],
+            schema.BASELINES: self.baselines,
+            schema.REUSES: [row for row in self.reuses if row["trial"] in ids],
+            schema.SOURCES: [
+                row
+                for row in self.sources
+                if row["trial"] in ids and row["document"] in self.documents
+            ],
+        }
+        database = Sqlite(path)
+        with closing(database.connect()) as connection:
+            database.make_tables(connection)
+            connection.begin()
+            for table, values in rows.items():
+                connection.run(schema.insert_into(table), values)
+            made = {key: self.meta[key] for key in ("created", "created_by") if key in self.meta}
+            said = json.dumps(asdict(outcome) | {"kept": outcome.kept and outcome.kept.name})
+            versions.set_meta(connection, **made, **{OUTCOME: said})
+            connection.commit()
+            # All of it into the one file that is moved.
+            connection.run("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _changed(
+    files: Sequence[Readable], table: schema.Table, of: Callable[[Readable], Mapping[Any, Row]]
+) -> list[Row]:
+    """The rows of a table that is changed: those of the store, unless it has a gap there."""
+    store, *backups = files
+    gap = table.name in store.damaged or table.name not in store.tables
+    taken = [*(backups[::-1] if gap else []), store]
+    return list({key: row for file in taken for key, row in of(file).items()}.values())
+
+
+def _outcome(path: Path) -> Repaired:
+    """What became of the store whose repair was interrupted."""
+    with closing(Sqlite(path).connect()) as connection:
+        said = json.loads(versions.meta(connection)[OUTCOME])
+    return Repaired(**said | {"kept": path.with_name(said["kept"])})
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """With nobody else having the store open."""
+    try:
+        with path.open("r+b") as file:
+            try:
+                _lock(file)
+            except (BlockingIOError, PermissionError):
+                raise StoreError(
+                    f"{path} is in use by another process",
+                    hint="See who has it open (for instance: fuser FILE), and repair it after.",
+                ) from None
+            yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be repaired: {error.strerror or error}") from error
+
+
+def _lock(file: BinaryIO) -> None:
+    """A lock that holds until this file is closed, whoever else opens and closes the same one.
+
+    SQLite respects it, though its own are of the other kind: those that end when a process closes
+    any file of that name.
+    """
+    start, length = _SHARED_LOCK
+    wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    fcntl.fcntl(file, fcntl.F_OFD_SETLK, wanted)
+
+
+def _take_place(path: Path) -> None:
+    """The repaired store under its own name; before that, the log of the damaged one must go."""
+    _settle(path.parent)
+    for file in (wal_of(path), path.with_name(path.name + "-shm"), count_file_of(path)):
+        file.unlink(missing_ok=True)
+    _settle(path.parent)
+    repaired_of(path).replace(path)
+    _settle(path.parent)
+
+
+def _settle(path: Path) -> None:
+    """What was done to a file, or in a folder, outlives a power failure from here on."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _free_name(path: Path) -> Path:
+    names = (path.with_name(f"{path.name}{KEPT}-{number}") for number in itertools.count(1))
+    return next(name for name in names if not name.exists() and not wal_of(name).exists())
