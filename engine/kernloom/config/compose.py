@@ -17,7 +17,7 @@ from kernloom.base.code_stamp import code_stamp
 from kernloom.base.digest import DigestCache, Section, as_section
 from kernloom.base.errors import ConfigError, UsageError, nearest, without_password
 from kernloom.base.files import sha256_json, tree_stamps
-from kernloom.base.remember import Recalled
+from kernloom.base.recalled import Recalled
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.groups import Groups
 from kernloom.config.override_parser import parse_overrides

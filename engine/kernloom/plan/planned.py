@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from kernloom.base.digest import Section
 from kernloom.base.errors import KernloomError
-from kernloom.base.remember import Recalled
+from kernloom.base.recalled import Recalled
 from kernloom.config.compose import Point
 from kernloom.config.schema import Experiment, Policy
 from kernloom.pipeline.graph import StageGraph
