@@ -57,10 +57,10 @@ def run(invocation: Invocation) -> int:
         waiting = [p for p in own if p.id not in stored and not p.refusal]
         estimated = estimate(missing, waiting, builder, store)
         reasons = reasons_for(waiting, store)
-    first = {id(plan) for plan in own}
-    trials = [
-        _trial(plan, stored, reasons.get(plan.id), same=id(plan) not in first) for plan in plans
-    ]
+    trials, seen = [], set[str]()
+    for plan in plans:
+        trials.append(_trial(plan, stored, reasons.get(plan.id), same=plan.id in seen))
+        seen.add(plan.id)
     document = {
         "summary": {
             "points": len(plans),
