@@ -47,7 +47,7 @@ class Override:
         return cls(f"{key}={spelled(value)}", kind, key, (value,), group)
 
     @classmethod
-    def axis(cls, key: str, values: Sequence[Any], *, group: bool) -> Override:
+    def axis(cls, key: str, values: Sequence[Any], *, group: bool = False) -> Override:
         """The one that sweeps a key over values."""
         text = f"{key}=choice({','.join(map(spelled, values))})"
         return replace(cls.of(key, None, group=group), text=text, values=values, swept=True)

@@ -105,7 +105,7 @@ def _with_cases(
     if said:
         chosen = [str(case) for case in said.values("case")]
         cases = [case for case in chosen if case in cases]
-    return rest.then([Override.axis("case", cases, group=False)]) if cases else None
+    return rest.then([Override.axis("case", cases)]) if cases else None
 
 
 def _check_case(chosen: Sequence[object], known: set[str]) -> None:
