@@ -10,7 +10,7 @@ import pytest
 
 from command_line import forks
 
-LONGEST = 40
+LONGEST = 20
 PROPERTY = "cpu_s"
 
 
