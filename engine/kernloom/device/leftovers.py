@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 MARKER = "KERNLOOM_SESSION"
 """Environment variable that tells the supervisor of a session its number, in hexadecimal."""
@@ -47,10 +48,15 @@ def set_limit(mark: str) -> None:
         resource.setrlimit(LIMIT, (number, number))
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
 def start(spawn: Callable[[], int]) -> int:
     """Start a supervisor; its process number."""
     # Not inherited by forks, so it is asked for every time.
-    ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc().prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
     with _lock:
         pid = spawn()
         _supervisors.add(pid)

@@ -19,6 +19,7 @@ from kernloom.base.expressions import parse
 from kernloom.base.places import confined
 from kernloom.base.registry import Registry
 from kernloom.config.schema import Fill, Workload
+from kernloom.measure.allowances import Allowances
 from kernloom.measure.references import REFERENCES
 from kernloom.plan.inspect import inputs_of, sizes_of, tensors_of
 from kernloom.plan.schedule import TensorSpec
@@ -54,6 +55,7 @@ class DataSets:
         self._streams: dict[tuple[Any, ...], Array] = {}
         self._last: dict[str, tuple[Workload, int, dict[str, Array]]] = {}
         """What was asked for last: a trial asks for its own more than once."""
+        self.allowances = Allowances()
 
     def inputs(self, workload: Workload, seed: int) -> dict[str, Array]:
         """Every tensor that some step reads before it is written, filled."""

@@ -6,7 +6,6 @@ Outputs are poisoned before it, and what a kernel only reads must be as it was a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from kernloom.base.errors import DeviceError
 from kernloom.base.expressions import evaluate
 from kernloom.config.schema import Workload
 from kernloom.device.contract import LaunchResult, LaunchSettings
+from kernloom.measure.allowances import Allowances
 from kernloom.measure.bench import Bench, Setup
 from kernloom.measure.data import Array, nan_warnings
 from kernloom.pipeline.stage import Context, Stage
@@ -42,13 +42,14 @@ def verified_launch(
 ) -> tuple[LaunchResult, float]:
     """A launch after which every output and input was checked, and the largest error as a share of
     tolerance."""
-    experiment = bench.experiment
-    goldens = bench.data.goldens(experiment.workload, experiment.seed)
+    experiment, data = bench.experiment, bench.data
+    goldens = data.goldens(experiment.workload, experiment.seed)
     only_read = [name for name in setup.inputs if name not in setup.written]
     result, found = setup.launch_and_look(settings, [*goldens, *only_read])
     worst = 0.0
     for name, golden in goldens.items():
-        worst = max(worst, compare(name, found[name], golden, experiment.workload))
+        error = compare(name, found[name], golden, experiment.workload, data.allowances)
+        worst = max(worst, error)
     for name in only_read:
         if not _same_bytes(found[name], setup.inputs[name]):
             raise DeviceError(f"{name} was changed, but no kernel may write it", status="wrong")
@@ -61,10 +62,17 @@ def _same_bytes(result: Array, given: Array) -> bool:
     return first.size == second.size and bool((first == second).all())
 
 
-def compare(name: str, result: Array, golden: Array, workload: Workload) -> float:
+def compare(
+    name: str,
+    result: Array,
+    golden: Array,
+    workload: Workload,
+    allowances: Allowances | None = None,
+) -> float:
     """The largest error as a share of what is tolerated; above 1 it is wrong and raises."""
     rtol, atol = workload.derive(_tolerance, result.dtype.name)
-    if (share := _share_of_tolerance(name, result, golden, rtol, atol)) <= 1:
+    allowances = Allowances() if allowances is None else allowances
+    if (share := allowances.largest_share(name, result, golden, rtol, atol)) <= 1:
         return share
     with np.errstate(all="ignore"):
         error = np.abs(result - golden)
@@ -85,50 +93,6 @@ def _tolerance(workload: Workload, dtype: str) -> tuple[float, float]:
     sizes = sizes_of(workload) if any(isinstance(text, str) for text in written) else {}
     rtol, atol = (float(evaluate(text, sizes)) for text in written)
     return rtol, atol
-
-
-@dataclass(frozen=True)
-class _Allowance:
-    """How far off each element of a golden may be."""
-
-    golden: Array
-    tolerance: tuple[float, float]
-    allowed: Array
-    room: Array
-    """For the errors, since memory that is new each time costs more than working them out."""
-
-    @classmethod
-    def of(cls, golden: Array, rtol: float, atol: float) -> _Allowance:
-        allowed = np.abs(golden)
-        allowed *= rtol
-        allowed += atol
-        room = np.empty(golden.shape, np.result_type(golden, np.float64))
-        return cls(golden, (rtol, atol), allowed, room)
-
-
-_allowances: dict[str, _Allowance] = {}
-"""Of the golden that each tensor was compared with last: the trials of a sweep may share it."""
-KEPT_BYTES = 8 * 2**20
-"""The largest golden whose allowance is kept."""
-
-
-def _share_of_tolerance(name: str, result: Array, golden: Array, rtol: float, atol: float) -> float:
-    """The largest error as a share of tolerance in as few passes as there can be; NaN where it
-    takes a closer look: what is not a finite number makes it NaN or infinite, in a golden too, for
-    its difference from anything and what it allows are both infinite, or NaN."""
-    if atol <= 0 or not result.size or result.dtype.kind != "f" or golden.dtype.kind != "f":
-        return float("nan")
-    with np.errstate(all="ignore"):
-        known = _allowances.get(name)
-        if known is None or known.golden is not golden or known.tolerance != (rtol, atol):
-            known = _Allowance.of(golden, rtol, atol)
-            if golden.nbytes <= KEPT_BYTES:
-                _allowances[name] = known
-        shares = known.room
-        np.copyto(shares, result)
-        shares -= golden
-        shares /= known.allowed
-        return max(float(shares.max()), -float(shares.min()))
 
 
 def unwritten(result: Array) -> Array:

@@ -158,7 +158,7 @@ class Planned(Recalled):
     sweep: Replanner | None = field(default=None, repr=False, compare=False)
     """Plans it again."""
     kept: Brief | None = field(default=None, repr=False, compare=False)
-    """Of a point that was dropped once."""
+    """Of a point of a sweep, whose details may be dropped; most points share one."""
 
     @property
     def brief(self) -> Brief:

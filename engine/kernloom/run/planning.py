@@ -103,14 +103,14 @@ class PlannedSweep:
         )
 
     def _keep(self, plan: Planned) -> None:
+        if plan.kept is None:
+            plan.kept = self._shared(plan.brief)
         self._whole.append(plan)
         if len(self._whole) <= KEPT:
             return
         oldest = self._whole.popleft()
         if oldest.sweep is None:
             return
-        if oldest.kept is None:
-            oldest.kept = self._shared(oldest.brief)
         oldest.drop()
         oldest.point.drop()
 
