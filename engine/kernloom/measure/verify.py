@@ -1,6 +1,6 @@
 """The verify stage: one untimed launch, compared with the golden.
 
-Outputs are poisoned before it, and what a kernel only reads must be as it was afterwards.
+Outputs are poisoned before it, and read-only inputs must be unchanged afterwards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernloom.plan.inspect import sizes_of
 
 
 class Verify(Stage):
-    """Artifacts -> whether every output is right, how far off it is, and what is not proven."""
+    """Artifacts -> whether every output is right, its error, and what is not proven."""
 
     phase = "run"
     inputs = {"artifacts": "artifacts"}
@@ -40,7 +40,7 @@ class Verify(Stage):
 def verified_launch(
     bench: Bench, setup: Setup, settings: LaunchSettings
 ) -> tuple[LaunchResult, float]:
-    """A launch after which every output and input was checked, and the largest error as a share of
+    """A launch with every output and input checked, and the largest error as a share of the
     tolerance."""
     experiment = bench.experiment
     goldens = bench.data.goldens(experiment.workload, experiment.seed)
@@ -62,7 +62,7 @@ def _same_bytes(result: Array, given: Array) -> bool:
 
 
 def compare(name: str, result: Array, golden: Array, workload: Workload) -> float:
-    """The largest error as a share of what is tolerated; above 1 it is wrong and raises."""
+    """The largest error as a share of the tolerance; raises if it is above 1."""
     rtol, atol = workload.derive(_tolerance, result.dtype.name)
     if (share := _share_of_tolerance(name, result, golden, rtol, atol)) <= 1:
         return share
@@ -79,7 +79,7 @@ def compare(name: str, result: Array, golden: Array, workload: Workload) -> floa
 
 
 def _tolerance(workload: Workload, dtype: str) -> tuple[float, float]:
-    """Relative and absolute, in numbers."""
+    """Relative and absolute tolerance."""
     tolerance = workload.tolerance_for(dtype)
     written = (tolerance.rtol, tolerance.atol)
     sizes = sizes_of(workload) if any(isinstance(text, str) for text in written) else {}
@@ -89,13 +89,13 @@ def _tolerance(workload: Workload, dtype: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Allowance:
-    """How far off each element of a golden may be."""
+    """The permitted error of each element of a golden."""
 
     golden: Array
     tolerance: tuple[float, float]
     allowed: Array
     room: Array
-    """For the errors, since memory that is new each time costs more than working them out."""
+    """Reused buffer for errors, because fresh memory costs more than computing them."""
 
     @classmethod
     def of(cls, golden: Array, rtol: float, atol: float) -> _Allowance:
@@ -107,15 +107,15 @@ class _Allowance:
 
 
 _allowances: dict[str, _Allowance] = {}
-"""Of the golden that each tensor was compared with last: the trials of a sweep may share it."""
+"""For the golden that each tensor was last compared with: trials of a sweep may share it."""
 KEPT_BYTES = 8 * 2**20
-"""The largest golden whose allowance is kept."""
+"""Size of the largest golden whose allowance is kept."""
 
 
 def _share_of_tolerance(name: str, result: Array, golden: Array, rtol: float, atol: float) -> float:
-    """The largest error as a share of tolerance in as few passes as there can be; NaN where it
-    takes a closer look: what is not a finite number makes it NaN or infinite, in a golden too, for
-    its difference from anything and what it allows are both infinite, or NaN."""
+    """The largest error as a share of the tolerance, in as few passes as possible. NaN if a closer
+    check is needed: a value that is not finite, in a golden too, makes the error and its tolerance
+    infinite or NaN."""
     if atol <= 0 or not result.size or result.dtype.kind != "f" or golden.dtype.kind != "f":
         return float("nan")
     with np.errstate(all="ignore"):
@@ -132,7 +132,7 @@ def _share_of_tolerance(name: str, result: Array, golden: Array, rtol: float, at
 
 
 def unwritten(result: Array) -> Array:
-    """Which elements still hold the poison; a NaN that was computed has other bits."""
+    """Mask of elements that still hold the poison; a computed NaN has other bits."""
     if result.dtype.kind != "f":
         return np.zeros(result.shape, dtype=bool)
     bits = result.view(f"u{result.dtype.itemsize}")
