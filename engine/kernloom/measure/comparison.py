@@ -169,7 +169,7 @@ def _count(number: int, what: str) -> str:
 
 
 def enough(comparisons: int) -> int:
-    """The least number of rounds in which the clearest of so many differences can be
+    """The least number of rounds in which the clearest of `comparisons` differences can be
     significant."""
     return 1 + math.ceil(math.log2(comparisons / (1 - CONFIDENCE)))
 

@@ -69,7 +69,7 @@ def objective(trial: Trial) -> Objective:
 
 
 def standings(trials: Iterable[Trial]) -> dict[str, Standing]:
-    """By trial id, for trials that have others to be compared with."""
+    """Trial id -> its standing, for trials that have others to be compared with."""
     found: dict[str, Standing] = {}
     for best, *others in ranked(trial for trial in trials if not is_sanitized(trial)):
         for other in others:

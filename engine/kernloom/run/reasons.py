@@ -98,7 +98,7 @@ def reasons_for(plans: Sequence[Planned], store: Store) -> dict[str, Reason]:
 
 
 def _name_parameters(plans: Sequence[Planned], found: dict[str, Reason], store: Store) -> None:
-    """Where a kernel differs because of its step's parameters, name the parameters."""
+    """Name the changed parameters of a step where they explain its different kernel."""
     by_kernel = [plan for plan in plans if any(d.step for d in found[plan.id].differences)]
     nearest = store.latest(found[plan.id].nearest for plan in by_kernel)
     for plan in by_kernel:

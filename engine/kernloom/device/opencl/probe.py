@@ -40,7 +40,7 @@ _KEPT = (
 )
 """Prefixes of the variables that choose and configure drivers."""
 _NO_MATTER = ("CUDA_CACHE_PATH", "OCL_ICD_DEBUG", "POCL_CACHE_DIR")
-"""Those that change no result."""
+"""Variables that change no result."""
 _VENDORS = "/etc/OpenCL/vendors"
 _NODES = ("/dev/dri", "/dev/kfd", "/dev/nvidiactl", "/dev/nvidia0", "/sys/module/nvidia/version")
 """Files that come and go with a driver's kernel module."""

@@ -326,7 +326,7 @@ class Slurm(Fleet):
         number: int,
         states: Mapping[tuple[str, int], TaskState],
     ) -> str:
-        """What is known about the last task that had a point and did not finish it."""
+        """The known facts about the last task that had a point and did not finish it."""
         tried = [(r, n) for r in rounds for n, points in enumerate(r.tasks) if number in points]
         round, task = tried[-1]
         state = states.get((round.name, task))
