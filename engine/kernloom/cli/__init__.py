@@ -1,4 +1,4 @@
-"""The command line: the only place that knows the whole line."""
+"""The command line, the only package that may import all others."""
 
 from kernloom.cli.main import main
 

@@ -1,4 +1,4 @@
-"""`kernloom results baseline ...`: trials under a name, to be compared with later."""
+"""`kernloom results baseline ...`: saved baselines, for later comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `compare` is told to compare: sets of overrides in quotes, recipe files, ids of trials."""
+"""Arguments of `compare`: sets of overrides in quotes, recipe files, ids of trials."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse_quoted(text: str, composer: Composer) -> Overrides:
 
 
 def contenders_of(given: Sequence[str], make: Contenders, composer: Composer) -> list[Contender]:
-    """Each argument planned, under its own text as a name."""
+    """Plan each argument as a contender, named by its text."""
     made: list[Contender] = []
     for text in given:
         name, number = text.strip() or "(defaults)", 2

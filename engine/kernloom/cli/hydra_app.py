@@ -1,9 +1,9 @@
-"""Kernloom as an application of Hydra's own, for its stock launchers and sweepers.
+"""Kernloom as a Hydra application, for Hydra's stock launchers and sweepers.
 
-`kernloom run` composes by itself. Words that choose something of Hydra's (hydra/launcher=joblib)
-hand the command over to Hydra, and every job is one `kernloom run` of its words; all of them write
-to the same store. Hydra writes down what it is told, so which store that is, with a password
-perhaps, goes past it.
+`kernloom run` composes by itself. Overrides that choose something of Hydra's
+(hydra/launcher=joblib) hand the command over to Hydra, and every job is one `kernloom run` of its
+overrides; all of them write to the same store. Hydra writes its overrides to disk, so the store,
+whose URL may contain a password, is passed outside of Hydra.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from kernloom.measure.ranking import decides_work
 from kernloom.run.objectives import files_of_jobs, read_objective
 
 CODES = "codes"
-"""Where each job leaves its exit code, below the folder of the sweep; a file without one is of a
-job that did not end."""
+"""Folder of the jobs' exit codes, below the sweep's folder; an empty file means that the job did
+not end."""
 OBJECTIVES = "objectives"
-"""Where each job leaves its objective, for sweepers that optimise."""
+"""Folder of the jobs' objectives, for sweepers that optimise."""
 BEST = "optimization_results.yaml"
-"""Where Hydra's sweepers that optimise leave what they found, in the folder of the sweep."""
+"""File with the result of a sweeper that optimises, in the sweep's folder."""
 STORE_WORDS = "KERNLOOM_STORE_WORDS"
-"""In the environment: the words about the store, for each job."""
+"""Environment variable with the overrides for the store, for each job."""
 HAS_STORE_WORDS = "has-store-words"
-"""Lies in the folder of a sweep whose jobs must have some."""
+"""Marker file in the folder of a sweep whose jobs must have such overrides."""
 PACKAGES = {
     "launcher": {
         "joblib": "hydra-joblib-launcher",
@@ -49,7 +49,7 @@ PACKAGES = {
         "optuna": "hydra-optuna-sweeper",
     },
 }
-"""What brings Hydra's stock plugins."""
+"""Packages of Hydra's stock plugins."""
 BASIC = "basic"
 """The sweeper that tries every combination; all others optimise."""
 SPACES = (
@@ -57,11 +57,11 @@ SPACES = (
     "hydra.sweeper.parametrization.",
     "hydra.sweeper.ax_config.params.",
 )
-"""Where the settings of sweepers that optimise have the axes of their search."""
+"""Prefixes of the keys with the search axes of sweepers that optimise."""
 
 
 def run_by_hydra(places: Places, overrides: Overrides) -> int:
-    """Have Hydra launch a job for each point; the worst exit code of all of them."""
+    """Have Hydra launch one job per point; returns the worst of their exit codes."""
     if not overrides.multirun:
         raise UsageError(
             "Hydra's own settings are for sweeps", hint="Add -m: kernloom run -m hydra/launcher=..."
@@ -72,7 +72,7 @@ def run_by_hydra(places: Places, overrides: Overrides) -> int:
     store = overrides.about("store").text
     others = [_word_for_hydra(override) for override in overrides.without("store")]
     places.build.mkdir(parents=True, exist_ok=True)
-    # Below the build folder, because the nodes of a cluster see no other machine's /tmp.
+    # Below the build folder, because cluster nodes do not see another machine's /tmp.
     folder = Path(tempfile.mkdtemp(prefix="hydra-", dir=places.build))
     try:
         if store:
@@ -99,15 +99,15 @@ def run_by_hydra(places: Places, overrides: Overrides) -> int:
 
 
 def _word_for_hydra(override: Override) -> str:
-    """Its word with leave to add its key: Hydra would refuse keys of maps that are open, such as
-    select.fixed. Each job checks the keys itself."""
+    """The override's word, with permission to add its key: Hydra would refuse keys of open maps,
+    such as select.fixed. Each job checks the keys itself."""
     is_value = override.kind == "change" and not override.package and not override.group
     own = override.key.startswith("hydra")
     return f"++{override.text}" if is_value and not own else override.text
 
 
 def _best(folder: Path) -> str:
-    """What a sweeper that optimises says it has found; '' for one that does not."""
+    """The best point reported by a sweeper that optimises; '' for other sweepers."""
     from kernloom.config.reader import load_yaml
 
     path = folder / BEST
@@ -118,7 +118,7 @@ def _best(folder: Path) -> str:
     if not isinstance(found, dict):
         return f"the sweeper found\n{text.strip()}"
     name = found.get("name", "the sweeper")
-    # Optuna's and Nevergrad's names for the same.
+    # The names used by Optuna and by Nevergrad.
     params = found.get("best_params", found.get("best_evaluated_params"))
     value = found.get("best_value", found.get("best_evaluated_result"))
     if not isinstance(params, dict) or not isinstance(value, (int, float)):
@@ -132,14 +132,14 @@ def _best(folder: Path) -> str:
 
 
 def worst(codes: Sequence[int]) -> int:
-    """The exit code that those of the jobs lead to: 3, for instance, if all that failed was not
-    available; a job that a signal ended has failed."""
+    """The exit code for a set of jobs: for example 3 if all failures were unavailable targets; a
+    job killed by a signal has failed."""
     bad = {code if code > 0 else 1 for code in codes if code}
     return 0 if not bad else bad.pop() if len(bad) == 1 else 1
 
 
 def _choices(overrides: Overrides) -> list[tuple[str, str]]:
-    """Kind and name of the launcher and the sweeper that are chosen."""
+    """Kind and name of the chosen launcher and sweeper."""
     return [
         (kind, value)
         for override in overrides
@@ -166,7 +166,7 @@ def check_axes(overrides: Overrides) -> None:
 
 
 def _axis(override: Override) -> str:
-    """The key that an override makes an axis of a search; '' if it does not."""
+    """The key that an override makes an axis of a search; '' if none."""
     for start in SPACES:
         if override.key.startswith(start):
             return override.key.removeprefix(start).lstrip("+")
@@ -174,14 +174,14 @@ def _axis(override: Override) -> str:
 
 
 def _check_installed(places: Places, overrides: Overrides) -> None:
-    """Refuse a launcher or sweeper that Hydra does not have, before it says so its own way."""
+    """Refuse a launcher or sweeper that Hydra lacks, before Hydra fails with its own message."""
     chosen = _choices(overrides)
     if not chosen:
         return
     from hydra.core.config_store import ConfigStore
     from hydra.core.plugins import Plugins
 
-    # Plugins say what they are called when they are loaded.
+    # Plugins register their names when they are loaded.
     Plugins.instance()
     for kind, name in chosen:
         files = [p for found in places.folders("configs") for p in found.glob(f"hydra/{kind}/*")]
@@ -202,7 +202,7 @@ def _check_installed(places: Places, overrides: Overrides) -> None:
 
 def _command(places: Places, folder: Path, words: Sequence[str]) -> list[str]:
     found = places.folders("configs")
-    # Hydra wants the root config in the first folder; those after it shadow each other as ours do.
+    # Hydra wants the root config in the first folder; later folders shadow each other as ours do.
     root = next(path for path in found if (path / f"{PRIMARY}.yaml").is_file())
     first = folder / "configs"
     first.mkdir()

@@ -1,4 +1,4 @@
-"""What Hydra launches: one `kernloom run` of the job's words, in a process of its own."""
+"""A job launched by Hydra: one `kernloom run` of its overrides, in a separate process."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from kernloom.measure.ranking import Objective
 from kernloom.run.objectives import files_of_jobs, read_objective
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-"""Tries every combination and asks for no objective."""
+"""Tries every combination and needs no objective."""
 
 
 class NoObjective(CompactHydraException):
-    """Ends a job that has nothing to tell a sweeper; why is said on stderr before."""
+    """Ends a job without an objective for the sweeper; the reason was printed on stderr before."""
 
 
 def execute(config: DictConfig) -> float | None:
-    """The job's objective, if Hydra's sweeper is an optimiser; its exit code is left in a file,
+    """The job's objective, if Hydra's sweeper is an optimiser; the exit code is written to a file
     beside those of the other jobs."""
     from kernloom.cli.hydra_app import CODES, OBJECTIVES
 
@@ -44,7 +44,7 @@ def execute(config: DictConfig) -> float | None:
     returned = UsageError.exit_code if problem else _run(chosen, folder, objective)
     found = read_objective(objective) if optimises else None
     if found and returned == UsageError.exit_code:
-        # Only this point is refused, which is a failed trial among others.
+        # Only this point is refused: one failed trial among others.
         returned = 1
     if found and not comparable(found, objective.parent):
         problem = (
@@ -84,13 +84,13 @@ def _run(chosen: Any, folder: Path, objective: Path) -> int:
 
 
 def comparable(own: Objective, folder: Path) -> bool:
-    """Whether the jobs so far all did the same work, as far as they came to an end."""
+    """Whether all jobs that have ended so far did the same work."""
     found = [own, *filter(None, map(read_objective, files_of_jobs(folder)))]
     return len({objective.work for objective in found if objective.work}) <= 1
 
 
 def not_minimised(sweeper: Any) -> str:
-    """Why a sweeper's settings do not fit an objective of which less is better; '' if they do."""
+    """Why a sweeper's settings do not suit an objective to be minimised; '' if they do."""
     directions = OmegaConf.select(sweeper, "direction")
     listed = list(directions) if OmegaConf.is_list(directions) else [directions]
     if len(listed) > 1:
@@ -108,12 +108,12 @@ def not_minimised(sweeper: Any) -> str:
 
 
 def _words(told: Sequence[str], store: Sequence[str]) -> list[str]:
-    """Those of the job, with its store in the place of what Hydra was told."""
+    """The job's overrides, with its store instead of the one given to Hydra."""
     from kernloom.config.overrides import root_key
 
     words = [word for word in told if root_key(word) != "store"]
     if not any(root_key(word) == "fleet" for word in words):
-        # Launchers run jobs side by side, which is no way to measure.
+        # Launchers run jobs in parallel, which would disturb measurements.
         words.append("fleet.exclusive=measuring")
     return [*words, *store]
 

@@ -1,6 +1,6 @@
-"""What the targets lack on this machine, and the commands that install it.
+"""Packages that the targets lack on this machine, and the commands that install them.
 
-Which packages that are is said by the configs: the Debian commands of toolchains and emulators.
+The configs name the packages: the Debian commands of toolchains and emulators.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _EXTRA = re.compile(r"kernloom\[([\w-]+)\]")
 
 @dataclass(frozen=True)
 class Missing:
-    """What is not installed."""
+    """The packages that are not installed."""
 
     targets: tuple[str, ...]
-    """That need it."""
+    """The targets that need them."""
     packages: tuple[str, ...]
-    """Debian's."""
+    """Debian packages."""
     requirements: tuple[str, ...]
-    """Python's."""
+    """Python packages."""
 
     def commands(self) -> list[list[str]]:
         found = []
@@ -66,7 +66,7 @@ def find_missing(places: Places) -> Missing:
 
 
 def install(missing: Missing, stderr: TextIO) -> str:
-    """Carry out the commands; what went wrong, or nothing."""
+    """Run the commands; returns the error, or ''."""
     if missing.packages and not shutil.which("apt-get"):
         return "there is no apt-get here: install the packages with this system's own tool"
     if missing.packages and os.geteuid() != 0:
@@ -99,7 +99,7 @@ def _split(section: Mapping[str, Any]) -> list[str]:
 
 
 def _words(command: str) -> list[str]:
-    """Of a command; none of a sentence, which is what some say in place of one."""
+    """The words of a command; empty for a sentence, which some configs have instead of one."""
     try:
         return shlex.split(command)
     except ValueError:
@@ -107,7 +107,7 @@ def _words(command: str) -> list[str]:
 
 
 def _requirements(words: Iterable[str], places: Places) -> Iterable[str]:
-    """Python packages by name; an extra of ours is what it stands for."""
+    """Python packages by name; an extra of Kernloom is replaced by its requirements."""
     for word in words:
         extra = _EXTRA.fullmatch(word)
         if extra:

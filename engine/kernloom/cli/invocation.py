@@ -1,4 +1,4 @@
-"""What was typed, taken apart: the command, its flags, and the overrides that Hydra will read."""
+"""A parsed command line: the command, its flags, and the overrides for Hydra."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TABLE = "table"
 PLAIN_OUTPUTS = (TABLE, "json", "jsonl")
-"""What commands print that have no formats of their own."""
+"""Output formats of commands that have no formats of their own."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Flag:
 
     about: str
     value: str = ""
-    """What its value is called in the help text; '' for a plain switch."""
+    """Name of its value in the help text; '' for a plain switch."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Invocation:
 
     command: str
     words: tuple[str, ...] = ()
-    """key=value overrides and other plain words, in order."""
+    """key=value overrides and other arguments, in order."""
     flags: Mapping[str, str] = field(default_factory=dict)
     multirun: bool = False
     output: str = TABLE
@@ -43,7 +43,7 @@ class Invocation:
 
     @property
     def data_out(self) -> TextIO:
-        """stdout for data that must stay exact when it goes to a file or another program."""
+        """stdout for data that must be exact in a file or a pipe."""
         return exact(self.stdout)
 
     def out_for(self, form: Format) -> TextIO:
@@ -61,7 +61,7 @@ MULTIRUN = ("-m", "--multirun")
 def parse(
     command: str, arguments: Sequence[str], known: Mapping[str, Flag], *, sweeps: bool
 ) -> Invocation:
-    """Split flags from words; unknown flags are refused with the nearest one."""
+    """Split flags from words; unknown flags are refused with the nearest known one."""
     words: list[str] = []
     flags: dict[str, str] = {}
     multirun = False
@@ -100,8 +100,8 @@ def output_of(words: Sequence[str]) -> str:
 
 
 def check_output(command: str, words: Sequence[str], report: str = "") -> None:
-    """Refuse a form of output that the command does not have. `report` names the documents that it
-    prints, where formats serve them."""
+    """Refuse an output format that the command does not have. `report` names the command's reports,
+    if formats serve them."""
     for name in outputs_in(words):
         if report:
             from kernloom.report.formats import format_for
@@ -113,14 +113,14 @@ def check_output(command: str, words: Sequence[str], report: str = "") -> None:
 
 
 def without_output(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command that reads no experiment, less `output=`."""
+    """The words of a command that reads no experiment, without `output=`."""
     return tuple(word for word in words if not word.startswith("output="))
 
 
 def destination(path: str, key: str) -> Path:
-    """Where a file is to be written, refused before any work is done if that cannot be."""
+    """The path of a file to be written, refused before any work if it cannot be written."""
     target = Path(path)
-    # Files appear by rename: that would replace a device or a pipe by a plain file.
+    # Files appear by rename, which would replace a device or a pipe by a plain file.
     if not path or (target.exists() and not target.is_file()):
         raise UsageError(f"{key}: '{path}' is not the name of a file")
     if not target.parent.is_dir():

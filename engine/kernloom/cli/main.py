@@ -33,7 +33,7 @@ COMMANDS = {
 INTERRUPTED = 130
 TERMINATED = 143
 _THREAD_TIMEOUT = "OPENBLAS_THREAD_TIMEOUT"
-"""How long they look, as a power of two of clock ticks; 4 is the least."""
+"""How long idle threads spin, as a power of two of clock ticks; 4 is the least."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        # A second Ctrl-C must not cut the farewell short.
+        # A second Ctrl-C must not interrupt the final message.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("kernloom: interrupted; everything finished so far is kept", file=sys.stderr)
         return INTERRUPTED
@@ -94,9 +94,9 @@ def _dispatch(words: list[str]) -> int:
 
 @contextlib.contextmanager
 def _threads_at_rest() -> Iterator[None]:
-    """Lets the threads that numpy's library starts on import sleep until there is work; otherwise
-    they look for it in a loop, beside all that the start has to do. Processes that we start, a
-    measured numpy among them, are not told."""
+    """Let the threads that numpy's library starts on import sleep until there is work; otherwise
+    they spin and slow down the start. Child processes, including a measured numpy, are not
+    affected."""
     told = _THREAD_TIMEOUT in os.environ
     os.environ.setdefault(_THREAD_TIMEOUT, "4")
     try:
@@ -134,7 +134,7 @@ def _command_help(name: str, command: Any, flags: dict[str, Flag], *, sweeps: bo
 
 
 def _abandon_stdout(*, only_if_full: bool = False) -> None:
-    """Let what stdout still holds go nowhere, so that the interpreter's last flush succeeds."""
+    """Discard what stdout still holds, so that the interpreter's last flush succeeds."""
     if only_if_full:
         try:
             sys.stdout.flush()
@@ -155,5 +155,5 @@ def _failed(error: KernloomError, words: Sequence[str]) -> int:
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:
-    """End by unwinding, so that children and temporary files go too."""
+    """End by unwinding, so that child processes and temporary files are removed too."""
     raise Terminated

@@ -1,5 +1,5 @@
-"""Which store a command works with that reads no experiment: the project's, or what `store`,
-`store.path` and `store.url` say."""
+"""The store of a command that reads no experiment: the project's, or the one selected by `store`,
+`store.path` and `store.url`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYS = ("path", "url")
 def split_store(
     words: Sequence[str], places: Places, before: Iterable[Override] = ()
 ) -> tuple[Path | str, tuple[str, ...]]:
-    """The store that words choose, or else overrides before them do; and the other words."""
+    """The store selected by words, or else by the overrides `before` them; and the other words."""
     groups = Groups(places.folders("configs"))
     mine = [word for word in words if word.startswith(("store=", "store.")) and "=" in word]
     chosen = Overrides(tuple(before))
@@ -33,7 +33,7 @@ def split_store(
 
 
 def _chosen_store(overrides: Overrides, groups: Groups, places: Places) -> Path | str:
-    """The store that overrides choose; nothing is composed for it."""
+    """The store that overrides select, without composing a config."""
     option, values = "", dict[str, Any]()
     for override in overrides:
         if override.key == "store":

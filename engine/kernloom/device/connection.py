@@ -1,5 +1,5 @@
-"""A runner process, the socket to it, the window shared with it and the folder that it works in:
-they start and end together."""
+"""A runner process with its socket, its shared window and its scratch folder, which all start and
+end together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernloom.device.scratch import Scratch
 from kernloom.device.window import WindowPool
 
 SHORTEST = HEADER.size + layout(Response).fixed.size
-"""Bytes of an answer that has nothing more to say."""
+"""Size of a response that carries no text and no samples."""
 
 
 class Connection:
@@ -38,8 +38,8 @@ class Connection:
         inherited: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`command` starts the runner; `inherited` are the files it gets beside its own three.
-        `scratch` goes back to its pool, or is removed, at the end."""
+        """`command` starts the runner; it inherits `inherited` beside its three standard files.
+        `scratch` is returned to its pool, or removed, at the end."""
         self._windows = windows
         self._scratch = scratch
         self._received = bytearray()
@@ -65,7 +65,7 @@ class Connection:
             os.close(channel)
 
     def send(self, data: bytes, deadline: float) -> None:
-        """TimeoutError when the other side does not listen."""
+        """Send all bytes; TimeoutError if the runner does not read them by the deadline."""
         self._wait_until(deadline, socket.SO_SNDTIMEO)
         try:
             self._socket.sendall(data)
@@ -73,9 +73,9 @@ class Connection:
             raise TimeoutError from None
 
     def receive(self, deadline: float, following: int = 0) -> tuple[Header, Message]:
-        """The next message; EOFError when the other side is gone, TimeoutError when it is late.
+        """The next message; EOFError if the runner has closed the socket, TimeoutError if late.
 
-        Where others are `following`, to wake up once for all of them is enough.
+        With `following` more messages expected, one wake-up serves for all of them.
         """
         have = len(self._received)
         if following and have < HEADER.size:
@@ -88,7 +88,7 @@ class Connection:
         return header, unpack_body(header, data)
 
     def receive_rest(self, deadline: float) -> None:
-        """Wait until the other side is gone, whatever it still says."""
+        """Wait until the runner closes the socket, and ignore what it still sends."""
         with contextlib.suppress(EOFError):
             while True:
                 self._receive(deadline, 1 << 16, all=True)
@@ -98,7 +98,8 @@ class Connection:
             self._received += self._receive(deadline, 1 << 16)
 
     def _receive(self, deadline: float, nbytes: int, *, all: bool = False) -> bytes:
-        """What there is; or `all` of so many bytes, unless no more come in time or ever."""
+        """The bytes available, or with `all` exactly `nbytes`, unless the deadline or the end comes
+        first."""
         self._wait_until(deadline, socket.SO_RCVTIMEO)
         try:
             data = self._socket.recv(nbytes, socket.MSG_WAITALL if all else 0)
@@ -109,7 +110,8 @@ class Connection:
         return data
 
     def _wait_until(self, deadline: float, option: int) -> None:
-        """The system keeps the time: Python would ask it once more for each call."""
+        """Set a socket timeout in the kernel: Python's own costs another system call per
+        operation."""
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise TimeoutError
@@ -118,13 +120,13 @@ class Connection:
         self._socket.setsockopt(socket.SOL_SOCKET, option, limit)
 
     def end(self) -> int:
-        """Kill what still runs and reap it; how the process ended. Safe more than once."""
+        """Kill and reap the process; returns its exit status. Safe to call more than once."""
         returncode = self.process.end()
         if not self._ended:
             self._ended = True
             self._socket.close()
-            # 0: nothing of what the kernels started was left. After any other ending something
-            # that nobody knows of could still write to the window.
+            # 0 means that no process started by a kernel was left. After any other ending an
+            # unknown process could still write to the window.
             if returncode == 0:
                 self._windows.give_back(self.window)
                 self._scratch.give_back()

@@ -1,7 +1,7 @@
-"""What every device promises: a device opens sessions; a session holds memory and runs kernels.
+"""The contract of every device: a device opens sessions; a session holds memory and runs kernels.
 
-A device that lacks something does not list it in its capabilities, and `require` refuses it by name
-before anything starts. Every failure of an operation is a DeviceError with the status of the trial.
+A missing feature is absent from the device's capabilities, and `require` refuses it by name before
+anything starts. Every failed operation raises a DeviceError with the status of the trial.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CAPABILITIES = {
     "libraries": "shared libraries for kernels to call",
     "transfers": "copies from and to the host inside the measured region",
 }
-"""Everything a device can be asked for."""
+"""All capabilities that a device can declare."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Buffer:
 
 BUFFER = "buffer"
 Arguments: TypeAlias = int | Sequence[str]
-"""How many arguments a kernel takes, or what each is: BUFFER, or the element type of a scalar."""
+"""The number of a kernel's arguments, or the kind of each: BUFFER, or a scalar's element type."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class LoadedKernel:
     path: Path
     arguments: int
     types: tuple[str, ...] = ()
-    """What each is, where that was said; launches with anything else are refused."""
+    """Kind of each argument, if declared; a launch with other kinds is refused."""
 
     @classmethod
     def of(cls, handle: int, path: Path, arguments: Arguments) -> LoadedKernel:
@@ -78,7 +78,7 @@ class LoadedKernel:
 
 @dataclass(frozen=True)
 class BufferRequest:
-    """A buffer to allocate, and what goes into it: data, or one value for every byte."""
+    """A buffer to allocate and its initial content: data, or one value for every byte."""
 
     nbytes: int
     label: str
@@ -140,10 +140,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Transfer:
-    """A tensor handed from the host to the device or back, as one of the calls of a launch.
+    """A tensor transfer between host and device, as one of the calls of a launch.
 
-    Where the device has memory of its own, that is a copy, and the host's is what the buffer held
-    when the launch began; a device that reads in place is only told.
+    A device with its own memory copies; the host's side is the buffer's content at the start of the
+    launch. A device that reads in place is only notified.
     """
 
     buffer: Buffer
@@ -152,25 +152,25 @@ class Transfer:
 
 @dataclass(frozen=True)
 class LaunchSettings:
-    """How often the calls of a launch are carried out; all calls in order are one iteration."""
+    """Repetitions of a launch's calls; all calls in order are one iteration."""
 
     warmup: int = 0
-    """Untimed iterations first."""
+    """Untimed iterations before the first sample."""
     inner: int = 1
-    """Iterations per sample; 0: as many as make a sample last `min_sample_ns`."""
+    """Iterations per sample; 0: enough for a sample to last `min_sample_ns`."""
     samples: int = 1
     min_sample_ns: int = 0
     cold: bool = False
     """Empty the caches of all buffers before every sample; `inner` is then 1."""
     realtime: bool = False
-    """Run in the real-time scheduling class if that is possible; the result says whether it was."""
+    """Use the real-time scheduling class if permitted; the result says whether it was used."""
     timeout: float | None = None
-    """Seconds the whole launch may take; by default the session's."""
+    """Time limit of the whole launch in seconds; default: the session's."""
 
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """What a launch measured: one entry per sample, each the total of `inner` iterations."""
+    """Measurements of a launch: one entry per sample, each the total of `inner` iterations."""
 
     inner: int
     wall_ns: tuple[int, ...]
@@ -178,21 +178,21 @@ class LaunchResult:
     involuntary: tuple[int, ...]
     voluntary: tuple[int, ...]
     readings: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Name of each gauge of the device but time -> what it shows."""
+    """Name of each gauge of the device, except time -> its readings."""
     transfer_ns: tuple[int, ...] = ()
-    """The part of `wall_ns` that transfers took, from devices that have them."""
+    """The part of `wall_ns` spent on transfers, for devices that have them."""
     cold: bool = False
     realtime: bool = False
-    """Whether the samples were really taken in the real-time scheduling class."""
+    """Whether the samples were taken in the real-time scheduling class."""
     aslr: bool = True
-    """Whether the process got random addresses."""
+    """Whether the process had randomized addresses."""
 
     @property
     def instructions(self) -> tuple[float, ...]:
         return self.readings.get(INSTRUCTIONS.name, ())
 
     def per_run(self, gauge: Gauge) -> tuple[float, ...]:
-        """What a gauge shows for one iteration, in each sample."""
+        """A gauge's reading per iteration, for each sample."""
         found = self.readings.get(gauge.name)
         if found is None:
             raise DeviceError(f"the device gave no {gauge.name}", status="crashed")
@@ -200,7 +200,7 @@ class LaunchResult:
 
 
 def _share(total: float, parts: int) -> float:
-    """A part; of counts a count, where they can be divided."""
+    """Total divided by parts; a count stays an integer if it divides evenly."""
     if isinstance(total, int) and total % parts == 0:
         return total // parts
     return total / parts
@@ -211,7 +211,7 @@ class Session(ABC):
 
     @abstractmethod
     def allocate(self, nbytes: int, label: str = "") -> Buffer:
-        """Memory of exactly `nbytes`; the label names it in messages."""
+        """Allocate exactly `nbytes` of memory; the label names it in messages."""
 
     @abstractmethod
     def free(self, buffer: Buffer) -> None: ...
@@ -222,7 +222,8 @@ class Session(ABC):
 
     @abstractmethod
     def read(self, buffer: Buffer, nbytes: int | None = None, offset: int = 0) -> bytearray:
-        """`nbytes` (default: the rest) from `offset`; `numpy.frombuffer` makes it an array."""
+        """Read `nbytes` (default: the rest) from `offset`; `numpy.frombuffer` makes an array of
+        it."""
 
     @abstractmethod
     def fill(self, buffer: Buffer, value: int) -> None:
@@ -230,7 +231,7 @@ class Session(ABC):
 
     @abstractmethod
     def load(self, path: Path, arguments: Arguments, entry: str = "kl_entry") -> LoadedKernel:
-        """Load a kernel library whose function takes these arguments."""
+        """Load a kernel library whose entry function takes these arguments."""
 
     @abstractmethod
     def launch(
@@ -240,8 +241,9 @@ class Session(ABC):
     def prepare(
         self, buffers: Sequence[BufferRequest], kernels: Sequence[KernelRequest]
     ) -> tuple[list[Buffer], list[LoadedKernel]]:
-        """Allocate and fill, and load, all of these. A device that is asked by message need not
-        wait for each answer; what goes wrong with a content may be said by the next operation."""
+        """Allocate and fill buffers, and load kernels, as one batch. A device that is driven by
+        messages need not wait for each response, so an error may be raised by the next
+        operation."""
         made = []
         for wanted in buffers:
             made.append(self.allocate(wanted.nbytes, wanted.label))
@@ -252,8 +254,8 @@ class Session(ABC):
         return made, [self.load(item.path, item.arguments, item.entry) for item in kernels]
 
     def look(self, buffers: Sequence[Buffer]) -> list[memoryview]:
-        """What the buffers hold, without a copy where that can be: it is good to look at until the
-        next operation, and not to be changed."""
+        """Read-only views of the buffers, without a copy where possible; valid until the next
+        operation."""
         return [memoryview(self.read(buffer)) for buffer in buffers]
 
     def launch_and_look(
@@ -262,7 +264,7 @@ class Session(ABC):
         settings: LaunchSettings,
         buffers: Sequence[Buffer],
     ) -> tuple[LaunchResult, list[memoryview]]:
-        """A launch, and what the buffers hold after it."""
+        """A launch, and views of the buffers after it."""
         return self.launch(calls, settings), self.look(buffers)
 
     @abstractmethod
@@ -283,7 +285,7 @@ class Session(ABC):
 
 @dataclass(frozen=True)
 class DeviceSetup:
-    """What a device is made from: the programs built for it, and what target and arch say."""
+    """Inputs of `Device.from_setup`: the built programs, and settings from target and arch."""
 
     programs: Mapping[str, Path]
     """Role -> built file: runner, counter."""
@@ -291,27 +293,28 @@ class DeviceSetup:
     arch: Arch
     index: int = 0
     pin: int | None = None
-    """The core its work should run on, where it runs on this machine's cores."""
+    """The core to run on, for devices that use this machine's cores."""
     aslr: bool = True
-    """False: the same addresses in each of its processes, where the system permits it."""
+    """False: the same addresses in every process, where the system permits it."""
     memory_limit: int = 0
-    """Bytes that the tensors of a session, and what kernels allocate beside them, may take;
-    0: the machine's memory."""
+    """Limit in bytes for the tensors of a session plus the memory that kernels allocate; 0: the
+    machine's memory."""
     libraries: tuple[Path, ...] = ()
     """Shared libraries that kernels call, for devices with that capability."""
     cache: Path | None = None
-    """Where a driver may keep what it derives; by default a temporary folder."""
+    """Cache folder for drivers; default: a temporary folder."""
     scratch: Path | None = None
-    """Where the folders are that kernels run in; by default among the system's temporary files."""
+    """Parent of the folders that kernels run in; default: the system's temporary folder."""
 
 
 class Device(ABC):
     """Something that runs kernels."""
 
     programs: ClassVar[tuple[str, ...]] = ()
-    """Roles of the programs that must be built for it."""
+    """Roles of the programs to build for it."""
     gauges: ClassVar[tuple[Gauge, ...]] = (TIME,)
-    """What it measures; its launches have the readings of all but time, which has clocks."""
+    """The gauges it measures; a launch reports all of them as readings, except time, which has
+    clocks."""
 
     @classmethod
     @abstractmethod
@@ -322,44 +325,45 @@ class Device(ABC):
     def check(
         cls, target: Target, dtypes: Collection[str] = (), *, cache: Path | None = None
     ) -> None:
-        """Raise UnavailableError if the target's device is not on this machine, ConfigError if it
-        cannot do one of the element types. What was found may be remembered in `cache`."""
+        """Raise UnavailableError if this machine lacks the target's device, ConfigError if the
+        device lacks one of the element types. The detection may be cached in `cache`."""
 
     @classmethod  # noqa: B027
     def check_tensors(cls, arch: Arch, nbytes: Mapping[str, int]) -> None:
-        """Raise ConfigError if tensors of these sizes cannot be on the device together."""
+        """Raise ConfigError if tensors of these sizes do not fit on the device together."""
 
     @classmethod
     def facts(cls, target: Target, *, cache: Path | None = None) -> dict[str, str]:
-        """What beside the machine's class makes the target's device the one it is."""
+        """Facts that identify the target's device, beside the machine's class."""
         return {}
 
     @classmethod
     def reads_in_place(cls, target: Target, *, cache: Path | None = None) -> bool:
-        """Whether kernels read a tensor of the host's memory where it is, and need no copy."""
+        """Whether kernels read a tensor in host memory in place, without a copy."""
         return target.family == "host"
 
     @classmethod
     def takes_host_tensors(cls, target: Target) -> bool:
-        """Whether there is a host whose memory a tensor can be in."""
+        """Whether a tensor can be placed in host memory."""
         return target.family in ("host", "accelerator")
 
     @classmethod
     def runs_cpu_code(cls, target: Target) -> bool:
-        """Whether kernels are code for a CPU: this machine or its emulator must have the features
-        of the arch, and the compiler must know them."""
+        """Whether kernels are CPU code: then the machine or emulator must have the features of the
+        arch, and the compiler must know them."""
         return target.family == "host"
 
     @classmethod
     def runs_natively(cls, target: Target) -> bool:
-        """Whether kernels run on this machine's cores, as numpy does: its roof is theirs."""
+        """Whether kernels run on this machine's cores, as numpy does, so that its roof applies to
+        them."""
         return False
 
     name: str
     """The name it is registered under."""
     arch: str
     index: int
-    """Which of several devices of its class."""
+    """Index among the devices of its class."""
     capabilities: frozenset[str]
 
     @property
@@ -368,11 +372,12 @@ class Device(ABC):
 
     @abstractmethod
     def open(self, *, timeout: float = 60.0) -> Session:
-        """Start a session; an operation that takes longer than `timeout` seconds ends it."""
+        """Start a session; an operation that takes longer than `timeout` seconds ends the
+        session."""
 
 
 def require(device: Device, *capabilities: str) -> None:
-    """Refuse, by name, what the device cannot do."""
+    """Refuse, by name, the capabilities that the device lacks."""
     for capability in capabilities:
         if capability not in device.capabilities:
             about = CAPABILITIES.get(capability)
@@ -388,7 +393,8 @@ def require(device: Device, *capabilities: str) -> None:
 def check_launch(
     device: Device, calls: Sequence[Call | Transfer], settings: LaunchSettings
 ) -> list[Call]:
-    """Refuse, by name, what no session of the device can carry out; the calls of kernels."""
+    """Refuse, by name, a launch that no session of the device supports; returns its kernel
+    calls."""
     if settings.cold:
         require(device, "cold_cache")
     elif settings.inner == 0:
@@ -397,7 +403,7 @@ def check_launch(
     if len(kernels) < len(calls):
         require(device, "transfers")
     for call in kernels:
-        # A wrong number of arguments is the session's to name.
+        # The session itself reports a wrong number of arguments.
         for place, (wanted, given) in enumerate(zip(call.kernel.types, call.args, strict=False)):
             found = given.dtype if isinstance(given, Scalar) else BUFFER
             if found != wanted:

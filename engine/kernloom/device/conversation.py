@@ -1,4 +1,4 @@
-"""Requests to a runner process and their answers, which come in the order of the requests."""
+"""Requests to a runner process and their responses, which arrive in the order of the requests."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ from kernloom.device.process import ending
 
 CLOSE_SECONDS = 5.0
 CRASH_SECONDS = 2.0
-"""How long a runner that hangs up may take to end: one that crashed has ended at once."""
+"""Seconds a runner may take to exit after it closes its socket: a crashed one has exited
+already."""
 AT_ONCE = 256
-"""Requests that are sent before their answers are received; more could fill the socket's buffers,
-and both sides would wait for each other."""
+"""Requests sent before their responses are received; with more, the socket buffers could fill and
+both sides would wait for each other."""
 FOREVER = 1e8
-"""Seconds that clocks can still count to."""
+"""The longest timeout in seconds that clocks can represent."""
 _TRIAL_STATUS = {
     Status.OUT_OF_MEMORY: "out_of_memory",
     Status.OUT_OF_BOUNDS: "out_of_bounds",
-    # What the linker left open: a symbol that nobody defines.
+    # An undefined symbol, which the linker accepts in a shared library.
     Status.LOAD_FAILED: "build_failed",
     Status.UNAVAILABLE: "unavailable",
 }
-# Whatever else a kernel reached out of bounds, nothing in that process can be trusted any more.
+# After an out-of-bounds access nothing in that process can be trusted.
 _FATAL = (Status.OUT_OF_BOUNDS, Status.UNAVAILABLE)
 
 
 class Conversation(Session):
-    """A session whose operations are requests; once one has failed for good, it stays ended."""
+    """A session whose operations are requests; after a fatal failure it stays ended."""
 
     def __init__(self, connection: Connection, timeout: float) -> None:
         self._connection = connection
@@ -55,8 +56,8 @@ class Conversation(Session):
         self._ended: DeviceError | None = None
         self._unsent: list[bytes] = []
         self._posted: list[tuple[int, str]] = []
-        """Requests whose answers nobody has waited for: id and name."""
-        # A session that is forgotten, or open when the engine exits, ends as well.
+        """Requests whose responses are still outstanding: id and name."""
+        # Ends the session also when it is garbage collected, or open when the engine exits.
         self._finalizer = weakref.finalize(self, _release, connection)
         # Answered together with the first request, which saves a round trip.
         self._post([Hello(messages.VERSION)])
@@ -65,7 +66,7 @@ class Conversation(Session):
     def close(self) -> None:
         if self._ended is None:
             self._ended = DeviceError("the session is closed", status="refused", code="ended")
-            # In the middle of a request nobody would read a farewell.
+            # In the middle of a request the runner would not read a Close message.
             if not self._busy:
                 with contextlib.suppress(OSError):
                     self._post([Close()])
@@ -77,7 +78,7 @@ class Conversation(Session):
     def exchange(
         self, message: Message, operation: int | None = None, *, timeout: float | None = None
     ) -> Response:
-        """Send one request and wait for its response; what is not OK is raised."""
+        """Send one request and wait for its response; raises if the status is not OK."""
         return self.exchange_all([message], operation, timeout=timeout)[0]
 
     def exchange_all(
@@ -87,9 +88,9 @@ class Conversation(Session):
         *,
         timeout: float | None = None,
     ) -> list[Response]:
-        """Send requests together and wait for their responses; the first that is not OK is raised.
+        """Send requests together and wait for their responses; raises for the first that is not OK.
 
-        All of them together may take `timeout` seconds.
+        `timeout` applies to all of them together.
         """
         if self._ended is not None:
             raise DeviceError(
@@ -107,12 +108,12 @@ class Conversation(Session):
         return responses
 
     def _settle(self) -> None:
-        """Wait for the answers that nobody has waited for: the window is then free."""
+        """Wait for all outstanding responses, after which the window is free."""
         if self._posted:
             self._collect(self._timeout)
 
     def _collect(self, seconds: float) -> list[Response]:
-        """The responses to all that was posted, in that order."""
+        """The responses to all posted requests, in order."""
         self._send(seconds)
         deadline = self._deadline(seconds)
         posted, self._posted = self._posted, []
@@ -130,7 +131,7 @@ class Conversation(Session):
                 break
             responses.append(message)
             if message.status != Status.OK and problem is None:
-                # What follows was asked for in the belief that this would go well.
+                # Later requests of the batch assumed that this one succeeds.
                 problem = self._problem(message)
                 if self._ended is not None:
                     break
@@ -147,7 +148,7 @@ class Conversation(Session):
         return time.monotonic() + min(seconds, FOREVER)
 
     def _post(self, batch: Sequence[Message], operation: int | None = None) -> None:
-        """Have requests sent together with the next that is waited for."""
+        """Queue requests, to be sent together with the next one that is waited for."""
         operation = operation or self._operation()
         request, packed, posted = self._requests, [], []
         for message in batch:
@@ -168,14 +169,13 @@ class Conversation(Session):
     def _send(self, seconds: float) -> None:
         data, self._unsent = b"".join(self._unsent), []
         self._busy = True
-        # A runner that is gone, or does not listen, is noticed and explained where its answer is
-        # missing.
+        # A runner that has exited, or does not read, is reported when its response is missing.
         with contextlib.suppress(ConnectionError, TimeoutError):
             self._connection.send(data, self._deadline(seconds))
         self._busy = False
 
     def _problem(self, response: Response) -> DeviceError:
-        """What a response that is not OK means."""
+        """The error for a response that is not OK."""
         try:
             status = Status(response.status)
         except ValueError:
@@ -190,7 +190,7 @@ class Conversation(Session):
         )
 
     def _missing(self, name: str, error: Exception, seconds: float) -> DeviceError:
-        """Why there is no answer to a request."""
+        """The error for a request without a response."""
         if isinstance(error, TimeoutError):
             return self._end(f"no answer to {name} within {seconds:g} s", "timeout")
         if isinstance(error, MessageError):
@@ -207,8 +207,7 @@ class Conversation(Session):
         return self._end(why, "crashed")
 
     def _explanation(self, output: str) -> str:
-        """What a process that crashed printed about it: the line in which a sanitizer sums up what
-        it found, with file and line."""
+        """A crashed process's own explanation: the sanitizer's summary line, with file and line."""
         said = [line for line in output.splitlines() if "SUMMARY: " in line]
         return said[-1].partition("SUMMARY: ")[2] if said else ""
 
@@ -217,7 +216,7 @@ class Conversation(Session):
         return f"{ending(returncode)}, {lines[-1]}" if lines else ending(returncode)
 
     def _end(self, reason: str, status: str) -> DeviceError:
-        """End the session for a reason that every later operation repeats."""
+        """End the session; every later operation repeats this reason."""
         self._connection.end()
         stderr = self._connection.process.tail()
         self._finalizer()

@@ -1,4 +1,4 @@
-"""QEMU as targets ask for it, for every device that runs in one."""
+"""QEMU command lines, for every device that runs in an emulator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernloom.config.schema import Target
 
 
 def emulator_command(target: Target) -> list[str]:
-    """The target's emulator, by its path, and its options."""
+    """Path and options of the target's emulator."""
     emulator = target.emulator
     if emulator is None:
         raise ConfigError(
@@ -27,24 +27,24 @@ def emulator_command(target: Target) -> list[str]:
 
 
 def plugin_option(counter: Path, how: str) -> tuple[str, str]:
-    """What has QEMU count instructions."""
-    # In QEMU's options a comma is written twice.
+    """The QEMU option that loads the instruction counter."""
+    # QEMU options escape a comma by doubling it.
     return "-plugin", f"{str(counter).replace(',', ',,')},{how}"
 
 
 def supervised(supervisor: Path, scratch: int, data_limit: int = 0) -> list[str]:
-    """How a command begins that ends with the engine and leaves nothing behind: it runs in an open
-    folder and may take so many bytes of private memory (0: any number)."""
+    """The start of a supervised command: it ends with the engine, leaves nothing behind, runs in
+    the open folder `scratch` and may take `data_limit` bytes of private memory (0: unlimited)."""
     limits = [f"--data-limit={data_limit}"] if data_limit else []
     return [str(supervisor), f"--scratch={scratch}", *limits]
 
 
 def emulator_said(stderr: str, most: int = 3) -> str:
-    """Why an emulator ended, in its own words, among what its program printed: its first complaint,
-    or else the last lines. Empty where only the emulated program crashed."""
+    """The emulator's reason for ending, found in the program's output: its first error message, or
+    else the last lines. Empty if only the emulated program crashed."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     if any("uncaught target signal" in line for line in lines):
         return ""
     own = [line for line in lines if line.startswith("qemu")]
-    # What follows is often a dump of registers.
+    # The lines after it are often a register dump.
     return own[0] if own else " | ".join(lines[-most:])

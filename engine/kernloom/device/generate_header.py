@@ -65,7 +65,7 @@ def _struct(name: str, shape: Layout) -> str:
 
 
 def header_text() -> str:
-    """The whole of messages.h."""
+    """The text of messages.h."""
     constants = "\n".join(
         [
             f"#define KL_MAGIC {messages.MAGIC:#x}u",

@@ -1,14 +1,15 @@
-"""Processes that a kernel left behind by killing its supervisor: found and killed by the engine.
+"""Finds and kills processes that a kernel left behind by killing its supervisor.
 
-A process is recognised as one of a session by any of these:
+A process belongs to a session if any of these matches:
 
-- a hard limit, RLIMIT_LOCKS, that the supervisor sets to a number of the session. Linux passes it
-  on at every fork and exec and enforces it nowhere; only a privileged process can raise it.
-- its parent, should it have lowered the limit: the engine is a subreaper, so orphans become its
-  children, and any that it started itself has the engine's own limit.
+- a hard limit, RLIMIT_LOCKS, that the supervisor sets to the session's number. Linux inherits it at
+  every fork and exec and enforces it nowhere; only a privileged process can raise it.
+- its parent, in case it lowered the limit: the engine is a subreaper, so orphans become its
+  children, and processes that the engine started itself have the engine's own limit.
 - its environment, where the system refuses the limit.
 
-Programs that compilers and others leave running are not touched: they have the engine's limit.
+Processes that compilers and other tools leave running are not touched: they have the engine's
+limit.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from dataclasses import dataclass
 from functools import cache
 
 MARKER = "KERNLOOM_SESSION"
-"""Environment variable that tells the supervisor of a session its number, in hexadecimal."""
+"""Environment variable with the session's number for its supervisor, in hexadecimal."""
 LIMIT = 10
 """RLIMIT_LOCKS, which the module `resource` does not name."""
 KILL_SECONDS = 5.0
 _CHILD_SUBREAPER = 36
 _lock = threading.Lock()
-"""Held while a supervisor is started or reaped, so that it is never taken for an orphan."""
+"""Held while a supervisor is started or reaped, so that it is never mistaken for an orphan."""
 _supervisors: set[int] = set()
 
 
 def new_mark() -> str:
-    """A session's number: always as long, since the environment's size moves the stack."""
+    """A session's number; of constant length, because the environment's size moves the stack."""
     return f"{secrets.randbits(61) | 1 << 61:016x}"
 
 
 def set_limit(mark: str) -> None:
-    """Mark this process and all that it will start."""
+    """Mark this process and all its future descendants."""
     number = int(mark, 16)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(LIMIT, (number, number))
@@ -54,8 +55,8 @@ def _libc() -> ctypes.CDLL:
 
 
 def start(spawn: Callable[[], int]) -> int:
-    """Start a supervisor; its process number."""
-    # Not inherited by forks, so it is asked for every time.
+    """Start a supervisor; returns its process id."""
+    # Set every time, because forks do not inherit it.
     _libc().prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
     with _lock:
         pid = spawn()
@@ -64,7 +65,7 @@ def start(spawn: Callable[[], int]) -> int:
 
 
 def reap(pid: int) -> int:
-    """Wait for a supervisor to end; its wait status."""
+    """Wait for a supervisor to end; returns its wait status."""
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     with _lock:
@@ -87,7 +88,7 @@ class _Found:
 
 
 def _kill_found(mark: str) -> bool:
-    """Kill what is found now, or reap it if it has ended; whether there was anything."""
+    """Kill, or reap, every process found now; returns whether there were any."""
     with _lock:
         found = [process for process in _processes() if _is_left_over(process, mark)]
         for process in found:
@@ -113,7 +114,7 @@ def _is_left_over(process: _Found, mark: str) -> bool:
 
 
 def _kill(pid: int) -> None:
-    """Kill a process and its group at once, which cannot outrun that by forking."""
+    """Kill a process and its group in one call, so that it cannot escape by forking."""
     with contextlib.suppress(OSError):
         group = os.getpgid(pid)
         if group == pid or os.getsid(pid) != os.getsid(0):
@@ -132,7 +133,7 @@ def _processes() -> Iterator[_Found]:
 
 
 def _limit_of(pid: int) -> int | None:
-    """The hard limit of a process; None if it is dead or not ours."""
+    """The hard limit of a process; None if it is dead or belongs to another user."""
     try:
         return resource.prlimit(pid, LIMIT)[1]
     except OSError:
@@ -140,7 +141,7 @@ def _limit_of(pid: int) -> int | None:
 
 
 def _environment_of(pid: int) -> bytes:
-    """The environment a process was started with; nothing if it is dead or not ours."""
+    """The initial environment of a process; empty if it is dead or belongs to another user."""
     return _read(f"/proc/{pid}/environ")
 
 

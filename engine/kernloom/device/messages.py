@@ -1,7 +1,7 @@
-"""The messages between the engine and a runner or simulator: this file is their definition.
+"""The definition of the messages between the engine and a runner or simulator.
 
 Every message is a header, a packed little-endian struct and a tail. The name of a field's
-annotation is its wire type: `U16`, `U32` and `U64` stand in the struct; `Text` and
+annotation is its wire type: `U16`, `U32` and `U64` are part of the struct; `Text` and
 `tuple[Record, ...]` put their length there and their content into the tail, in field order.
 `native/include/kernloom/messages.h` is generated from these classes (`generate_header`).
 
@@ -23,21 +23,21 @@ U64: TypeAlias = int
 Text: TypeAlias = str
 
 MAGIC = 0x4D4F4F4C
-"""`LOOM`, in the order of the bytes."""
+"""`LOOM` in byte order."""
 VERSION = 3
 MAX_MESSAGE_BYTES = 64 << 20
 EVERY = 0xFFFF
-"""As part of an addressee: all of them."""
+"""Wildcard in a part of an addressee."""
 
 COPY_IN = (1 << 64) - 2
 COPY_OUT = (1 << 64) - 1
-"""In place of a kernel's handle: copy the one buffer from or to the host's memory."""
+"""Used instead of a kernel's handle: copy the one buffer from or to host memory."""
 
 FORMATS = {"U16": "H", "U32": "I", "U64": "Q"}
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """The type of a message."""
 
     HELLO = 1
     ALLOCATE = 2
@@ -55,7 +55,7 @@ class Kind(IntEnum):
 
 
 class Status(IntEnum):
-    """How a request ended."""
+    """The outcome of a request."""
 
     OK = 0
     INVALID = 1
@@ -73,23 +73,23 @@ class Status(IntEnum):
 
 
 class Exit(IntEnum):
-    """Exit codes by which a runner or its supervisor says why it ended by itself."""
+    """Exit codes with which a runner or its supervisor reports why it ended by itself."""
 
     DISCONNECTED = 6
-    """Nobody answers on the channel: the engine is gone, or a kernel closed the descriptor."""
+    """The channel is closed: the engine has ended, or a kernel closed the descriptor."""
     LEFTOVERS = 109
-    """The runner ended with code 0, but its kernels had left processes, which were ended."""
+    """The runner ended with code 0, but its kernels had left processes, which were killed."""
 
 
 class ArgumentKind(IntEnum):
-    """What the bits of a launch argument are."""
+    """The type of a launch argument's bits."""
 
     BUFFER = 1
     SCALAR = 2
 
 
 class Clock(IntFlag):
-    """What is read before and after every sample."""
+    """The clocks read before and after every sample."""
 
     WALL = 1
     THREAD_CPU = 2
@@ -98,19 +98,20 @@ class Clock(IntFlag):
 
 
 class Condition(IntFlag):
-    """Under which the samples of a launch are taken: what is asked for, and what was had."""
+    """Conditions under which a launch takes its samples: requested in a launch, achieved in a
+    response."""
 
     COLD = 1
-    """Before every sample all buffers leave the caches."""
+    """All buffers are flushed from the caches before every sample."""
     REALTIME = 2
     """The threads that run kernels are in the real-time scheduling class."""
     FIXED_ADDRESSES = 4
-    """No randomized addresses; decided when the process starts, so only ever in a response."""
+    """No randomized addresses; decided at process start, so present only in responses."""
 
 
 @dataclass(frozen=True)
 class Addressee:
-    """Which part of a device a message is for; a host has only (0, 0, 0)."""
+    """The part of a device that a message is for; a host has only (0, 0, 0)."""
 
     sip: U16 = 0
     cube: U16 = 0
@@ -128,7 +129,7 @@ class Header:
     version: U16
     kind: U16
     size: U32
-    """Of the whole message, header included."""
+    """Size of the whole message, header included."""
     sip: U16
     cube: U16
     pe: U16
@@ -194,7 +195,7 @@ class Load:
 
     KIND: ClassVar[Kind] = Kind.LOAD
     arguments: U32
-    """How many the kernel takes; a launch with another number is refused."""
+    """Number of arguments; a launch with another number is refused."""
     path: Text
     entry: Text
 
@@ -219,9 +220,9 @@ class LaunchArgument:
 class KernelLaunch:
     """All calls in order are one iteration; a sample is `inner` iterations.
 
-    `inner` 0 means: after the warm-up, find the count with which a sample lasts at least
+    `inner` 0 means: after the warm-up, find the count for which a sample lasts at least
     `min_sample_ns`, keep it for all samples and report it as the response's value. With cold caches
-    it is 1, whatever is asked.
+    it is always 1.
     """
 
     KIND: ClassVar[Kind] = Kind.KERNEL_LAUNCH
@@ -257,7 +258,7 @@ class MmuUnmap:
 
 @dataclass(frozen=True)
 class PeDma:
-    """Device memory to device memory, by the addressee's own engine."""
+    """Copy within device memory, by the addressee's own DMA engine."""
 
     KIND: ClassVar[Kind] = Kind.PE_DMA
     source: U64
@@ -281,9 +282,9 @@ class Sample:
     involuntary: U32
     voluntary: U32
     instructions: U64
-    """Exact, where a counter counts; otherwise 0."""
+    """Exact where a counter is present; otherwise 0."""
     transfer_ns: U64 = 0
-    """The part of `wall_ns` that copies between host and device took."""
+    """The part of `wall_ns` spent on copies between host and device."""
 
 
 @dataclass(frozen=True)
@@ -299,7 +300,7 @@ class Response:
     detail: Text
     samples: tuple[Sample, ...]
     conditions: U32 = 0
-    """Of a launch: those that its samples were really taken under."""
+    """For a launch: the conditions under which its samples were taken."""
 
 
 Message: TypeAlias = (
@@ -347,12 +348,12 @@ class MessageError(Exception):
     def __init__(self, message: str, status: Status = Status.INVALID) -> None:
         super().__init__(message)
         self.status = status
-        """What they are answered with."""
+        """The status of the response to them."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One field of a struct as it travels."""
+    """One field of a struct on the wire."""
 
     name: str
     wire: str
@@ -374,7 +375,7 @@ class Layout:
     members: tuple[Member, ...]
     fixed: struct.Struct
     tail: tuple[tuple[int, type | None], ...]
-    """Place and record of the members whose content is in the tail; text has no record."""
+    """Position and record of the members whose content is in the tail; text has no record."""
 
 
 _layouts: dict[type, Layout] = {}
@@ -444,13 +445,13 @@ def unpack_header(data: bytes | bytearray | memoryview) -> Header:
 
 
 def unpack(data: bytes | bytearray | memoryview) -> tuple[Header, Message]:
-    """Exactly one whole message."""
+    """Unpack exactly one whole message."""
     header = unpack_header(data)
     return header, unpack_body(header, data)
 
 
 def unpack_body(header: Header, data: bytes | bytearray | memoryview) -> Message:
-    """What follows the header in the one whole message that `data` is."""
+    """Unpack the body of `data`, which is one whole message including its header."""
     if len(data) != header.size:
         raise MessageError(f"{len(data)} bytes where the header says {header.size}")
     cls = MESSAGES.get(header.kind)  # type: ignore[call-overload]

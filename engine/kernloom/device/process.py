@@ -1,8 +1,8 @@
-"""The runner as a process: started fast, ended for certain, its last words kept.
+"""The runner's process: fast start, certain end, and the tail of its output kept.
 
-Every runner, emulator and worker is a supervisor with one child (native/include/kernloom/
-supervisor.h): the supervisor kills whatever a kernel has started before it ends itself. Should
-the supervisor be killed, the engine does so (leftovers.py).
+Every runner, emulator and worker is a supervisor with one child
+(native/include/kernloom/supervisor.h): the supervisor kills all processes that a kernel started
+before it ends itself. If the supervisor is killed, the engine does so (leftovers.py).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kernloom.device.leftovers import MARKER, kill_leftovers, new_mark
 
 TAIL_BYTES = 8192
 END_SECONDS = 5.0
-"""How long a supervisor may take to end everything before it is killed itself."""
+"""Seconds a supervisor may take to end everything before it is killed itself."""
 _RESET = [signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXFSZ]
 
 
 def above_stdio(descriptor: int) -> int:
-    """The same file under a number that the child's stdin, stdout and stderr do not take."""
+    """Duplicate a descriptor to a number above the child's stdin, stdout and stderr."""
     if descriptor > 2:
         return descriptor
     import fcntl
@@ -36,10 +36,10 @@ def above_stdio(descriptor: int) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Small and fixed: its size moves a process's stack, and with it a kernel's speed.
+    """Minimal and constant: its size moves a process's stack, which affects a kernel's speed.
 
-    The loader's search path is passed on, since what it finds there is in the artifacts' keys; a
-    relative folder is not, since it would depend on where the command was started.
+    The loader's search path is passed on, because the libraries found there are in the artifacts'
+    keys; relative folders are dropped, because they depend on the current folder.
     """
     kept = {"LC_ALL": "C"}
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
@@ -49,9 +49,9 @@ def _environment() -> dict[str, str]:
 
 
 class Process:
-    """A supervisor in a process group of its own; its and its child's output go to a memory file.
+    """A supervisor in its own process group; its output and its child's go to a memory file.
 
-    It ends the way its child ends, and only when nothing of what the child started is left.
+    It ends with its child's status, and only when no process that the child started is left.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Process:
             *((os.POSIX_SPAWN_DUP2, descriptor, descriptor) for descriptor in inherited),
         ]
         try:
-            # Unlike fork this costs the same however large the engine has grown.
+            # Unlike fork, the cost does not depend on the engine's size.
             self.pid = leftovers.start(
                 lambda: os.posix_spawn(
                     command[0],
@@ -92,13 +92,13 @@ class Process:
             ) from error
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the process to end by itself; whether it has."""
+        """Wait for the process to end by itself; returns whether it has."""
         if self.returncode is not None:
             return True
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
-            # Somebody in this process waited for any child.
+            # Other code in this process waited for any child.
             return True
         try:
             return _readable(descriptor, time.monotonic() + seconds)
@@ -106,25 +106,25 @@ class Process:
             os.close(descriptor)
 
     def end(self) -> int:
-        """End the process and all it started, and reap it; the status it really ended with."""
+        """Kill the process and all it started, and reap it; returns its real exit status."""
         if self._parent != os.getpid():
-            # A fork of the engine that ends must not take the engine's runners with it.
+            # A fork of the engine must not end the engine's runners when it exits.
             return -signal.SIGKILL
         if self.returncode is None:
             in_time = self.wait(0) or self._ask_to_end()
             if not in_time:
-                # Before the reaping: until then nobody else can have this number.
+                # Before reaping: until then the process id cannot be reused.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
             self._reap()
-            # A supervisor that was killed, perhaps by the kernel itself, has ended nothing.
+            # A supervisor that was killed, perhaps by the kernel under test, has ended nothing.
             if self.returncode == -signal.SIGKILL or not in_time:
                 kill_leftovers(self._mark)
         return self.returncode or 0
 
     def _ask_to_end(self) -> bool:
-        """Have the supervisor end everything; whether it did so in time."""
-        # It may have been stopped, too.
+        """Ask the supervisor to end everything; returns whether it did so in time."""
+        # It may be stopped.
         for number in (signal.SIGTERM, signal.SIGCONT):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, number)
@@ -134,11 +134,11 @@ class Process:
         try:
             self.returncode = os.waitstatus_to_exitcode(leftovers.reap(self.pid))
         except ChildProcessError:
-            # Somebody in this process waited for any child.
+            # Other code in this process waited for any child.
             self.returncode = -signal.SIGKILL
 
     def tail(self) -> str:
-        """The end of what the process printed."""
+        """The end of the process's output."""
         if self._output < 0:
             return ""
         size = os.fstat(self._output).st_size
@@ -157,7 +157,7 @@ def _readable(descriptor: int, deadline: float) -> bool:
     poll.register(descriptor, select.POLLIN)
     while True:
         remaining = max(0.0, deadline - time.monotonic())
-        # No system waits longer than fits an int of milliseconds.
+        # poll takes its timeout as an int of milliseconds.
         if poll.poll(min(remaining * 1000, 1e9)):
             return True
         if not remaining:
@@ -165,7 +165,7 @@ def _readable(descriptor: int, deadline: float) -> bool:
 
 
 def ending(returncode: int) -> str:
-    """How a process ended, for people: `SIGSEGV (Segmentation fault)` or `exit code 3`."""
+    """An exit status in words: `SIGSEGV (Segmentation fault)` or `exit code 3`."""
     from kernloom.device.messages import Exit
 
     if returncode == Exit.LEFTOVERS:

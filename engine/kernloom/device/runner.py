@@ -1,4 +1,4 @@
-"""A session with a runner process, for every device whose kernels run in one."""
+"""A session with a runner process, for all devices that run kernels in one."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ if TYPE_CHECKING:
     from kernloom.device.contract import Data
 
 LINE = 64
-"""What is in the window at once starts at multiples of a cache line."""
+"""Contents of the window are aligned to cache lines."""
 OWN_BYTES = 64 << 20
-"""What a runner may take for itself on top of a memory limit,"""
+"""Memory of the runner itself on top of a memory limit,"""
 THREAD_BYTES = 16 << 20
-"""and for each thread that it may start."""
+"""and of each thread it may start."""
 
 
 def data_limit(memory_limit: int, own: int = OWN_BYTES) -> int:
-    """What a runner's process may take in all; 0: any number."""
+    """Memory limit of a runner's process; 0: unlimited."""
     return memory_limit + own + (os.cpu_count() or 1) * THREAD_BYTES if memory_limit else 0
 
 
 class RunnerSession(Conversation):
-    """One runner process, which dies with the thread that opened it if nobody closes it."""
+    """One runner process; if not closed, it dies with the thread that opened it."""
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class RunnerSession(Conversation):
         counter: int | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """With a `counter`, the file that a counter of instructions writes to, launches are
-        counted and not timed: what counts is an emulator, whose time means nothing. The session
-        owns `scratch` from here on."""
+        """With `counter`, the file that an instruction counter writes to, launches are counted and
+        not timed, because an emulator's time means nothing. The session owns `scratch` from here
+        on."""
         self._device = device
         self._counted = counter is not None
         counted = [] if counter is None else [counter]
@@ -150,7 +150,7 @@ class RunnerSession(Conversation):
         return made, [replace(k, handle=h) for k, h in zip(wanted, handles, strict=True)]
 
     def _put(self, contents: Sequence[tuple[Buffer, Data | int]]) -> None:
-        """Have buffers filled without waiting for answers, as far as the window has room."""
+        """Fill buffers without waiting for responses, as far as the window has room."""
         window = self._connection.window
         batch: list[Message] = []
         places: list[tuple[int, memoryview]] = []
@@ -167,7 +167,7 @@ class RunnerSession(Conversation):
             batch.append(MemoryWrite(buffer.address, end, len(flat)))
             places.append((end, flat))
             end = _after(end + len(flat))
-        # Only now: what is larger than the window was written through it.
+        # Only now: contents larger than the window have been written through it.
         for place, flat in places:
             window.memory[place : place + len(flat)] = flat
         self._post(batch)
@@ -180,7 +180,8 @@ class RunnerSession(Conversation):
         return self._seen(reads)
 
     def _reads(self, buffers: Sequence[Buffer]) -> list[MemoryRead] | None:
-        """Requests that put buffers into the window one after the other, if it has room."""
+        """Requests that read the buffers into the window side by side, or None if it is too
+        small."""
         reads = []
         end = 0
         for buffer in buffers:
@@ -235,7 +236,7 @@ class RunnerSession(Conversation):
         )
 
     def _explanation(self, output: str) -> str:
-        # What counts is an emulator, which may be what crashed.
+        # Counting means an emulator, which may itself have crashed.
         return emulator_said(output) if self._counted else super()._explanation(output)
 
     def _result(self, response: Response) -> LaunchResult:
@@ -263,12 +264,12 @@ def _flat(data: Data) -> memoryview:
     if view.c_contiguous:
         with contextlib.suppress(TypeError):
             return view.cast("B")
-    # Not contiguous, or of an element type that a memoryview cannot recast.
+    # Not contiguous, or an element type that memoryview cannot cast.
     return memoryview(view.tobytes())
 
 
 def _after(end: int) -> int:
-    """Where the next content of a window may start."""
+    """The next aligned position in a window."""
     return -(-end // LINE) * LINE
 
 

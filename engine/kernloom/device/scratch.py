@@ -1,4 +1,4 @@
-"""Where kernels run: a folder that is empty at the start of a session and gone at its end."""
+"""Scratch folders for kernels: empty at the start of a session and removed at its end."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kernloom.device.process import above_stdio
 class Scratch:
     """The current folder of one session's processes.
 
-    It is handed over as an open descriptor, so that no path of the user's becomes part of a
-    runner's arguments, the size of which moves its stack.
+    It is passed as an open descriptor, so that no user's path becomes part of a runner's arguments,
+    whose size moves its stack.
     """
 
     def __init__(self, parent: Path | None = None, free: list[Scratch] | None = None) -> None:
-        """A folder below `parent`, or among the system's temporary files; `free` is where it goes
-        when it can be used again."""
+        """A folder below `parent`, or in the system's temporary folder; `free` is the pool it
+        returns to if it can be reused."""
         self._engine = os.getpid()
         self._free = free
         try:
@@ -38,7 +38,7 @@ class Scratch:
 
     @property
     def untouched(self) -> bool:
-        """Whether it is still as it was made."""
+        """Whether it is still as it was created."""
         try:
             status = os.fstat(self.descriptor)
             as_made = status.st_mode == stat.S_IFDIR | stat.S_IRWXU and status.st_nlink > 0
@@ -47,18 +47,18 @@ class Scratch:
             return False
 
     def give_back(self) -> None:
-        """Have it used again if it can be, else removed."""
+        """Return it to the pool if it can be reused, else remove it."""
         if self._free is not None and self.untouched:
             self._free.append(self)
         else:
             self.remove()
 
     def remove(self) -> None:
-        """Remove the folder with all that kernels have left in it."""
+        """Remove the folder and everything that kernels left in it."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
-        # A fork of the engine that ends leaves the engine's sessions alone.
+        # A fork of the engine must not remove the engine's folders when it exits.
         if self._engine != os.getpid():
             return
         try:
@@ -66,23 +66,23 @@ class Scratch:
         except FileNotFoundError:
             return
         except OSError:
-            # What is left nevertheless, the next engine sweeps with the folder above.
+            # If anything remains, the next engine removes it with the parent folder.
             remove_folder(Path(self.path))
 
 
 class ScratchPool:
-    """Folders that no kernel has touched: using them again costs a tenth of making others."""
+    """Folders that no kernel has touched: reuse costs a tenth of creating one."""
 
     def __init__(self, parent: Path | None = None) -> None:
         self.parent = parent
-        """Where they are; by default among the system's temporary files."""
+        """Their parent folder; default: the system's temporary folder."""
         self._free: list[Scratch] = []
         weakref.finalize(self, _remove_all, self._free)
 
     def take(self) -> Scratch:
         while self._free:
             scratch = self._free.pop()
-            # Meanwhile somebody may have cleaned up.
+            # Another process may have cleaned up meanwhile.
             if scratch.untouched:
                 return scratch
             scratch.remove()

@@ -1,7 +1,7 @@
-"""At most so many sessions of a target at once: whoever comes next waits until one closes.
+"""Limits the number of simultaneous sessions of a target: further ones wait until one closes.
 
-The places are locked files, so that the bound holds between processes, and one that is killed
-leaves its place to the next.
+Each slot is a locked file, so that the limit holds between processes, and a killed process frees
+its slot.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from kernloom.base.errors import DeviceError
 
 
 class SessionPlaces:
-    """As many places as a target has sessions; 0: any number."""
+    """The session slots of a target; 0: unlimited."""
 
     def __init__(self, sessions: int, folder: Path) -> None:
         self._sessions = sessions
         self._folder = folder
         self._turns = 0
         self._holders: list[int] = []
-        """The thread of each place taken here."""
+        """The thread that holds each slot of this process."""
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """A place, waited for if need be, for as long as the block lasts."""
+        """Hold a slot for the duration of the block; waits until one is free."""
         if not self._sessions:
             yield
             return
         me = threading.get_ident()
         if self._holders.count(me) >= self._sessions:
-            # Nobody else could ever make room.
+            # Only this thread could free a slot.
             raise DeviceError(
                 f"{self._sessions} sessions are open already, and the target has no more "
                 "(target.sessions)",
@@ -50,7 +50,7 @@ class SessionPlaces:
             os.close(place)
 
     def _take(self) -> int:
-        """A locked file; not inherited by what the engine starts."""
+        """Lock a slot's file; the descriptor is not inherited by child processes."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for number in range(self._sessions):
             place = self._open(number)
@@ -59,7 +59,7 @@ class SessionPlaces:
                 return place
             except OSError:
                 os.close(place)
-        # All are taken: those who wait are spread over them.
+        # All are taken: waiting processes are spread over them.
         self._turns += 1
         place = self._open((os.getpid() + self._turns) % self._sessions)
         try:

@@ -1,7 +1,7 @@
-"""A supervisor for a worker in Python, which runs where there is no compiler.
+"""A supervisor for Python workers, which must run where there is no compiler.
 
-It does what native/include/kernloom/supervisor.h does; tests/device/test_supervisors.py runs the
-same table of workers under both.
+It behaves like native/include/kernloom/supervisor.h; tests/device/test_supervisors.py runs the same
+table of workers under both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _C.ptrace.restype = ctypes.c_long
 
 
 def supervise() -> None:
-    """Fork: the child returns and works; the parent ends like the child, once nothing is left."""
+    """Fork: the child returns and works; the parent ends with the child's status once no process is
+    left."""
     engine = os.getppid()
     before = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -61,13 +62,13 @@ def _wait(worker: int, engine: int) -> None:
     """Return when the worker has ended, or when the engine asks for the end or has died."""
     while not _ended(worker) and os.getppid() == engine:
         info = signal.sigwaitinfo(_AWAITED)
-        # A kernel may send SIGTERM as well: only the engine is obeyed.
+        # Kernels can send SIGTERM too: only the engine's counts.
         if info.si_signo == signal.SIGTERM and info.si_pid == engine:
             return
 
 
 def _ended(worker: int) -> bool:
-    """Whether the worker has ended; orphans are reaped and traced processes let go of."""
+    """Whether the worker has ended; reaps orphans and detaches traced processes."""
     events = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
     while True:
         try:
@@ -80,13 +81,13 @@ def _ended(worker: int) -> bool:
         if found.si_pid == worker and not running:
             return True
         _, status = os.waitpid(found.si_pid, os.WUNTRACED)
-        # Asked for by PTRACE_TRACEME; undone, or the next signal would stop it for ever.
+        # The process called PTRACE_TRACEME; without a detach its next signal would stop it forever.
         if found.si_code == os.CLD_TRAPPED:
             _C.ptrace(_PTRACE_DETACH, found.si_pid, None, os.WSTOPSIG(status))
 
 
 def _end_all(worker: int) -> tuple[int, bool]:
-    """Kill the worker and its descendants; its wait status, and whether there were any."""
+    """Kill the worker and its descendants; returns its wait status and whether there were any."""
     _kill(worker, worker)
     status: int | None = None
     leftovers = False
@@ -98,7 +99,7 @@ def _end_all(worker: int) -> tuple[int, bool]:
         if pid == worker:
             status = found
         elif pid and os.WIFSIGNALED(found) and os.WTERMSIG(found) == signal.SIGKILL:
-            # Of the worker's group, and so killed with it.
+            # In the worker's process group, and therefore killed with it.
             leftovers = True
         if pid == 0:
             if status is not None:

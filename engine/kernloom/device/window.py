@@ -1,4 +1,4 @@
-"""The window: shared memory through which inputs and outputs travel."""
+"""The window: shared memory for inputs and outputs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import weakref
 from kernloom.device.process import above_stdio
 
 WINDOW_BYTES = 64 << 20
-"""Sparse: only what is used takes memory. Larger transfers go in pieces."""
+"""Sparse: only used pages take memory. Larger transfers are split."""
 
 
 class Window:
-    """A file in memory that the engine and one runner both map."""
+    """A memory file mapped by the engine and one runner."""
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
@@ -23,20 +23,20 @@ class Window:
         self.descriptor = above_stdio(os.memfd_create("kernloom-window", flags))
         self._close = weakref.finalize(self, os.close, self.descriptor)
         os.ftruncate(self.descriptor, nbytes)
-        # A kernel that cut it short would end the engine with SIGBUS.
+        # If a kernel could shrink it, the engine would die of SIGBUS.
         fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
         self.memory = mmap.mmap(self.descriptor, nbytes)
 
     def discard(self) -> None:
-        """Let go of it now: a session that failed may be remembered for long, by its error."""
+        """Release it now: a failed session may live long, referenced by its error."""
         self._close()
-        # Whoever still looks at what is in it keeps the memory.
+        # Existing views keep the memory mapped.
         with contextlib.suppress(BufferError):
             self.memory.close()
 
 
 class WindowPool:
-    """Windows not in use; their pages are mapped already, which saves a fault for each."""
+    """Free windows; their pages are mapped already, which saves page faults."""
 
     def __init__(self, nbytes: int = WINDOW_BYTES) -> None:
         self._nbytes = nbytes

@@ -1,1 +1,1 @@
-"""Fleets: where trials are carried out, this machine or a cluster."""
+"""Fleets: where trials run, on this machine or a cluster."""

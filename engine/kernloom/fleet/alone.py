@@ -1,7 +1,7 @@
-"""Never two measure on a machine at once, whoever started them.
+"""Machine-wide lock for measuring: never two measurements on a machine at once.
 
-The name of an abstract socket is the lock: it belongs to the machine, needs no file that every
-user could write, and is free again the moment its holder ends, however it ends.
+The name of an abstract socket is the lock: it belongs to the machine, needs no file that every user
+could write, and is free again the moment its holder ends in any way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAME = "\0kernloom-measuring"
 
 @contextmanager
 def alone(waiting: Callable[[], None] = lambda: None, name: str = NAME) -> Iterator[None]:
-    """Wait until nobody else measures here, and keep it so; `waiting` is told if it must."""
+    """Wait for the lock and hold it in the block; `waiting` is called if it is taken."""
     with _bound(name, waiting):
         yield
 
@@ -37,11 +37,11 @@ def _bound(name: str, waiting: Callable[[], None]) -> socket.socket:
 
 
 def _wait_for_end(name: str) -> None:
-    """A connection to the holder, which never says a word, ends when it does."""
+    """A connection to the holder, which never sends anything, closes when the holder ends."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
         try:
             other.connect(name)
             other.recv(1)
         except ConnectionError:
-            # Gone, or not listening yet: binding tells.
+            # Gone, or not listening yet: the next bind decides.
             return

@@ -26,7 +26,7 @@ from kernloom.run.sharing import Everything, Share
 from kernloom.run.trials import Trials
 
 AT_ONCE = 8
-"""How many trials must be built before measuring takes a core from the compilers."""
+"""Number of trials that must be built before measuring takes a core from the compilers."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class LocalSettings(FleetSettings):
 
     kind: str = "local"
     exclusive: Literal["node", "measuring", "none"] = "none"
-    """`measuring`, or `node`, which includes it: never two measure on this machine at once."""
+    """`measuring`, or `node`, which includes it: never two measurements on this machine at once."""
     overlap: bool = False
-    """Measure what is built while the rest is built, on other cores."""
+    """Measure trials while others are being built, on other cores."""
 
 
 class Local(Fleet):
@@ -80,7 +80,7 @@ class Local(Fleet):
         keep: Keep,
         share: Share | None = None,
     ) -> None:
-        """Carry trials out in turns, as many together as the policy says."""
+        """Run trials in turns, as many together as the policy says."""
         if not plans:
             return
         with scratch_folder(self._assembly.places.build) as scratch:
@@ -94,9 +94,9 @@ class Local(Fleet):
         return _Measuring(trials, self._progress, self._phase, total, keep, share)
 
     def _finish(self, left: Sequence[Planned], measuring: _Measuring, share: Share) -> None:
-        """Wait for trials that other engines have claimed; carry out those they did not finish."""
+        """Wait for trials that other engines have claimed; run those that they did not finish."""
         while left:
-            # Never while measuring exclusively: the other engine may be waiting for that.
+            # Never while holding the measuring lock: the other engine may be waiting for it.
             share.wait(left)
             with self._exclusively():
                 left = measuring.execute(*_singly(left))
@@ -104,7 +104,7 @@ class Local(Fleet):
     def _overlapping(
         self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share
     ) -> None:
-        """Measure what is built while the rest is being built on other cores."""
+        """Measure trials while others are being built on other cores."""
         with scratch_folder(self._assembly.places.build) as scratch:
             trials = Trials(self._assembly, {}, scratch)
             measuring = self._measuring(trials, len(plans), keep, share)
@@ -114,7 +114,7 @@ class Local(Fleet):
     def _measure_as_built(
         self, plans: Sequence[Planned], build: TrialBuild, trials: Trials, measuring: _Measuring
     ) -> list[Planned]:
-        """The trials that other engines have claimed."""
+        """Measure trials as they are built; returns those that other engines have claimed."""
         core = MeasuredCore(max(os.sched_getaffinity(0)), self._assembly.places.build)
         left: list[Planned] = []
         waiting = {number: (block, _needs(block)) for number, block in enumerate(_singly(plans))}
@@ -144,7 +144,7 @@ class Local(Fleet):
 
 
 class _Measuring:
-    """Carries trials out in turns and says how far it has come."""
+    """Runs trials in turns and reports progress."""
 
     def __init__(
         self,
@@ -163,18 +163,18 @@ class _Measuring:
         self._keep = keep
         self._done = 0
         self._left = 0
-        """Of those that share their rounds."""
+        """Unfinished trials of the current block, which share their rounds."""
         self._rounds: list[int] = []
-        """How many each that has ended took."""
+        """Number of rounds of each trial that has ended."""
         self._note = ""
 
     def tell(self, note: str) -> None:
-        """What else is going on."""
+        """Show what else is going on."""
         self._note = note
         self._progress.update(self._phase, self._done, self._total, note)
 
     def execute(self, *blocks: Sequence[Planned]) -> list[Planned]:
-        """Carry out what is ours of each block; the trials that other engines have claimed."""
+        """Run the trials of each block that this engine can claim; returns the others."""
         others: list[Planned] = []
         for wanted in blocks:
             block, busy = self._share.claim(wanted)
@@ -202,7 +202,8 @@ class _Measuring:
             self._progress.update(self._phase, self._done, self._total, self._note)
             return
         phase = "verifying" if round == 1 else self._phase
-        # As many as others took; nobody knows how many it will be.
+        # Estimated from the trials that have ended, as the number of rounds is not known in
+        # advance.
         ended = self._rounds
         wanted = max(sum(ended) / len(ended) if ended else policy.max_rounds, policy.min_rounds)
         if round >= wanted:
@@ -214,7 +215,7 @@ class _Measuring:
 
 
 def disturbed(plans: Sequence[Planned]) -> str:
-    """Why compilers on other cores would disturb what is measured, if they would."""
+    """Why compilers on other cores would disturb the measurement, if they would."""
     usable = os.sched_getaffinity(0)
     if usable <= beside(max(usable)):
         return "there is no other core"
@@ -240,7 +241,8 @@ def _needs(block: Sequence[Planned]) -> frozenset[str]:
 
 
 def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
-    """Trials that share their rounds: of one policy, and no more than it says."""
+    """Blocks of trials that share their rounds: one policy per block, and no more than it
+    permits."""
     by_policy: dict[Policy, list[Planned]] = {}
     for plan in plans:
         by_policy.setdefault(plan.brief.measure, []).append(plan)
@@ -249,7 +251,7 @@ def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
 
 
 def _singly(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
-    """The same, but alone where there are no rounds, and no baselines, to share."""
+    """The same, but single trials where there are no rounds, and no peers, to share."""
     for block in _blocks(plans):
         shared = block[0].brief.measure.max_rounds > 1 or any(p.brief.has_baselines for p in block)
         yield from [block] if shared else blocks(block, 1)

@@ -1,4 +1,5 @@
-"""Baselines: the same workload by what people would use instead, measured in the same rounds."""
+"""Peers: the same workload computed by what people would use instead, measured in the same
+rounds."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from kernloom.measure.trial import Samples
 
 
 class Measurable(Protocol):
-    """What can be measured a process at a time."""
+    """Something that can be measured one process at a time."""
 
     def sample(self, *, fresh: bool = True) -> Samples: ...
 
@@ -22,21 +23,21 @@ class Measurable(Protocol):
 
 
 class Baseline:
-    """One alternative that the trials of a sweep share: each round measures it once."""
+    """One peer, shared by the trials of a sweep: each round measures it once."""
 
     def __init__(self, make: Callable[[], Measurable]) -> None:
         self._make = make
         self._rounds: list[Samples] = []
         self._exact: Mapping[str, float] = {}
         self.problem = ""
-        """Why there is nothing to compare with."""
+        """Why the peer cannot be compared with."""
 
     @cached_property
     def _measurable(self) -> Measurable:
         return self._make()
 
     def of_round(self, number: int) -> Samples | None:
-        """Its samples in a round, which whoever asks first takes; None once it has failed."""
+        """The peer's samples of a round, taken on the first request; None once it has failed."""
         while len(self._rounds) <= number and not self.problem:
             try:
                 self._rounds.append(self._measurable.sample())
@@ -45,7 +46,7 @@ class Baseline:
         return self._rounds[number] if number < len(self._rounds) else None
 
     def exact(self, gauge: Gauge) -> float | None:
-        """What an exact gauge of the device shows for it; None once it has failed."""
+        """The peer's reading of an exact gauge; None once it has failed."""
         if not self._exact and not self.problem:
             try:
                 self._exact = self._measurable.exact()
@@ -56,7 +57,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Baselines:
-    """Those that one trial is compared with, by name."""
+    """The peers of one trial, by name."""
 
     named: Mapping[str, Baseline] = field(default_factory=dict)
 
@@ -68,7 +69,8 @@ class Baselines:
         ]
 
     def metrics(self, ours: Sequence[Samples], clock: RankingClock, gauge: Gauge) -> dict[str, Any]:
-        """Name -> its time over ours, above 1 where ours is faster; of another gauge likewise."""
+        """Name -> the peer's time divided by ours, above 1 where ours is faster; other gauges
+        likewise."""
         found: dict[str, Any] = {}
         for name, baseline in self.named.items():
             theirs = [baseline.of_round(number) for number in range(len(ours))]
@@ -82,7 +84,7 @@ class Baselines:
         return found
 
     def exact(self, ours: float, gauge: Gauge) -> dict[str, Any]:
-        """The same of an exact gauge."""
+        """The same for an exact gauge."""
         found: dict[str, Any] = {}
         for name, baseline in self.named.items():
             if (theirs := baseline.exact(gauge)) is not None:

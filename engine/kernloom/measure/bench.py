@@ -37,9 +37,9 @@ from kernloom.plan.schedule import BoundArgument, TensorSpec
 from kernloom.plan.source import ENTRY
 
 _OUTSIDE = re.compile(r"buffer '(.+?)' of \d+ bytes, at byte offset (-?\d+)")
-"""How devices say where a kernel was out of bounds."""
+"""Format of a device's out-of-bounds message."""
 LONGEST_S = 1e8
-"""Three years: as long as any system can be asked to wait."""
+"""Three years: the longest wait that every system accepts."""
 T = TypeVar("T")
 POISON = 0xFF
 """Fills outputs before a launch: NaN in every float type."""
@@ -59,17 +59,17 @@ class Bench:
         entries: Mapping[str, str] | None = None,
         memory_limit: int = 0,
     ) -> None:
-        """`placement` says of tensors whether they are copied, read in place or on the device when
-        the clock starts; they are on the device where it says nothing. `entries` are the symbols
-        to call in libraries of several kernels, by the key of each kernel's artifact.
-        `memory_limit` is in bytes; 0: none."""
+        """`placement` says for each tensor whether it is copied, read in place or on the device
+        when the clock starts; the default is the device. `entries` are the symbols to call in
+        libraries of several kernels, by the key of each kernel's artifact. `memory_limit` is in
+        bytes; 0: none."""
         self.experiment = experiment
         self.device = device
         self.data = data
         self.placement = placement or {}
         self.memory_limit = memory_limit
         self.run_s: float | None = None
-        """How long the first launch took: that of one run, which was verified."""
+        """Duration of the first launch: one run, which was verified."""
         self._paths = paths
         self._entries = entries or {}
         self._places = places
@@ -77,7 +77,7 @@ class Bench:
         self._setup: Setup | None = None
 
     def setup(self, steps: Sequence[StepArtifact], *, fresh: bool) -> Setup:
-        """Tensors and kernels on the device: in a new session, or in the one already open."""
+        """Place tensors and kernels on the device: in a new session, or in the open one."""
         if self._setup is not None and not fresh:
             return self._setup
         self.close()
@@ -161,7 +161,7 @@ class Setup:
             for name in (*before, *after)
             if bench.placement[name] == COPIED
         )
-        """What one run copies between host and device."""
+        """Bytes that one run copies between host and device."""
 
     def _argument(self, argument: BoundArgument) -> Buffer | Scalar:
         if argument.kind == "tensor":
@@ -175,8 +175,8 @@ class Setup:
     def launch_and_look(
         self, settings: LaunchSettings, names: Sequence[str]
     ) -> tuple[LaunchResult, dict[str, Array]]:
-        """A launch, and what tensors hold after it: to be looked at before anything else is done
-        with the session."""
+        """A launch, and views of tensors after it, which are valid until the session's next
+        operation."""
         buffers = [self._buffers[name] for name in names]
         result, found = self._timed(
             lambda: self._session.launch_and_look(self._calls, settings, buffers)
@@ -188,7 +188,8 @@ class Setup:
         return result, arrays
 
     def _timed(self, launch: Callable[[], T]) -> T:
-        """The first launch tells how long a run takes; one that takes too long names the limit."""
+        """Measure the first launch, as the duration of a run; a launch that times out names the
+        limit."""
         start = time.monotonic()
         try:
             result = launch()
@@ -212,12 +213,12 @@ class Setup:
 
 
 def _element(message: str, tensors: Mapping[str, TensorSpec]) -> str:
-    """The element that a kernel reached, where a device names the tensor and the byte."""
+    """The element that a kernel accessed, if the device names the tensor and the byte."""
     found = _OUTSIDE.search(message)
     spec = tensors.get(found[1]) if found else None
     if found is None or spec is None:
         return ""
-    # Rounded down: the last byte of y[-1] is byte -1, and of element -1, too.
+    # Rounded down: the last byte of y[-1] is byte -1, which belongs to element -1.
     index = int(found[2]) // np.dtype(spec.dtype).itemsize
     return f" (element {index} of {spec.dtype})"
 
@@ -229,7 +230,7 @@ def _kernel(bench: Bench, item: StepArtifact) -> KernelRequest:
 
 
 def _check_memory(bench: Bench, tensors: Sequence[TensorSpec]) -> None:
-    """Before any is filled: the engine has to hold them too."""
+    """Checked before any tensor is filled, because the engine holds them too."""
     needed = sum(spec.nbytes for spec in tensors)
     if bench.memory_limit and needed > bench.memory_limit:
         raise DeviceError(

@@ -1,7 +1,8 @@
-"""Measures what this machine can do at most, in the runner and as long as kernels are measured.
+"""Measures this machine's peak and bandwidth, in the runner and for as long as kernels are
+measured.
 
 A round is one fresh process that runs every probe once. Each process counts by its median; the peak
-is what the best one reached, because a neighbour can only take away from it.
+is the best process, because other load can only lower it.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from kernloom.plan.schedule import ELEMENT
 
 DTYPES = ("float32", "float64", "int32")
 STREAMED = "float32"
-"""The element type that memory is gone over with; a byte is a byte."""
+"""Element type for the memory probes; bandwidth does not depend on it."""
 ROUNDS = 3
 TIMEOUT_S = 60.0
 ARGUMENTS = 6
 ITERATIONS = 20_000
-"""Multiply-adds in a row, so that starting the threads does not count."""
+"""Multiply-adds per call, so many that the start of threads does not count."""
 TRAFFIC = 4 * 1024 * 1024
-"""Bytes that a core moves in one call at least, for the same reason."""
+"""Least bytes that a core moves per call, for the same reason."""
 GRAIN = 4096
-"""Windows are whole pages for every core, hence whole vectors."""
+"""Windows are whole pages for every core, and therefore whole vectors."""
 LEAST_MEMORY = 64 * 1024 * 1024
 BEYOND_CACHES = 4
-"""How many times the last cache a window of memory is."""
+"""Size of the memory window as a multiple of the last cache."""
 COLD_WINDOW = 2 * 1024 * 1024
-"""As large as the tensors of workloads are by default."""
+"""The default size of a workload's tensors."""
 VARIANTS = {"read": ("read",), "copy": ("copy", "copy_streamed"), "update": ("update",)}
-"""Pattern -> functions that do it; streaming stores pay in memory alone."""
+"""Pattern -> functions that implement it; streaming stores only help in memory."""
 MOVED = {"read": 1.0, "copy": 1.0, "update": 1.5}
-"""Bytes moved for each byte of the window, counted as workloads count them."""
+"""Bytes moved per byte of the window, counted as workloads count them."""
 
 
 @dataclass(frozen=True)
@@ -52,28 +53,28 @@ class Library:
 
 @dataclass(frozen=True)
 class Probe:
-    """One function to run: what it finds out, what it needs, and how much it does in a call."""
+    """One function to run: what it measures, what it needs, and the work of one call."""
 
     finds: Peak | Bandwidth
     path: Path
     entry: str
     nbytes: int
-    """Of x and of y."""
+    """Sizes of x and y."""
     count: int
     passes: int
     work: float
-    """Operations or bytes."""
+    """Operations or bytes per call."""
 
 
 def chains_for(registers: int) -> tuple[int, ...]:
-    """Numbers of independent chains to try: enough to hide latency, as far as registers go."""
+    """Numbers of independent chains to try: enough to hide latency, limited by the registers."""
     return tuple(count for count in (8, 12, 14, 24) if count + 2 <= registers)
 
 
 def windows_for(
     levels: Mapping[str, int], available: int, *, flushes: bool = False
 ) -> dict[str, int]:
-    """Level -> bytes to go over: well inside it, and well beyond the one before."""
+    """Level -> bytes to traverse: well inside the level, and well beyond the previous one."""
     windows, before = {}, 0
     for level, size in levels.items():
         windows[level] = _whole(math.isqrt(before * size) if before else size // 2)
@@ -81,7 +82,7 @@ def windows_for(
     if flushes:
         windows[COLD] = COLD_WINDOW
     wanted = max(BEYOND_CACHES * before, LEAST_MEMORY)
-    # Two buffers, and room for others.
+    # Two buffers, with room to spare.
     windows[MEMORY] = _whole(min(wanted, available // 8))
     return windows
 
@@ -91,7 +92,7 @@ def _whole(nbytes: int) -> int:
 
 
 def probes_of(libraries: Sequence[Library], windows: Mapping[str, int], cores: int) -> list[Probe]:
-    """Everything to be measured, for one core and for all."""
+    """All probes, for one core and for all cores."""
     threads = sorted({1, cores})
     first = libraries[0].arch
     found = [probe for library in libraries for t in threads for probe in _peaks(library, t)]
@@ -142,7 +143,7 @@ def measure(
     progress: Callable[[int, int], None] = lambda done, total: None,
     rounds: int = ROUNDS,
 ) -> tuple[tuple[Peak, ...], tuple[Bandwidth, ...]]:
-    """The best that was found of each thing, with what every process reached."""
+    """The best of each quantity, with the results of every process."""
     rates: dict[Probe, list[float]] = {probe: [] for probe in probes}
     waiting, done = list(probes), 0
     for round in range(rounds):
@@ -153,7 +154,7 @@ def measure(
                 rates[probe].append(desk.rate(probe, settings))
                 done += 1
         if round == 0:
-            # Of several ways to the same end, the rounds that follow only repeat the best.
+            # Among several functions for the same quantity, later rounds repeat only the best.
             waiting = list({p.finds: p for p in sorted(probes, key=rates.__getitem__)}.values())
     best = {probe.finds: rates[probe] for probe in waiting}
     peaks = [
@@ -170,14 +171,14 @@ def measure(
 
 
 class _Desk:
-    """One process, and its buffers by size."""
+    """One process and its buffers by size."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._buffers: dict[int, tuple[Buffer, Buffer]] = {}
 
     def rate(self, probe: Probe, settings: LaunchSettings) -> float:
-        """Operations or bytes in a nanosecond."""
+        """Operations or bytes per nanosecond."""
         dtype = probe.finds.dtype if isinstance(probe.finds, Peak) else STREAMED
         threads = probe.finds.threads
         numbers = (probe.count, probe.passes, threads)
@@ -188,7 +189,7 @@ class _Desk:
         )
         cold = isinstance(probe.finds, Bandwidth) and probe.finds.level == COLD
         result = self._session.launch([call], replace(settings, cold=cold))
-        # A neighbour on one core holds all of them up, so of several cores the best sample counts.
+        # Load on one core delays all threads, so with several cores the best sample counts.
         ns = median(result.cpu_ns) if threads == 1 else min(result.wall_ns)
         return probe.work * result.inner / ns
 

@@ -1,4 +1,4 @@
-"""Comparing: contenders measured in the same rounds, and what their ratios allow to be said."""
+"""Comparing: contenders measured in the same rounds, and verdicts from their ratios."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ VERDICTS: tuple[Verdict, ...] = ("faster", "slower", "equivalent", "inconclusive
 
 @dataclass(frozen=True)
 class Comparison:
-    """What rounds say of two contenders: `b` seen from `a`."""
+    """The result for two contenders: `b` relative to `a`."""
 
     a: str
     b: str
     speedup: float
-    """Time of a / time of b: above 1 where b is faster; of another gauge likewise."""
+    """Time of a / time of b: above 1 where b is faster; other gauges likewise."""
     ci_low: float
     ci_high: float
     verdict: Verdict
@@ -43,44 +43,44 @@ class Comparison:
 
 @dataclass
 class Entry:
-    """How one contender fared."""
+    """One contender's result."""
 
     name: str
     status: str = "ok"
     message: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
-    """What its device's gauges show."""
+    """Readings of its device's gauges."""
     artifacts: list[dict[str, Any]] = field(default_factory=list)
     rounds: list[float] = field(default_factory=list)
-    """The median of each round's process, of the gauge that is compared."""
+    """The median of each round's process, for the gauge that is compared."""
 
 
 @dataclass
 class Compared:
-    """What a comparison found out."""
+    """The result of a comparison."""
 
     entries: list[Entry]
     comparisons: list[Comparison]
     control: Comparison | None = None
     """The first contender against itself."""
     clock: RankingClock = "cpu"
-    """Which of the samples' series was compared."""
+    """The series of the samples that was compared."""
     gauge: Gauge = TIME
     policy: str = ""
     notes: list[str] = field(default_factory=list)
-    """What to know about it, and why not to trust it."""
+    """Notes on the comparison, and reasons not to trust it."""
 
 
 @dataclass
 class Race:
-    """Contenders and what each measured, round by round."""
+    """Contenders and their samples, round by round."""
 
     contenders: dict[str, Measurable]
     samples: dict[str, list[Samples]] = field(default_factory=dict)
     problems: dict[str, KernloomError] = field(default_factory=dict)
-    """Contenders that failed on the way: they are out, the others go on."""
+    """Contenders that failed; the others continue."""
     ended: str = ""
-    """Why it stopped before every pair was told apart as finely as the policy asks."""
+    """Why it stopped before every ratio was as precise as the policy asks."""
 
     @property
     def rounds(self) -> int:
@@ -97,11 +97,11 @@ def race(
     comparisons: int = 0,
     seed: int | None = None,
 ) -> Race:
-    """Rounds of all contenders in random order until the ratio of every pair is known to within
-    the policy's bound, or rounds or budget end; `comparisons` is how many there are in all.
+    """Rounds of all contenders in random order until every pair's ratio is within the policy's
+    bound, or rounds or budget end; `comparisons` is their total number.
 
-    It stops when the ratios are precise, never because they look significant: looking again and
-    again until they do would call noise a difference.
+    It stops when the ratios are precise, never when they appear significant: repeated tests until
+    they do would call noise a difference.
     """
     state = Race(dict(contenders), {name: [] for name in contenders})
     order = Order(contenders, seed)
@@ -126,7 +126,7 @@ def race(
 
 PRECISE = "precise"
 CERTAINLY = 1 / 3
-"""The share of the floor that a difference must surely exceed to be called one."""
+"""The share of the floor that a difference must exceed with confidence to count."""
 
 
 def _done(
@@ -137,11 +137,11 @@ def _done(
     spent: float,
     comparisons: int,
 ) -> str:
-    """'' while more rounds are needed; then why there are no more."""
+    """'' while more rounds are needed, else the reason to stop."""
     rounds = state.rounds
     least = min(max(policy.min_rounds, enough(comparisons)), policy.max_rounds)
     if rounds >= least:
-        # Finer than the floor: chance then gives a difference of the floor's size in fewer than
+        # Finer than the floor: chance then produces a difference of the floor's size in fewer than
         # one of a hundred comparisons.
         bound = min(policy.bound or policy.floor, 0.6 * policy.floor)
         widest = max(
@@ -169,18 +169,19 @@ def _count(number: int, what: str) -> str:
 
 
 def enough(comparisons: int) -> int:
-    """The rounds below which not even the clearest of so many differences can be called one."""
+    """The least number of rounds in which the clearest of `comparisons` differences can be
+    significant."""
     return 1 + math.ceil(math.log2(comparisons / (1 - CONFIDENCE)))
 
 
 def half_width(logs: Sequence[float], comparisons: int) -> float:
-    """Half of the interval of a log ratio, which is nearly that of the ratio itself."""
+    """Half of a log ratio's interval, which is nearly that of the ratio itself."""
     found = median_interval(logs, confidence(comparisons))
     return (found.high - found.low) / 2
 
 
 def confidence(comparisons: int) -> float:
-    """Of each interval, so that all of them hold together as often as one alone would."""
+    """Confidence of each interval, such that all hold together as often as a single one would."""
     return 1 - (1 - CONFIDENCE) / max(1, comparisons)
 
 
@@ -190,7 +191,7 @@ def paired(
     clock: RankingClock,
     gauge: Gauge = TIME,
 ) -> dict[tuple[str, str], list[float]]:
-    """The log ratios of each pair that came through, above 0 where the second is better."""
+    """The log ratios of each pair without a failure, above 0 where the second is better."""
     sign = 1.0 if gauge.better == "smaller" else -1.0
     return {
         (a, b): [sign * log for log in log_ratios(race.samples[a], race.samples[b], clock)]
@@ -200,7 +201,7 @@ def paired(
 
 
 def judged(ratios: Mapping[tuple[str, str], Sequence[float]], floor: float) -> list[Comparison]:
-    """What can be said of each pair, all of them together."""
+    """Verdicts for all pairs, corrected for their number."""
     whole, logs = list(ratios), list(ratios.values())
     different = holm([probability(values, floor * CERTAINLY) for values in logs])
     return [
@@ -210,17 +211,17 @@ def judged(ratios: Mapping[tuple[str, str], Sequence[float]], floor: float) -> l
 
 
 def probability(logs: Sequence[float], least: float = 0.0) -> float:
-    """That chance gives such a ratio where the true one differs by no more than `least`.
+    """Probability that chance gives such a ratio if the true one differs by no more than `least`.
 
-    By the bootstrap, which a few rounds let claim too much, hence no less than the sign test could
-    give for as many.
+    From the bootstrap, which claims too much with few rounds; hence at least the sign test's
+    probability for as many rounds.
     """
     shift = math.copysign(least, median_interval(logs).middle)
     return max(two_sided([value - shift for value in logs]), 2.0 ** (1 - len(logs)))
 
 
 def holm(probabilities: Sequence[float], level: float = 1 - CONFIDENCE) -> list[bool]:
-    """Which of several differences are real, such that together no more than `level` are false."""
+    """Which differences are real, with a family-wise error of at most `level`."""
     order = sorted(range(len(probabilities)), key=lambda index: probabilities[index])
     real = [False] * len(probabilities)
     for rank, index in enumerate(order):
@@ -236,7 +237,7 @@ def _comparison(
     found = median_interval(logs, confidence(comparisons))
     verdict = verdict_of(found.middle, found.low, found.high, floor, significant=significant)
     if len(logs) == 1:
-        # One round has no spread to judge by.
+        # One round has no spread.
         verdict = "inconclusive"
     low, high = math.exp(found.low), math.exp(found.high)
     return Comparison(a, b, math.exp(found.middle), low, high, verdict, len(logs))
@@ -245,7 +246,7 @@ def _comparison(
 def verdict_of(
     middle: float, low: float, high: float, floor: float, *, significant: bool
 ) -> Verdict:
-    """Of a log ratio: a difference counts if it is real and no smaller than the floor."""
+    """Verdict for a log ratio: a difference counts if it is real and no smaller than the floor."""
     least = math.log1p(floor)
     if significant and abs(middle) >= least:
         return "faster" if middle > 0 else "slower"
@@ -255,7 +256,7 @@ def verdict_of(
 def counted(
     a: str, b: str, counts: Mapping[str, float], floor: float, gauge: Gauge = INSTRUCTIONS
 ) -> Comparison:
-    """Of an exact gauge: any difference is real."""
+    """Comparison by an exact gauge: any difference is real."""
     ratio = gauge.gain(counts[a], counts[b])
     log = math.log(ratio)
     verdict = verdict_of(log, log, log, floor, significant=True)

@@ -1,4 +1,4 @@
-"""What goes into a workload's tensors, and what must come out: seeded inputs and goldens."""
+"""Seeded inputs and golden results for a workload's tensors."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from kernloom.plan.schedule import TensorSpec
 
 Array = npt.NDArray[Any]
 Generator = Callable[[TensorSpec, np.random.Generator], Array]
-"""A registered way to fill a tensor (entry-point group kernloom.generators)."""
+"""A registered function that fills a tensor (entry-point group kernloom.generators)."""
 
 KEPT_BYTES = 128 * 2**20
-"""How much input and golden data a sweep keeps for its next points."""
+"""Bytes of input and golden data that a sweep keeps for its next points."""
 
 FIRST, STREAM = 1 << 12, 1 << 20
-"""How many elements of a tensor's numbers are made at first, and kept at most."""
+"""Elements of a random stream generated at first, and kept at most."""
 
 
 def _arange(spec: TensorSpec, random: np.random.Generator) -> Array:
@@ -46,7 +46,7 @@ REFERENCE_FUNCTIONS = Registry("reference", REFERENCES, group="kernloom.referenc
 
 
 class DataSets:
-    """Inputs and goldens of workloads; equal ones of a sweep are made once."""
+    """Inputs and goldens of workloads; equal ones of a sweep are computed once."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = list(folders)
@@ -54,15 +54,15 @@ class DataSets:
         self._bytes = 0
         self._streams: dict[tuple[Any, ...], Array] = {}
         self._last: dict[str, tuple[Workload, int, dict[str, Array]]] = {}
-        """What was asked for last: a trial asks for its own more than once."""
+        """The latest request: a trial asks for its own data more than once."""
         self.allowances = Allowances()
 
     def inputs(self, workload: Workload, seed: int) -> dict[str, Array]:
-        """Every tensor that some step reads before it is written, filled."""
+        """Every tensor that a step reads before it is written, filled."""
         return self._again("inputs", workload, seed, self._inputs)
 
     def goldens(self, workload: Workload, seed: int) -> dict[str, Array]:
-        """What each output must be, in float64."""
+        """The expected value of each output, in float64."""
         return self._again("goldens", workload, seed, self._goldens)
 
     def _again(
@@ -117,7 +117,7 @@ class DataSets:
         fill = workload.tensors[spec.name].fill
         if fill.kind == "uniform" and np.dtype(spec.dtype).kind == "f" and spec.elements <= STREAM:
             return self._from_stream(spec, fill, seed)
-        # A stream of its own per tensor, so that adding one does not change the others.
+        # Each tensor has its own random stream, so that adding one does not change the others.
         random = np.random.default_rng([seed, *spec.name.encode()])
         key = f"workload.tensors.{spec.name}.fill"
         filling = _Filling(spec, fill, random, self._folders, key)
@@ -127,8 +127,8 @@ class DataSets:
             return np.ascontiguousarray(values.astype(spec.dtype))
 
     def _from_stream(self, spec: TensorSpec, fill: Fill, seed: int) -> Array:
-        """Uniform numbers: a tensor of more elements begins with those of one that has fewer, so
-        that the tensors of a sweep over sizes are the beginnings of one."""
+        """Uniform numbers: a smaller tensor is a prefix of a larger one, so that the tensors of a
+        sweep over sizes share one stream."""
         place = (spec.name, spec.dtype, fill.low, fill.high, seed)
         stream = self._streams.get(place)
         if stream is None or stream.size < spec.elements:
@@ -136,7 +136,7 @@ class DataSets:
             random = np.random.default_rng([seed, *spec.name.encode()])
             with np.errstate(all="ignore"):
                 stream = random.uniform(fill.low, fill.high, count).astype(spec.dtype)
-            # Shared by many: nobody may write to it.
+            # Shared by many, hence read-only.
             stream.flags.writeable = False
             self._streams[place] = stream
         return stream[: spec.elements].reshape(spec.shape)
@@ -174,7 +174,7 @@ def goldens_of(
 
 
 def _proving(goldens: dict[str, Array]) -> dict[str, Array]:
-    """The goldens, if each has a finite number: without one it would prove nothing."""
+    """The goldens, if each has a finite number: one without would prove nothing."""
     for name, golden in goldens.items():
         if not np.isfinite(golden).any():
             what = "NaN" if np.isnan(golden).all() else "NaN or infinite"
@@ -188,12 +188,12 @@ def _proving(goldens: dict[str, Array]) -> dict[str, Array]:
 
 
 def nan_warnings(goldens: Mapping[str, Array]) -> tuple[str, ...]:
-    """For each golden with NaN in it, how much of its output it does not prove."""
+    """For each golden with NaN, the share of its output that it does not prove."""
     return tuple(
         f"{int(np.isnan(golden).sum())} of {golden.size} elements of the golden of '{name}' are "
         "NaN: they prove nothing"
         for name, golden in goldens.items()
-        if np.isnan(golden.min())  # without an array of its own, as hardly any golden has NaN
+        if np.isnan(golden.min())  # needs no temporary array, as hardly any golden has NaN
     )
 
 
@@ -208,7 +208,7 @@ def _golden(
         reference = REFERENCE_FUNCTIONS.get(text, key=key)
         try:
             return reference(dict(inputs), dict(scalars), dict(sizes))
-        except Exception as error:  # somebody else's code
+        except Exception as error:  # code from outside
             raise ConfigError(
                 f"reference '{text}' failed: {type(error).__name__}: {error}",
                 key=key,
@@ -222,10 +222,10 @@ def _golden(
 
 
 def check_goldens(workload: Workload, cache: DigestCache) -> None:
-    """Find a golden that does not fit its tensor early, by trying it on tiny tensors.
+    """Find a golden that does not fit its tensor early, with a trial run on tiny tensors.
 
-    Each size shrinks to a small number of its own; sizes that cannot shrink so are left to the
-    check on the real data.
+    Each size shrinks to a small number of its own; sizes that cannot shrink are left to the check
+    on the real data.
     """
     shrunk = {
         name: min(size, 3 + index) if isinstance(size, int) else size
@@ -254,7 +254,7 @@ def _try_goldens(small: Workload) -> None:
 
 @dataclass(frozen=True)
 class _Filling:
-    """One tensor about to be filled."""
+    """One tensor to fill."""
 
     spec: TensorSpec
     fill: Fill
@@ -279,13 +279,13 @@ def _uniform(filling: _Filling) -> Array:
     fill, spec = filling.fill, filling.spec
     if not _is_integer(filling):
         return filling.random.uniform(fill.low, fill.high, spec.shape)
-    # Truncated to integers, the default of -1 to 1 would be nothing but zeros.
+    # Truncated to integers, the default range of -1 to 1 would be all zeros.
     given = (fill.low, fill.high)
     return _whole_numbers(filling, *((-100, 100) if given == (Fill().low, Fill().high) else given))
 
 
 def _whole_numbers(filling: _Filling, low: float, high: float) -> Array:
-    """Random whole numbers from low to high, as far as the tensor's type goes."""
+    """Random integers from low to high, within the range of the tensor's type."""
     kind = np.dtype(filling.spec.dtype)
     bounds = np.iinfo(kind if kind.kind in "iu" else np.int64)
     least, most = max(int(low), int(bounds.min)), min(int(high), int(bounds.max))
@@ -318,12 +318,12 @@ def _pattern(filling: _Filling) -> Array:
 
 
 def _file(filling: _Filling) -> Array:
-    """The numbers of a .npy file, read rather than mapped: whoever cuts a mapped file short ends
-    the process that looks at it. No more is read than the tensor has elements."""
+    """The numbers of a .npy file, read rather than mapped: truncating a mapped file would kill the
+    process that reads it. Reads no more than the tensor's elements."""
     key = f"{filling.key}.path"
     path = confined(str(filling.fill.path), filling.folders, key=key, what="data file")
     try:
-        # Not blocking, as opening a FIFO would be.
+        # Non-blocking, because opening a FIFO would block.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -350,7 +350,7 @@ def _file(filling: _Filling) -> Array:
 
 @dataclass(frozen=True)
 class _NpyHeader:
-    """What the header of a .npy file says about the numbers after it."""
+    """Element type, order and shape in the header of a .npy file."""
 
     shape: tuple[int, ...]
     order: Literal["C", "F"]
@@ -361,12 +361,12 @@ def _npy_header(file: BinaryIO) -> _NpyHeader | None:
     """The header of a file; None if it has none."""
     try:
         version = np.lib.format.read_magic(file)
-        # Version 3 differs from 2 only in names of fields, which numbers do not have.
+        # Version 3 differs from 2 only in field names, which plain numbers do not have.
         first = version == (1, 0)
         form = np.lib.format
         read = form.read_array_header_1_0 if first else form.read_array_header_2_0
         shape, fortran, dtype = read(file)
-    except Exception:  # whatever the header of a damaged file leads numpy to
+    except Exception:  # numpy can raise anything for a damaged header
         return None
     return _NpyHeader(tuple(shape), "F" if fortran else "C", dtype)
 
@@ -376,7 +376,7 @@ def _generated(filling: _Filling) -> Array:
     generator = GENERATORS.get(name, key=f"{filling.key}.generator")
     try:
         return np.asarray(generator(filling.spec, filling.random))
-    except Exception as error:  # somebody else's code
+    except Exception as error:  # code from outside
         raise ConfigError(
             f"generator '{name}' failed: {type(error).__name__}: {error}",
             key=filling.key,

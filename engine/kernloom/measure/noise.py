@@ -1,4 +1,4 @@
-"""What disturbs a measurement: signs of it in the samples, said with what can be done."""
+"""Disturbances of a measurement: their signs in the samples, reported with a remedy."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from kernloom.measure.statistics import (
 from kernloom.measure.trial import Samples
 
 SHARED_CORE = 0.10
-"""Share of a sample that others may have had the core before it is said."""
+"""Share of a sample in which others may use the core before it is reported."""
 INTERRUPTED = 0.25
-"""Share of samples with an involuntary switch, likewise."""
+"""Share of samples with an involuntary switch before it is reported."""
 DRIFT = 0.03
 DRIFT_ROUNDS = 6
 """Fewer rounds than this can rise by chance."""
 CERTAIN = 0.6
-"""Kendall's tau from which a rise is one: with six rounds chance gives it in 7 of 100 runs."""
+"""Kendall's tau that counts as a rise: with six rounds chance gives it in 7 of 100 runs."""
 OUTLIERS = 0.2
 GROUPS_ROUNDS = 8
 GROUPS_APART = 0.1
-"""How much the nearest times of two groups of processes differ at least."""
+"""Least gap between the times of two groups of processes."""
 SHORTEST_NS = 2000
-"""A hundred times what a clock can tell apart: a sample below has an error of a percent."""
+"""A hundred times the clock's resolution: a shorter sample has an error of a percent."""
 
 
 def warnings_of(
     processes: Sequence[Samples], clock: RankingClock, threads: int, load: float
 ) -> list[str]:
-    """Why not to trust a result, and what to do about it; nothing where all is well."""
+    """Reasons not to trust a result, each with a remedy; empty if there are none."""
     if not all(process.wall_ns for process in processes):
         return []  # Nothing was timed.
     checks = [
@@ -51,13 +51,13 @@ def warnings_of(
 
 
 def load() -> float:
-    """How many processes wanted a core lately, ours among them."""
+    """The recent number of processes that wanted a core, ours included."""
     return _load_at(int(time.monotonic()))
 
 
 @lru_cache(maxsize=1)
 def _load_at(second: int) -> float:
-    """The system itself works it out once in five seconds."""
+    """Cached per second; the system updates it every five seconds."""
     return os.getloadavg()[0]
 
 
@@ -74,7 +74,7 @@ def _short(processes: Sequence[Samples]) -> str:
 def _core_shared(
     processes: Sequence[Samples], clock: RankingClock, threads: int, load: float
 ) -> str:
-    """Others had the core while samples were taken; CPU time does not count that, caches do."""
+    """Others used the core during samples; CPU time excludes that, but caches are affected."""
     total = sum(len(process.involuntary) for process in processes)
     hit = sum(1 for process in processes for count in process.involuntary if count)
     if not hit:
@@ -104,7 +104,7 @@ def _stolen(processes: Sequence[Samples]) -> float:
 
 
 def _waits(processes: Sequence[Samples], clock: RankingClock, threads: int) -> str:
-    """The kernel itself does not use the core all the time, and nobody took it away."""
+    """The kernel waits by itself: it leaves the core idle and nobody else took it."""
     switched = any(any(process.involuntary) for process in processes)
     if clock != "cpu" or threads > 1 or switched:
         return ""
@@ -134,7 +134,7 @@ def _drift(processes: Sequence[Samples], clock: RankingClock) -> str:
 
 
 def kendall(values: Sequence[float]) -> float:
-    """Kendall's tau of values with their order: 1 where they only rise, -1 where they only fall."""
+    """Kendall's tau of values against their order: 1 if they only rise, -1 if they only fall."""
     signs = [
         (later > earlier) - (later < earlier)
         for index, earlier in enumerate(values)
@@ -144,7 +144,7 @@ def kendall(values: Sequence[float]) -> float:
 
 
 def _two_groups(processes: Sequence[Samples], clock: RankingClock) -> str:
-    """Processes that agree among themselves on one of two times."""
+    """Processes whose times fall into two groups."""
     if len(processes) < GROUPS_ROUNDS:
         return ""
     times = sorted(process_medians(processes, clock))

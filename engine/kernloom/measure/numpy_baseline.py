@@ -1,4 +1,4 @@
-"""The same workload computed by numpy, each time in a process of its own, sampled like a kernel."""
+"""The numpy peer: the same workload, each time in a process of its own, sampled like a kernel."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from kernloom.device.process import TAIL_BYTES, ending
 from kernloom.measure.trial import Samples
 
 START_S = 60.0
-"""How long the process may take until numpy is imported and the inputs are there."""
+"""Seconds the process may take to import numpy and receive its inputs."""
 LONGEST_S = 1e8
-"""Three years: as long as any system can be asked to wait."""
+"""Three years: the longest wait that every system accepts."""
 CALIBRATIONS = 4
-"""Runs that finding the inner count of a slow workload takes at most."""
+"""Limit of runs for finding the inner count of a slow workload."""
 _WORKER = ("-P", "-m", "kernloom.measure.numpy_worker")
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(64 * 2**20)}
-"""Where glibc's malloc arrives by itself once a program has freed large arrays. Before that each
-temporary is given back and faulted in again, which made one stencil 377 or 2500 us, depending on
+"""The thresholds that glibc's malloc adapts to once a program has freed large arrays. Before that
+each temporary is returned and faulted in again, which made one stencil 377 or 2500 us, depending on
 whether the process had verified first."""
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class NumpyBaseline:
-    """A workload as a numpy user would write it; the inner count is found in the first process,
-    which also compares what comes out with the golden."""
+    """A workload as a numpy user would write it; the first process finds the inner count and
+    compares the outputs with the golden."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class NumpyBaseline:
         self.policy = policy
         self.threads = threads
         self.pin = pin
-        """The core it runs on; further threads may use the ones after it."""
+        """The core it runs on; further threads may use the cores after it."""
         self.timeout = timeout
-        """Seconds that one run may take."""
+        """Time limit of one run in seconds."""
         self._inner = 0
 
     def sample(self, *, fresh: bool = True) -> Samples:
-        """What one process measures; there is none but a fresh one."""
+        """The samples of one process, which is always a fresh one."""
         if self.policy.cache == "cold":
             raise ConfigError(
                 f"{self._name} cannot be measured with cold caches",
@@ -79,7 +79,7 @@ class NumpyBaseline:
         )
 
     def exact(self) -> dict[str, float]:
-        """There are no exact gauges on the host, and numpy is nowhere else."""
+        """Empty: the host has no exact gauges, and numpy runs only there."""
         raise ConfigError(
             f"{self._name} does not run on a device with exact gauges",
             key="measure.baselines",
@@ -90,7 +90,7 @@ class NumpyBaseline:
         return f"baseline 'numpy' of workload '{self.workload.name}'"
 
     def request(self) -> dict[str, Any]:
-        """What the next process is to do."""
+        """The request for the next process."""
         return {
             "workload": asdict(self.workload),
             "seed": self.seed,
@@ -105,7 +105,7 @@ class NumpyBaseline:
         }
 
     def asked(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What a process answers."""
+        """The response of a process."""
         runs = self.policy.warmup + self.policy.samples + CALIBRATIONS
         limit = min(START_S + self.timeout * runs, LONGEST_S)
         try:
@@ -115,7 +115,7 @@ class NumpyBaseline:
                 capture_output=True,
                 env=_environment(self.threads),
                 timeout=limit,
-                # Ctrl-C is for the engine, which ends it.
+                # Ctrl-C is for the engine, which then ends the process.
                 process_group=0,
             )
         except subprocess.TimeoutExpired:
@@ -139,14 +139,14 @@ class NumpyBaseline:
 
 
 def numpy_identity() -> str:
-    """Changes with Python and the way it is measured; numpy itself is a fact of every trial."""
+    """Changes with Python and the measuring code; numpy itself is a fact of every trial."""
     modules = ("numpy_program", "numpy_worker", "references")
     stamp = code_stamp(*(f"measure/{module}" for module in modules))
     return f"{platform.python_version()} {stamp}"
 
 
 def cores_from(pin: int | None, threads: int) -> list[int]:
-    """The cores of as many threads, as the runner places them: from `pin` on, around; empty where
+    """The cores of the threads, as the runner places them: from `pin` on, wrapping around; empty if
     nothing is pinned."""
     if pin is None:
         return []
@@ -161,7 +161,7 @@ def cores_from(pin: int | None, threads: int) -> list[int]:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Small and fixed but for what finds the same packages as the engine has."""
+    """Minimal environment plus the engine's import path."""
     ours = str(Path(kernloom.__file__).resolve().parents[1])
     others = os.environ.get("PYTHONPATH")
     kept = {n: os.environ[n] for n in ("PATH", "LD_LIBRARY_PATH", "HOME") if n in os.environ}

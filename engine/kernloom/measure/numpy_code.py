@@ -1,4 +1,4 @@
-"""Which numpy computes inputs and goldens: its version, and a hash of its code."""
+"""Identity of the numpy that computes inputs and goldens: its version and a hash of its code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def numpy_build(cache: Path) -> str:
 
 
 def _stamps(folder: Path) -> Iterator[tuple[str, int, int, int]]:
-    """Path and stamp of each file of code, of the libraries that a wheel bundles, too."""
+    """Path and stamp of each code file, including the libraries that a wheel bundles."""
     waiting = [str(folder), f"{folder}.libs"]
     start = len(str(folder.parent)) + 1
     while waiting:
@@ -43,7 +43,7 @@ def _stamps(folder: Path) -> Iterator[tuple[str, int, int, int]]:
         except FileNotFoundError:
             continue
         for entry in entries:
-            # Hidden names may be the locks of editors, links that lead nowhere.
+            # Hidden names may be editors' locks, which are dangling links.
             if entry.name.startswith("."):
                 continue
             if entry.is_dir():

@@ -1,8 +1,8 @@
 """A workload's goldens as a numpy user would write them, in the workload's own element type.
 
-The expression language checks every operand and works in float64; neither belongs to what numpy
-costs. Here an expression becomes a tree of closures, one for each operation of the text, and what
-the text says twice is computed once.
+The expression language checks every operand and computes in float64; neither is part of numpy's
+cost. Here an expression becomes a tree of closures, one per operation, and common subexpressions
+are computed once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     },
 }
 _TWO_ARGUMENTS = ("min", "max", "minimum", "maximum")
-# Written with operators, for numpy reuses the memory of an operand only where it sees one at work.
+# Written with operators, because numpy reuses an operand's memory only in operator expressions.
 _BINARY: dict[type[ast.operator], Callable[[Computed, Computed], Computed]] = {
     ast.Add: lambda left, right: lambda: left() + right(),
     ast.Sub: lambda left, right: lambda: left() - right(),
@@ -49,7 +49,7 @@ _BINARY: dict[type[ast.operator], Callable[[Computed, Computed], Computed]] = {
 
 
 def program(workload: Workload, inputs: Mapping[str, Array]) -> Callable[[], dict[str, Array]]:
-    """Computes every output of the workload from the very arrays that a kernel would be given."""
+    """Computes every output of the workload from the arrays that a kernel would be given."""
     scalars = {
         name: float(np.dtype(workload.dtype).type(value))
         for name, value in workload.scalars.items()
@@ -76,15 +76,15 @@ def _golden(
     expression = parse(text)
     variables = {**sizes, **scalars, **inputs}
     compiled = _Compiler(variables).compiled(expression.tree)
-    # What is rare in a golden is left to the language itself.
+    # Operations that are rare in goldens are left to the language itself.
     return compiled or (lambda: expression(variables))
 
 
 def _output(
     spec: TensorSpec, compute: Computed, inputs: Mapping[str, Array]
 ) -> Callable[[], Array]:
-    """The result as the tensor that a kernel would have written, after one run to see what that
-    takes: a transposed view, say, still has to be laid out."""
+    """The result as the tensor that a kernel would have written. One run shows what that takes: a
+    transposed view, for example, must be copied."""
     dtype = np.dtype(spec.dtype)
     first = np.asarray(compute())
     if first.shape != spec.shape:
@@ -99,7 +99,7 @@ def _output(
 
 
 class _Compiler:
-    """Turns a checked expression into closures; None for what it does not know."""
+    """Compiles a checked expression to closures; None for unsupported nodes."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self._variables = variables
@@ -120,7 +120,7 @@ class _Compiler:
         return run
 
     def _count(self, node: ast.AST) -> None:
-        """How often each part stands in the text, parts of repeated parts aside."""
+        """Count the occurrences of each subexpression, except within repeated ones."""
         if isinstance(node, (ast.BinOp, ast.Call)):
             text = ast.dump(node)
             self._texts[text] += 1

@@ -1,6 +1,6 @@
-"""The process in which numpy computes a workload: one request on stdin, one answer on stdout.
+"""The worker process of the numpy peer: one request on stdin, one response on stdout.
 
-It samples as the native runner does: warm-up, calibration, then for each sample both clocks and the
+It samples like the native runner: warm-up, calibration, then for each sample both clocks and the
 involuntary context switches.
 """
 
@@ -30,9 +30,9 @@ _PDEATHSIG = 1
 
 def main() -> int:
     faulthandler.enable()
-    # Whatever numpy is doing then, it ends with the engine.
+    # Killed with the engine, whatever numpy is doing.
     ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
-    # What somebody else's reference prints must not mix with the answer.
+    # Output of a reference from outside must not mix with the response.
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
         request = json.load(sys.stdin)
@@ -42,7 +42,7 @@ def main() -> int:
 
 def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     if request["cores"]:
-        # Before numpy is imported, for its threads stay where they were started.
+        # Before numpy is imported, because its threads inherit the affinity at their start.
         os.sched_setaffinity(0, request["cores"])
     try:
         return _sampled(request)
@@ -76,10 +76,10 @@ def _sampled(request: Mapping[str, Any]) -> dict[str, Any]:
         for name, golden in data.goldens(workload, request["seed"]).items():
             compare(name, results[name], golden, workload)
     del results
-    # A collection in the middle of a sample would be measured with it.
+    # A garbage collection during a sample would be measured with it.
     gc.disable()
     if request["realtime"]:
-        # Where it is not permitted, a kernel is not given it either.
+        # Where it is not permitted, kernels do not get it either.
         with contextlib.suppress(OSError):
             lowest = os.sched_get_priority_min(os.SCHED_FIFO)
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(lowest))
@@ -113,8 +113,8 @@ def _sample(compute: Callable[[], Any], inner: int) -> tuple[int, int, int]:
 
 
 def _calibrated(compute: Callable[[], Any], min_sample_ns: int) -> int:
-    """As many runs as a sample of that length takes; the shorter of two, for an interruption makes
-    a run look long enough when it is not."""
+    """Runs for a sample of that length; uses the shorter of two, because an interruption makes a
+    run appear long enough when it is not."""
     inner = 1
     while True:
         shorter = _sample(compute, inner)[0]

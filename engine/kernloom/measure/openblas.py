@@ -1,4 +1,4 @@
-"""The OpenBLAS that numpy's wheels bundle: where it is, and which one."""
+"""Finds and identifies the OpenBLAS library that numpy's wheels bundle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from kernloom.base.files import file_stamp, sha256_file
 from kernloom.base.sealed import read_cache, write_cache
 
 _CALLED = (b"\0scipy_cblas_sgemm64_\0", b"\0cblas_sgemm64_\0")
-"""How wheels of numpy 2 and of numpy 1 name what templates/kernels/lib/openblas.j2 calls."""
+"""Symbols that templates/kernels/lib/openblas.j2 calls, as named in wheels of numpy 2 and numpy
+1."""
 _VERSION = re.compile(rb"OpenBLAS (\d+(?:\.\d+)+)")
 _INSTALL = "Install numpy from a wheel, which brings it along: python -m pip install numpy."
 
@@ -24,14 +25,14 @@ class OpenBlas:
 
     path: Path
     version: str
-    """Empty if the library does not tell."""
+    """Empty if the library does not contain it."""
     identity: str
     """The hash of the file."""
 
 
 def find_openblas(cache: Path) -> OpenBlas:
-    """numpy's bundled OpenBLAS, found without importing numpy; `cache` keeps what it takes time to
-    read from the file, until the file changes."""
+    """numpy's bundled OpenBLAS, found without importing numpy; `cache` keeps the facts read from
+    the file until the file changes."""
     path = _located()
     file = cache / "openblas.json"
     try:
@@ -66,8 +67,8 @@ def _located() -> Path:
 
 
 def _read(path: Path) -> tuple[str, bool]:
-    """The version in the library's own text, and whether it has what is called."""
-    # Not mapped: an update that rewrites the file would end this process.
+    """The version string in the library, and whether it has the symbols."""
+    # Read, not mapped: an update that rewrites the file would kill this process.
     data = path.read_bytes()
     version = _VERSION.search(data)
     named = version[1].decode() if version else ""

@@ -1,8 +1,8 @@
-"""Where tensors are when the clock starts, and what a device makes of it.
+"""Placement of tensors when the clock starts, and how a device honours it.
 
-On an accelerator a tensor on the host is copied inside the measured region, or only handed over
-there if the device can read it in place; where kernels run in the host's own memory it is read in
-place, whatever the workload says.
+On an accelerator a tensor on the host is copied inside the measured region, or only mapped there if
+the device can read it in place. Where kernels run in host memory it is read in place, whatever the
+workload says.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _PLACE = re.compile(r"host|device(:\d{1,6})?", re.ASCII)
 
 
 def placement_of(experiment: Experiment, cache: Path | None = None) -> dict[str, str]:
-    """Tensor -> copied, in_place or device, for those that say where they are; what the target
-    cannot honour is refused by name. What is found out about devices may be kept in `cache`."""
+    """Tensor -> copied, in_place or device, for tensors with a declared placement; refuses by name
+    what the target cannot honour. Detected devices may be cached in `cache`."""
     placed = {
         name: tensor.place
         for name, tensor in experiment.workload.tensors.items()
@@ -57,7 +57,7 @@ def _check(name: str, place: str, target: Target) -> None:
 
 
 def transfer_metrics(samples: Sequence[Samples], transfer_bytes: int) -> dict[str, float]:
-    """What the transfers of one run copy and take, and what is left for the kernels."""
+    """Bytes and time of one run's transfers, and the time left for the kernels."""
     metrics: dict[str, float] = {"transfer_bytes": transfer_bytes}
     timed = [process for process in samples if process.transfer_ns]
     if timed:

@@ -1,4 +1,4 @@
-"""How the trials of a sweep that did the same work compare with the best of them."""
+"""Ranks the trials of a sweep that did the same work, relative to the best of them."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from kernloom.config.schema import SANITIZED
 from kernloom.measure.trial import Trial
 
 BETWEEN_PROCESSES = 0.1
-"""What two processes of the same kernel may well differ by."""
+"""Plausible difference between two processes of the same kernel."""
 WORK = ("sizes", "dtype", "tensors")
-"""What of a workload decides how much there is to do, and from where to where."""
+"""Fields that must be equal for trials to be ranked together."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A trial beside the best of those that did the same work."""
+    """A trial's position relative to the best of those that did the same work."""
 
     ratio: float
-    """How many times as good the best is; of times, how many times as long it takes."""
+    """How many times better the best is; for times, how many times longer this trial takes."""
     best: bool
     certain: bool
-    """Whether the difference is more than their intervals and the policy's floor allow for."""
+    """Whether the difference exceeds their intervals and the policy's floor."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What an optimiser minimises: the gauge that a trial is ranked by."""
+    """The value that an optimiser minimises: the gauge that a trial is ranked by."""
 
     metric: str
     value: float
-    """Infinite for a point that cannot be carried out or is wrong; negative for a gauge of which
-    more is better."""
+    """Infinite for a point that is wrong or cannot be run; negative for a gauge where more is
+    better."""
     work: str
-    """Only objectives with the same text can be compared; '' where the value is infinite."""
+    """Only objectives with the same text are comparable; '' where the value is infinite."""
 
 
 FAILED = Objective("", math.inf, "")
@@ -47,18 +47,18 @@ FAILED = Objective("", math.inf, "")
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """What a trial is ranked by, and what it takes to tell whether it differs from another."""
+    """A trial's ranking value, and what is needed to decide whether it differs from another."""
 
     id: str
     gauge: Gauge
     value: float
     floor: float | None
-    """The least difference that its policy takes for one."""
+    """The least difference that counts under its policy."""
     samples: int | None
     processes: int | None
     low: float | None
     high: float | None
-    """The ends of its interval."""
+    """The bounds of its interval."""
 
 
 def objective(trial: Trial) -> Objective:
@@ -69,7 +69,7 @@ def objective(trial: Trial) -> Objective:
 
 
 def standings(trials: Iterable[Trial]) -> dict[str, Standing]:
-    """By the trial's id, those that have something to be compared with."""
+    """Trial id -> its standing, for trials that have others to be compared with."""
     found: dict[str, Standing] = {}
     for best, *others in ranked(trial for trial in trials if not is_sanitized(trial)):
         for other in others:
@@ -81,7 +81,7 @@ def standings(trials: Iterable[Trial]) -> dict[str, Standing]:
 
 
 def ranked(trials: Iterable[Trial]) -> list[list[Ranked]]:
-    """The good ones, best first, those that did the same work together."""
+    """The good trials, best first, grouped by the work they did."""
     groups: dict[bytes, dict[str, Ranked]] = {}
     for trial in trials:
         gauge, value = _measured(trial)
@@ -110,7 +110,7 @@ def _ranked(trial: Trial, gauge: Gauge, value: float) -> Ranked:
 
 
 def decides_work(key: str) -> bool:
-    """Whether trials with other values of a config key do other work, or do it elsewhere."""
+    """Whether trials that differ in a config key do different work, or do it elsewhere."""
     inside = [f"workload.{name}" for name in WORK]
     return key in ("workload", "case", "target") or any(
         key == part or key.startswith(f"{part}.") for part in inside
@@ -118,26 +118,26 @@ def decides_work(key: str) -> bool:
 
 
 def is_sanitized(trial: Trial) -> bool:
-    """Whether a trial ran with a sanitizer: its times mean nothing beside others."""
+    """Whether a trial ran with a sanitizer: its times are not comparable with others."""
     variant = lookup(trial.config, ("target", "variant"))
     sanitized = lookup(trial.config, ("target", "sanitized"))
     return variant in (SANITIZED if sanitized is MISSING else sanitized)
 
 
 def metric_of(trial: Trial) -> str:
-    """What a trial is ranked by; nothing, if it has no such metric."""
+    """The metric that a trial is ranked by; empty if it has none."""
     gauge = ranking_gauge(trial.metrics)
     return gauge.name if gauge else ""
 
 
 def _measured(trial: Trial) -> tuple[Gauge | None, float]:
-    """What a trial is ranked by, and its value."""
+    """The gauge that a trial is ranked by, and its value."""
     gauge = ranking_gauge(trial.metrics)
     return gauge, float(trial.metrics[gauge.name]) if gauge else 0.0
 
 
 def _group(trial: Trial, gauge: Gauge) -> str:
-    """Trials with the same text did the same work in the same place, and count the same thing."""
+    """Trials with the same text did the same work in the same place, with the same gauge."""
     workload = trial.config.get("workload")
     work = [workload.get(name) for name in WORK] if isinstance(workload, Mapping) else []
     place = [trial.target, *(["sanitized"] if is_sanitized(trial) else [])]
@@ -151,8 +151,8 @@ def _apart(best: Ranked, other: Ranked) -> bool:
     if other.floor is not None and high.value < low.value * (1 + other.floor):
         return False
     if 1 in (low.samples, high.samples):
-        return False  # A single sample has no interval.
+        return False  # a single sample has no interval
     if 1 in (low.processes, high.processes):
-        # The interval of one process knows nothing of how the next one would differ.
+        # The interval of one process does not cover the variation between processes.
         return high.value > low.value * (1 + BETWEEN_PROCESSES)
     return low.high is not None and high.low is not None and low.high < high.low

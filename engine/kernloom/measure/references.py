@@ -1,4 +1,4 @@
-"""Golden results that are too long for an expression, by the name a workload's `golden` gives."""
+"""Golden results that are too long for an expression, by the name used in a workload's `golden`."""
 
 from __future__ import annotations
 

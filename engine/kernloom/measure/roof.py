@@ -1,7 +1,7 @@
-"""The roof: the least time that this machine's peak and bandwidth leave a run, and who sets it.
+"""The roof: the least time that this machine's peak and bandwidth allow for a run, and its limit.
 
-Both were measured once, by `kernloom doctor --calibrate`, and are kept for each class of machine.
-A calibration is no part of a trial's identity: it says how good a time is, not what it is.
+Both are measured once, by `kernloom doctor --calibrate`, and stored per class of machine. A
+calibration is not part of a trial's identity: it rates a time and does not change it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 FORMAT = 2
 MEMORY = "memory"
 COLD = "cold memory"
-"""Memory under what the caches could hold but do not: nothing needs to be written back yet."""
+"""Memory under data that the caches could hold but do not: nothing has to be written back yet."""
 PRIVATE = ("L1", "L2")
-"""Levels that every core has for itself."""
+"""Levels that are private to each core."""
 PATTERNS = {"read": 0.0, "update": 1 / 3, "copy": 1 / 2}
-"""What a kernel does with memory -> the share of the bytes it moves that it writes."""
+"""Access pattern -> the share of the moved bytes that are written."""
 
 T = TypeVar("T", bound="Peak | Bandwidth")
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """What of an arch decides its peak."""
+    """The vector features of an arch that determine its peak."""
 
     nbytes: int
     fma: bool
@@ -42,19 +42,19 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Peak:
-    """How many multiply-adds an arch does at most, each counted as two operations."""
+    """Peak rate of an arch in multiply-adds, each counted as two operations."""
 
     arch: str
     dtype: str
     threads: int
     gflops: float
     processes: tuple[float, ...] = ()
-    """What each process reached."""
+    """The result of each process."""
 
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """How fast a level of memory is read or written at most."""
+    """Peak read or write rate of a level of memory."""
 
     arch: str
     level: str
@@ -66,7 +66,7 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured of one class of machine."""
+    """The measurements of one class of machine."""
 
     created: str
     """ISO 8601, UTC."""
@@ -74,17 +74,17 @@ class Calibration:
     toolchain: str
     machine: Mapping[str, Any]
     levels: Mapping[str, int]
-    """Cache, nearest first -> bytes that it holds."""
+    """Cache, nearest first -> its size in bytes."""
     arches: Mapping[str, Vectors]
     peaks: tuple[Peak, ...] = ()
     bandwidths: tuple[Bandwidth, ...] = ()
     windows: Mapping[str, int] = field(default_factory=dict)
-    """Level -> bytes that were gone over to measure it."""
+    """Level -> bytes traversed to measure it."""
 
 
 @dataclass(frozen=True)
 class Roof:
-    """What limits a run, and the time it then takes at least."""
+    """The limiting resource of a run, and the run's least time."""
 
     limit: str
     ns: float
@@ -104,10 +104,10 @@ def roof_of(
 ) -> Roof | None:
     """The roof of a run that does so many operations and moves so many bytes.
 
-    The level of memory is the one that holds its `footprint`, the tensors (by default all that is
-    moved); `cold` caches hold nothing. How many of the bytes are `written` decides whether reading,
-    copying or updating is the pattern; unknown, it is whatever is fastest. None if the calibration
-    cannot say.
+    The level of memory is the one that holds its `footprint`, the tensors (by default all bytes
+    moved); `cold` caches hold nothing. The number of `written` bytes decides whether the pattern is
+    reading, copying or updating; if unknown, the fastest is used. None if the calibration lacks the
+    data.
     """
     name = _calibrated(calibration, arch)
     if name is None:
@@ -133,7 +133,7 @@ def roof_of(
 
 
 def level_of(calibration: Calibration, footprint: float, threads: int) -> str:
-    """The nearest level that holds so much; each thread brings the caches of its core."""
+    """The nearest level that holds so many bytes; each thread adds the caches of its core."""
     cores = max((entry.threads for entry in calibration.bandwidths), default=1)
     for level, size in calibration.levels.items():
         if footprint <= size * (min(threads, cores) if level in PRIVATE else 1):
@@ -142,7 +142,7 @@ def level_of(calibration: Calibration, footprint: float, threads: int) -> str:
 
 
 def _calibrated(calibration: Calibration, arch: Arch) -> str | None:
-    """The arch of that name, else one with the same vectors."""
+    """The calibrated arch of that name, else one with the same vectors."""
     if arch.name in calibration.arches:
         return arch.name
     alike = vectors_of(arch)
@@ -150,7 +150,7 @@ def _calibrated(calibration: Calibration, arch: Arch) -> str | None:
 
 
 def vectors_of(arch: Arch) -> Vectors:
-    """x86 says whether it has FMA; the others always do."""
+    """x86 arches declare FMA; the others always have it."""
     return Vectors(arch.vector_bytes, arch.isa != "x86_64" or "fma" in arch.features)
 
 
@@ -164,7 +164,7 @@ def _pattern(written: float | None, bytes: float) -> str | None:
 def _bandwidth(
     calibration: Calibration, arch: str, level: str, pattern: str | None, threads: int
 ) -> float | None:
-    # Vectors of any width fill memory's lines as fast: it is measured with the first arch alone.
+    # Vectors of any width saturate memory, so it is measured with the first arch only.
     here = [b for b in calibration.bandwidths if b.level == level]
     own = [b for b in here if b.arch == arch] or here
     rates = [
@@ -177,13 +177,13 @@ def _bandwidth(
 
 
 def _with_threads(rates: Mapping[int, float], threads: int) -> float:
-    """From what one core and all of them reach: never less than one, never more than all."""
+    """One core's rate times the threads, limited by the rate of all cores."""
     one, most = rates[min(rates)], max(rates.values())
     return most if threads >= max(rates) else min(one * threads, most)
 
 
 class Roofs:
-    """Holds results against the roof of this machine; its calibration is read when first asked."""
+    """Compares results with the roof of this machine; reads its calibration on first use."""
 
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda note: None) -> None:
         self._folder = folder
@@ -196,8 +196,8 @@ class Roofs:
     def fraction(
         self, experiment: Experiment, steps: Sequence[StepArtifact], median_ns: float
     ) -> tuple[float, str] | None:
-        """The share of the roof that a time reaches, and what the roof is; of kernels that run on
-        this machine's cores, and not with a sanitizer."""
+        """The share of the roof that a time reaches, and the roof; only for kernels that run on
+        this machine's cores without a sanitizer."""
         from kernloom.device.devices import DEVICES
 
         target = experiment.target
@@ -230,7 +230,7 @@ class Roofs:
 
 
 def calibration_file(folder: Path, machine: Mapping[str, Any] | None = None) -> Path:
-    """Of a class of machine; by default this one's."""
+    """The calibration file of a class of machine; by default this one's."""
     return folder / f"{sha256_json(machine or machine_class())[:16]}.json"
 
 
@@ -245,9 +245,9 @@ def load_calibration(
     machine: Mapping[str, Any] | None = None,
     say: Callable[[str], None] = lambda note: None,
 ) -> Calibration | None:
-    """What was measured of this class of machine; None if nothing was, or cannot be read.
+    """The calibration of this class of machine; None if it is missing or unreadable.
 
-    `say` is told of a file that cannot be used.
+    `say` receives a message about a file that cannot be used.
     """
     path = calibration_file(folder, machine)
     try:

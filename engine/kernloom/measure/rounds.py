@@ -1,7 +1,7 @@
 """The measure stage: rounds of fresh processes until the interval is narrow enough.
 
 A stage yields between rounds, so that the trials of a sweep take turns: each round measures all of
-them once, and what disturbs the machine for a while disturbs them alike.
+them once, and a temporary disturbance affects them alike.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _outputs(
 
 
 def _conditions(sampler: Sampler, load: float) -> dict[str, Any]:
-    """Under what the numbers were really taken."""
+    """The actual conditions of the measurement."""
     last = sampler.last
     return {
         "clock": sampler.clock,
@@ -101,7 +101,7 @@ def _conditions(sampler: Sampler, load: float) -> dict[str, Any]:
 
 
 def exact(sampler: Sampler, baselines: Baselines) -> dict[str, Any]:
-    """Exact gauges need one run; the time an emulator takes means nothing and is not reported."""
+    """Exact gauges need one run; an emulator's time means nothing and is not reported."""
     found = sampler.exact()
     metrics: dict[str, Any] = {**found, "deterministic": list(found)}
     ratios = baselines.exact(found[sampler.gauge.name], sampler.gauge)
@@ -111,10 +111,10 @@ def exact(sampler: Sampler, baselines: Baselines) -> dict[str, Any]:
 def _rounds(
     sampler: Sampler, baselines: Baselines
 ) -> Generator[None, None, tuple[list[Samples], str]]:
-    """Samples of each process, and why they do not agree as well as the policy asks, if so."""
+    """Samples of each process, and why they are less precise than the policy asks, if they are."""
     processes: list[Samples] = []
     spent = 0.0
-    # A policy of one process may measure where it verified; rounds need fresh ones.
+    # A policy of one process may measure in the process that verified; rounds need fresh ones.
     fresh = sampler.policy.max_rounds > 1 or bool(baselines.named)
     if fresh:
         sampler.bench.close()
@@ -152,7 +152,7 @@ def ended(processes: Sequence[Samples], sampler: Sampler, spent: float) -> str |
 
 
 def too_short(policy: Policy, rounds: int, spent: float) -> str:
-    """What to say of a budget that ended before the least number of rounds."""
+    """The message for a budget that ended before the least number of rounds."""
     return (
         f"the budget of {policy.budget_s:g} s ended after {rounds} of at least "
         f"{policy.min_rounds} rounds; a round takes {spent / max(1, rounds):.2g} s: raise "

@@ -1,4 +1,4 @@
-"""Takes the samples of one process at a time; what is measured is on a bench."""
+"""Takes the samples of one process at a time, on a bench."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kernloom.measure.verify import verified_launch
 from kernloom.plan.planned import StepArtifact
 
 CALIBRATIONS = 4
-"""Runs that finding the inner count of a slow kernel takes at most."""
+"""Limit of runs for finding the inner count of a slow kernel."""
 SLOWER = 10
-"""How many times as long as the run that was verified any other may take, where others share the
-machine."""
+"""Limit of a run's duration as a multiple of the verified run's, on a machine shared with
+others."""
 
 
 class Sampler:
@@ -29,9 +29,9 @@ class Sampler:
         self.steps = steps
         self.policy = with_clock(policy, bench.device)
         self.last: LaunchResult | None = None
-        """What the last process measured, and under what."""
+        """The launch result of the last process."""
         self.transfer_bytes = 0
-        """What one run copies between host and device."""
+        """Bytes that one run copies between host and device."""
         self._inner = 0
 
     @property
@@ -40,30 +40,31 @@ class Sampler:
 
     @property
     def gauge(self) -> Gauge:
-        """What its trial is ranked by."""
+        """The gauge that its trial is ranked by."""
         return leading(self.bench.device.gauges)
 
     @property
     def clock(self) -> RankingClock:
-        """The clock that times: the policy's choice, or what suits the number of threads."""
+        """The clock for timing: the policy's choice, or the one that suits the number of
+        threads."""
         return chosen_clock(self.policy.clock, self.threads)
 
     @property
     def ranked_by(self) -> RankingClock:
-        """Which of the samples' series ranks: the clock, or a gauge other than time."""
+        """The series of samples to rank by: the clock, or a gauge other than time."""
         return self.clock if self.gauge == TIME else self.gauge.name
 
     def sample(self, *, fresh: bool = True) -> Samples:
-        """What one process measures: a new one, or the one that verified; it is then ended."""
+        """Samples of one process, a new one or the one that verified, which is then ended."""
         try:
             setup = self.bench.setup(self.steps, fresh=fresh)
-            # Kernels that start from the same inputs each time must still be right after many runs.
+            # Kernels that update their inputs must still be right after many runs.
             if setup.written & setup.inputs.keys():
                 result = setup.launch(self._settings())
             else:
                 result, _ = verified_launch(self.bench, setup, self._settings())
         finally:
-            # Whoever has the next turn finds the device free.
+            # Free the device for the next turn.
             self.bench.close()
         self._inner, self.last, self.transfer_bytes = result.inner, result, setup.transfer_bytes
         return samples_of(result, self.bench.device)
@@ -92,8 +93,8 @@ class Sampler:
         )
 
     def _timeout(self) -> float:
-        """What a launch may take: the time of all its runs, going by the one that was verified,
-        and then as long as a single run might."""
+        """Time limit of a launch: that of all its runs, estimated from the verified one, plus the
+        limit of a single run."""
         policy, timeout, run_s = self.policy, self.bench.experiment.timeout, self.bench.run_s
         runs = policy.warmup + policy.samples + CALIBRATIONS
         if run_s is None:
@@ -102,7 +103,7 @@ class Sampler:
 
 
 def samples_of(result: LaunchResult, device: Device) -> Samples:
-    """Per run, as far as the device has the clocks and gauges."""
+    """Samples per run, for the clocks and gauges that the device has."""
     inner = result.inner
     has = device.capabilities
     return Samples(
@@ -116,12 +117,12 @@ def samples_of(result: LaunchResult, device: Device) -> Samples:
 
 
 def with_clock(policy: Policy, device: Device) -> Policy:
-    """The policy with `auto` resolved to the only clock of a device that has no other."""
+    """The policy with `auto` resolved, for a device with only one clock."""
     if policy.clock == "auto" and "cpu_clock" not in device.capabilities:
         return replace(policy, clock="wall")
     return policy
 
 
 def threads_of(steps: Sequence[StepArtifact]) -> int:
-    """How many threads the kernels use at most."""
+    """The largest number of threads of any kernel."""
     return max(int(step.step.decisions.get("parallelize", {}).get("threads", 1)) for step in steps)

@@ -1,8 +1,8 @@
-"""From samples to numbers: process medians, a confidence interval, and nothing dropped.
+"""Statistics of samples: process medians and a confidence interval; no sample is dropped.
 
-The interval is the percentile bootstrap of the median. How likely a resample is to have its median
-at given ranks depends on the number of values alone, so the whole bootstrap distribution is written
-down exactly instead of being drawn: the same samples always give the same interval, at once.
+The interval is the percentile bootstrap of the median. The probability that a resample's median has
+given ranks depends only on the number of values, so the bootstrap distribution is computed exactly
+instead of drawn: the same samples always give the same interval, at once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from kernloom.measure.trial import Samples
 CONFIDENCE = 0.95
 NEGLIGIBLE = 1e-12
 LARGE = 500
-"""From this many values on the ranks of the bounds are taken from the normal distribution."""
+"""Number of values from which the bounds' ranks use the normal approximation."""
 OUTLIER_FLOOR = 0.01
-"""Clocks are coarse: nearer to the median than this share of it, nothing is an outlier."""
+"""Clocks are coarse: no value nearer to the median than this share of it is an outlier."""
 
 Clock = Literal["auto", "cpu", "wall"]
 RankingClock: TypeAlias = str
-"""What ranks the samples: `cpu`, `wall`, or the name of a sampled gauge other than time."""
+"""The series that ranks the samples: `cpu`, `wall`, or the name of a sampled gauge other than
+time."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Interval:
 
     @property
     def relative_half_width(self) -> float:
-        """Half the interval as a share of the median: what a policy's `bound` is compared with."""
+        """Half the interval as a share of the median; compared with a policy's `bound`."""
         if self.high == self.low:
             return 0.0
         return (self.high - self.low) / 2 / abs(self.middle) if self.middle else math.inf
@@ -66,7 +67,7 @@ def median(values: Iterable[float]) -> float:
 
 
 def _at(ordered: Sequence[float], share: float) -> float:
-    """The value that `share` of the ordered values lie below, interpolated between neighbours."""
+    """The quantile `share` of ordered values, interpolated between neighbours."""
     place = share * (len(ordered) - 1)
     low = math.floor(place)
     high = math.ceil(place)
@@ -98,8 +99,8 @@ def _median_ranks(count: int) -> tuple[tuple[int, int, float], ...]:
     for low, probability in enumerate(marginal):
         if probability <= NEGLIGIBLE:
             continue
-        # Half of the draws are at most `low` and reach it, the others are at least `high` and
-        # reach it; what is left of the marginal is the case that both are the same value.
+        # Half of the draws are at most `low` and reach it, the others are at least `high` and reach
+        # it; the rest of the marginal is the case that both are the same value.
         below = ways + _log_reaching(low + 1, half, count)
         apart = 0.0
         for high in range(low + 1, count):
@@ -133,7 +134,7 @@ def _at_least(successes: int, draws: int, chance: float) -> float:
 
 
 def chosen_clock(clock: Clock, threads: int) -> Literal["cpu", "wall"]:
-    """`auto` is CPU time, which a busy machine disturbs least, unless several threads work."""
+    """`auto` is CPU time, which a busy machine disturbs least, unless there are several threads."""
     if clock == "auto":
         return "cpu" if threads == 1 else "wall"
     return clock
@@ -162,10 +163,10 @@ def ratio(
     clock: RankingClock,
     confidence: float = CONFIDENCE,
 ) -> Interval:
-    """How many times as long `above` took, from the pairs that each round gives.
+    """How many times longer `above` took, from one pair per round.
 
-    A round disturbs both alike, so their ratio is steadier than either. A single round has no
-    pairs to compare: its interval is as wide as those of both allow.
+    A disturbance affects both of a round alike, so their ratio is steadier than either. A single
+    round has no pairs: its interval is as wide as both intervals allow.
     """
     if len(above) == 1:
         first, second = timing(above, clock), timing(below, clock)
@@ -179,13 +180,13 @@ def ratio(
 def log_ratios(
     above: Sequence[Samples], below: Sequence[Samples], clock: RankingClock
 ) -> list[float]:
-    """Of the process medians, round by round."""
+    """Log ratios of the process medians, round by round."""
     pairs = zip(process_medians(above, clock), process_medians(below, clock), strict=True)
     return [math.log(first / second) for first, second in pairs]
 
 
 def two_sided(values: Sequence[float]) -> float:
-    """How likely a median this far from zero is if the true one is zero: twice the share of the
+    """Probability of a median this far from zero if the true one is zero: twice the share of the
     bootstrap distribution on the other side."""
     ordered = sorted(values)
     medians = [
@@ -220,7 +221,7 @@ def metrics_of(
     flops: float = 0,
     bytes: float = 0,
 ) -> dict[str, Any]:
-    """The flat numbers of a trial; rates only where the workload says what one run does."""
+    """The flat metrics of a trial; rates only if the workload declares the work of one run."""
     measured = [process for process in samples if process.wall_ns]
     if not measured:
         return {"deterministic": []}
@@ -246,13 +247,13 @@ def metrics_of(
 
 
 def interval_metrics(gauge: Gauge, found: Interval) -> dict[str, float]:
-    """What is kept of a sampled gauge: its median, and the interval if it has keys for that."""
+    """Metrics of a sampled gauge: its median, and the interval if the gauge has keys for it."""
     values = (found.middle, found.low, found.high)
     return dict(zip(gauge.keys, values, strict=False))
 
 
 def readings_of(samples: Sequence[Samples], gauges: Iterable[Gauge]) -> dict[str, Any]:
-    """The numbers of gauges other than time, and which of them are exact."""
+    """Metrics of gauges other than time, and the names of the exact ones."""
     others = [gauge for gauge in gauges if gauge != TIME]
     metrics: dict[str, Any] = {"processes": len(samples)}
     for gauge in others:

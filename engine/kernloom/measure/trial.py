@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Samples:
-    """What one process measured: one entry per sample, each the mean of `inner` runs."""
+    """The samples of one process: one entry per sample, each the mean of `inner` runs."""
 
     inner: int
     wall_ns: tuple[float, ...]
@@ -17,9 +17,9 @@ class Samples:
     involuntary: tuple[int, ...]
     """Involuntary context switches during each sample."""
     transfer_ns: tuple[float, ...] = ()
-    """The part of `wall_ns` that transfers took, where a device has them."""
+    """The part of `wall_ns` spent on transfers, for devices that have them."""
     readings: Mapping[str, tuple[float, ...]] = field(default_factory=dict, kw_only=True)
-    """Name of each sampled gauge of the device but time -> what it shows; not kept by stores."""
+    """Name of each sampled gauge of the device, except time -> its readings; not stored."""
 
 
 @dataclass(frozen=True)
@@ -39,40 +39,39 @@ class Trial:
     provider: str = ""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     placement: Mapping[str, str] = field(default_factory=dict)
-    """Tensor -> copied, in_place or device, for those that say where they are."""
+    """Tensor -> copied, in_place or device, for tensors with a declared placement."""
     artifacts: tuple[Mapping[str, Any], ...] = ()
     """{name, key, cached} of each artifact."""
     stage: str = ""
-    """Where it ended, if it did not end well."""
+    """The stage that failed, if one did."""
     message: str = ""
     stderr: str = ""
     config: Mapping[str, Any] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
-    """The words that composed its config."""
+    """The overrides that composed its config."""
     machine: Mapping[str, Any] = field(default_factory=dict)
     samples: tuple[Samples, ...] = ()
     warnings: tuple[str, ...] = ()
-    """Why not to trust its numbers."""
+    """Reasons not to trust its numbers."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """Under what it was measured: clock, load, scheduling, cache."""
+    """Conditions of the measurement: clock, load, scheduling, cache."""
     created: str = ""
     """ISO 8601, UTC."""
     seconds: float = 0.0
     reused: bool = False
-    """Taken from the store instead of being carried out again."""
+    """A cache hit: taken from the store instead of run again."""
     same: bool = field(default=False, compare=False)
-    """Stands at an earlier point of the same run, too."""
+    """Whether an earlier point of the same run has the same trial."""
     reuses: int = 0
-    """How often that has happened to it; known to whoever asks the store for it."""
+    """Number of its cache hits; filled in when a store is asked for it."""
     facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """What its id is the hash of; a store hands it out only when asked for it."""
+    """The facts that its id is the hash of; a store returns them only on request."""
     sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
-    """Kernel and family of sources -> path -> hash of each file that it was rendered from."""
+    """Kernel and family of sources -> path -> hash of each file it was rendered from."""
     source: str = field(default="", compare=False)
-    """Which version of its kernels' sources it ran, for those who have asked: `newest`, or how
-    much older."""
+    """Version of its kernels' sources, filled in on request: `newest`, or how much older."""
     attempt: int = field(default=0, compare=False)
-    """Which of the attempts with its id it is, from 1; 0 before it is stored."""
+    """Number of the attempt among those with its id, from 1; 0 before it is stored."""
 
     @property
     def good(self) -> bool:

@@ -1,4 +1,4 @@
-"""Trials in turns: each round gives every unfinished one a turn, in an order of its own."""
+"""Trials in turns: each round gives every unfinished trial one turn, in an order of its own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class Order(Generic[T]):
-    """Who comes first: a random order, the same backwards, another, and so on.
+    """The order of turns: a random order, then its reverse, then another random order, and so on.
 
-    Backwards, so that whoever suffers from its neighbours in one round gains in the next.
+    Reversed, so that a trial that suffers from its neighbours in one round gains in the next.
     """
 
     def __init__(self, items: Iterable[T], seed: int | None = None) -> None:
@@ -40,9 +40,9 @@ def in_turns(
     seed: int | None = None,
     turn: Callable[[int], None] = lambda round: None,
 ) -> Iterator[tuple[int, T]]:
-    """Number and outcome of each as it ends; whatever stops this closes those under way.
+    """Index and outcome of each trial as it ends; if interrupted, closes the unfinished ones.
 
-    `turn` is told the number of the round before each turn.
+    `turn` receives the number of the round before each turn.
     """
     waiting = list(range(len(trials)))
     order = Order(waiting, seed)
@@ -64,6 +64,6 @@ def in_turns(
 
 
 def blocks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """As many at a time as share their rounds; what is finished is safe when the next begin."""
+    """Blocks of items that share their rounds; a finished block is safe when the next begins."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

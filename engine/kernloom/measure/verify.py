@@ -1,6 +1,6 @@
 """The verify stage: one untimed launch, compared with the golden.
 
-Outputs are poisoned before it, and what a kernel only reads must be as it was afterwards.
+Outputs are poisoned before it, and read-only inputs must be unchanged afterwards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernloom.plan.inspect import sizes_of
 
 
 class Verify(Stage):
-    """Artifacts -> whether every output is right, how far off it is, and what is not proven."""
+    """Artifacts -> whether every output is right, its error, and what is not proven."""
 
     phase = "run"
     inputs = {"artifacts": "artifacts"}
@@ -40,7 +40,7 @@ class Verify(Stage):
 def verified_launch(
     bench: Bench, setup: Setup, settings: LaunchSettings
 ) -> tuple[LaunchResult, float]:
-    """A launch after which every output and input was checked, and the largest error as a share of
+    """A launch with every output and input checked, and the largest error as a share of the
     tolerance."""
     experiment, data = bench.experiment, bench.data
     goldens = data.goldens(experiment.workload, experiment.seed)
@@ -69,7 +69,7 @@ def compare(
     workload: Workload,
     allowances: Allowances | None = None,
 ) -> float:
-    """The largest error as a share of what is tolerated; above 1 it is wrong and raises."""
+    """The largest error as a share of the tolerance; raises if it is above 1."""
     rtol, atol = workload.derive(_tolerance, result.dtype.name)
     allowances = Allowances() if allowances is None else allowances
     if (share := allowances.largest_share(name, result, golden, rtol, atol)) <= 1:
@@ -87,7 +87,7 @@ def compare(
 
 
 def _tolerance(workload: Workload, dtype: str) -> tuple[float, float]:
-    """Relative and absolute, in numbers."""
+    """Relative and absolute tolerance."""
     tolerance = workload.tolerance_for(dtype)
     written = (tolerance.rtol, tolerance.atol)
     sizes = sizes_of(workload) if any(isinstance(text, str) for text in written) else {}
@@ -96,7 +96,7 @@ def _tolerance(workload: Workload, dtype: str) -> tuple[float, float]:
 
 
 def unwritten(result: Array) -> Array:
-    """Which elements still hold the poison; a NaN that was computed has other bits."""
+    """Mask of elements that still hold the poison; a computed NaN has other bits."""
     if result.dtype.kind != "f":
         return np.zeros(result.shape, dtype=bool)
     bits = result.view(f"u{result.dtype.itemsize}")

@@ -1,8 +1,8 @@
-"""What is taken from each field of a recipe: a table over the whole schema of an experiment.
+"""The rule for each field of a recipe: a table over the whole schema of an experiment.
 
-A recipe may come from a stranger. Whatever names a program, an argument of a program, an install
-command or a path comes from the configs of the machine that replays it; the recipe chooses among
-those configs by name, and keeps values. A field of the schema that is missing here fails a test.
+A recipe may come from a stranger. Every program, argument of a program, install command and path
+comes from the configs of the machine that replays it; the recipe selects configs by name, and keeps
+values. A field of the schema that is missing here fails a test.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
     ),
 }
 """Dataclass of the schema -> field -> rule. Stage types, providers, generators, references and
-baselines are VALUEs: they name code that is installed here under that name."""
+peers are VALUEs: they name code that is installed here under that name."""
 
 GRAPH_KEYS = ("use", "in", "after")
-"""What every stage has beside its options."""
+"""Keys of every stage, beside its options."""
 _TRANSFORM = _rules("steps")
 STAGE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
     "inspect": {},
@@ -133,14 +133,14 @@ STAGE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
     "verify": {},
     "measure": {},
 }
-"""Stage type -> option -> rule. A stage of any other type, a plug-in's, is replayed only if it is
-the same as in this machine's pipeline of that name: its options may mean anything."""
+"""Stage type -> option -> rule. A stage of any other type, from a plug-in, is replayed only if it
+is the same as in this machine's pipeline of that name: its options may mean anything."""
 
 DEVICE_OPTIONS: Mapping[str, frozenset[str]] = {
     "opencl": frozenset({"platform", "device", "index", "compute_units", "host_memory"}),
 }
-"""Device -> the options of `target.options` that are values. The options of other devices are this
-machine's."""
+"""Device -> the options of `target.options` that are values. Options of other devices come from
+this machine."""
 
 LOCAL_KEYS = tuple(name for name, rule in FIELDS[Experiment].items() if rule is Rule.LOCAL)
-"""Root keys that belong to whoever replays a recipe."""
+"""Root keys that belong to the person who replays a recipe."""

@@ -1,4 +1,4 @@
-"""Compiler flags that a recipe may bring along: those that only choose code generation."""
+"""Compiler flags that a recipe may contain: those that only affect code generation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from kernloom.base.errors import ConfigError
 
 _WORD = r"[\w.,+-]+"
-# A macro with a name as its value could make any call one of another function.
-# A value of -f may be a file's name, so only these may have one.
+# A macro with a name as its value could redirect any call to another function. A value of -f may be
+# a file name, so only these may have one.
 _VALUED = (
     r"fp-contract|fp-model|fp-exception-behavior|excess-precision|denormal-fp-math"
     r"|vect-cost-model|simd-cost-model|veclib|inline-limit|inline-stringops|tree-parallelize-loops"
@@ -44,7 +44,7 @@ def check_flags(flags: Any, ours: Any, key: str) -> None:
     known = list(ours) if isinstance(ours, (list, tuple)) else []
     if list(flags) == known:
         return
-    # In another order an argument in a word of its own would belong to another flag.
+    # In another order, an argument in a word of its own would belong to another flag.
     single = {flag for flag in known if isinstance(flag, str) and re.match("-.*=", flag)}
     for flag in flags:
         _check_flag(flag, single, key)

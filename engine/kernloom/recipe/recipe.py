@@ -1,7 +1,7 @@
 """Recipes: the resolved configs of a run, with the chosen parameters pinned, in one YAML file.
 
-Each trial carries a digest of itself, and the file one of them all, so that an edited recipe is
-noticed. `fields` decides what is used of a recipe, which may come from a stranger.
+Each trial has a digest, and so has the file as a whole, so that edits are detected. `fields`
+decides which parts of a recipe are used, because it may come from a stranger.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ KEYS = ("recipe", "kernloom", "trials", "digest")
 ENTRY_KEYS = ("point", "config", "expected", "digest")
 EXPECTED_KEYS = ("id", "status", "verified", "artifacts", "median_ns")
 PINNED = ("fixed", "model")
-"""Who answers for the parameters of a replay. Those of a step that was fused into another are not
-recorded, for they have no effect: the model chooses some."""
+"""Providers of the parameters of a replay. Parameters of a step that was fused into another have no
+effect and are not recorded: the model chooses some."""
 
 
 def write_recipe(path: Path, trials: Sequence[Trial]) -> None:
-    """A recipe of these trials, in their order."""
+    """Write a recipe of these trials, in their order."""
     entries = [_sealed(_entry(trial)) for trial in trials]
     document = _sealed({"recipe": FORMAT, "kernloom": __version__, "trials": entries})
     text = "# Replay: kernloom recipe run FILE\n" + dump_yaml(document)
@@ -48,12 +48,12 @@ def write_recipe(path: Path, trials: Sequence[Trial]) -> None:
 
 
 OWN_CONFIG = ("toolchain", "target", "arch", "pipeline")
-"""Groups that a recipe names a config of: what such a file says is this machine's own."""
+"""Groups that a recipe refers to by name: their files are this machine's own."""
 
 
 def refusals(trials: Sequence[Trial], composer: Composer) -> list[str]:
-    """Why a replay on this machine would refuse a recipe of these trials, and what to do; one text
-    for each thing that is refused."""
+    """Why a replay on this machine would refuse a recipe of these trials, with a remedy; one text
+    per refusal."""
     here = Here(composer)
     found: dict[str, str] = {}
     for trial in trials:
@@ -89,12 +89,12 @@ def _entry(trial: Trial) -> dict[str, Any]:
 
 
 def _sealed(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The data with a digest of it."""
+    """The data with its digest."""
     return {**data, "digest": _digest(data)}
 
 
 def _digest(data: Mapping[str, Any]) -> str:
-    """Hash of an entry, or of a document by the digests of its trials."""
+    """Hash of an entry, or of a document from the digests of its trials."""
     data = {key: value for key, value in data.items() if key != "digest"}
     if "trials" in data:
         data["trials"] = [entry.get("digest") for entry in data["trials"]]
@@ -102,7 +102,7 @@ def _digest(data: Mapping[str, Any]) -> str:
 
 
 def pinned(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with every select stage answering just what was chosen."""
+    """The config in which every select stage returns exactly the chosen parameters."""
     config, params = _plain(config), _plain(params)
     choice = {"providers": list(PINNED), "fixed": params, "file": None}
     stages = {
@@ -126,11 +126,11 @@ class Entry:
     artifacts: Mapping[str, str]
     """Name -> key."""
     notes: tuple[str, ...] = ()
-    """How the replay differs from the recipe, and whether the recipe was edited."""
+    """Differences between replay and recipe, including edits to the recipe."""
 
 
 def differences(entry: Entry, trial: Trial) -> list[str]:
-    """What was built otherwise than when the recipe was written."""
+    """Artifacts that differ from those at the time the recipe was written."""
     now = {str(item["name"]): item["key"] for item in trial.artifacts}
     return [
         f"{name} is not the artifact the recipe was written with"
@@ -140,7 +140,7 @@ def differences(entry: Entry, trial: Trial) -> list[str]:
 
 
 def read_recipe(path: Path, composer: Composer, local: Mapping[str, Any]) -> list[Entry]:
-    """The trials of a recipe; `local` is a composed config that gives what recipes do not."""
+    """The trials of a recipe; `local` is a composed config for everything that recipes omit."""
     data = _document(path)
     here, shared, edits = Here(composer), Shared(), _edits(data, path)
     return [
@@ -150,7 +150,7 @@ def read_recipe(path: Path, composer: Composer, local: Mapping[str, Any]) -> lis
 
 
 class Shared:
-    """Equal sections of a recipe's trials as one object: planning works once for each object."""
+    """Equal sections of a recipe's trials as one object: planning works once per object."""
 
     def __init__(self) -> None:
         self._sections: dict[str, Any] = {}
@@ -182,7 +182,8 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _check_plain(data: Any, where: str) -> None:
-    """A recipe holds texts and numbers under keys that are text, and nothing that a tag makes."""
+    """Refuse anything but texts and numbers under text keys; YAML tags could create other
+    objects."""
     if isinstance(data, dict):
         for key, value in data.items():
             if not isinstance(key, str):
@@ -196,7 +197,7 @@ def _check_plain(data: Any, where: str) -> None:
 
 
 def _edits(data: Mapping[str, Any], path: Path) -> list[str]:
-    """For each trial of a recipe, a note if it is not as it was written; else ''."""
+    """For each trial of a recipe, a note if it was edited; else ''."""
     entries = data["trials"]
     if any("digest" not in part for part in (data, *entries)):
         return [f"{path} has no digest, so it cannot be told whether it was edited"] * len(entries)
@@ -246,7 +247,7 @@ def _check_keys(data: Mapping[Any, Any], known: Sequence[str], where: str) -> No
 
 
 def _answered(config: dict[str, Any]) -> dict[str, Any]:
-    """The config with an answer for every parameter: early recipes ask nobody but `fixed`."""
+    """The config with a provider for every parameter: early recipes have only `fixed`."""
 
     def answered(section: Any) -> Any:
         if isinstance(section, dict) and section.get("providers") == ["fixed"]:

@@ -1,4 +1,4 @@
-"""Turns the config of a recipe into one that this machine carries out, by the rules of `fields`."""
+"""Converts the config of a recipe into one that this machine can run, by the rules of `fields`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kernloom.recipe.flags import check_flags
 
 
 class Here:
-    """The configs of this machine, composed by the names that a recipe gives."""
+    """The configs of this machine, composed by the names in a recipe."""
 
     def __init__(self, composer: Composer) -> None:
         self._composer = composer
@@ -35,7 +35,7 @@ class Here:
         return self._composer.options(group)
 
     def composed(self, chosen: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The config with these values; every trial of a recipe that has the same shares it."""
+        """The config with these values, shared by all trials of a recipe with the same values."""
         key = tuple(chosen.items())
         if key not in self._composed:
             points = self._composer.points(self._composer.choose(chosen))
@@ -43,13 +43,13 @@ class Here:
         return self._composed[key]
 
     def choices(self, config: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """The keys that choose this machine's toolchain, target and arch for a recipe."""
+        """The keys that select this machine's toolchain, target and arch for a recipe."""
         arch = config.get("arch")
         arch = arch if isinstance(arch, Mapping) else {}
         chosen: dict[str, Any] = {}
         if isinstance(arch.get("name"), str) and arch["name"] in self.options("arch"):
             chosen["arch"] = arch["name"]
-        # Only numbers of the recipe can get into this machine's emulator arguments.
+        # Only numbers from the recipe can get into this machine's emulator arguments.
         numbers = (name for name, value in arch.items() if type(value) is int)
         chosen |= {f"arch.{name}": arch[name] for name in numbers if name in FIELDS[Arch]}
         toolchain = self._option(Toolchain, config, chosen, where)
@@ -61,8 +61,8 @@ class Here:
     ) -> str:
         """The option of a group that has the name and the SAME fields of the recipe's section.
 
-        In older recipes a user's variation may have the name of the option that it is based on:
-        then any option with the SAME fields will do.
+        In older recipes a user's variation may have the name of the option it is based on: then any
+        option with the SAME fields is accepted.
         """
         group = cls.__name__.lower()
         if not isinstance(config.get(group), Mapping):
@@ -90,7 +90,7 @@ class Here:
 
 
 class Replay:
-    """Reads the config of one trial of a recipe; `notes` tell what is not as the recipe says."""
+    """Reads the config of one trial of a recipe; `notes` collects deviations from the recipe."""
 
     def __init__(self, here: Here, where: str) -> None:
         self._here = here
@@ -99,7 +99,7 @@ class Replay:
         self.notes: list[str] = []
 
     def config(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The recipe's config with everything replaced that must be this machine's."""
+        """The recipe's config, with everything replaced that must come from this machine."""
         for key in config:
             if key not in ROOT_KEYS or key in LOCAL_KEYS:
                 allowed = [name for name in ROOT_KEYS if name not in LOCAL_KEYS]
@@ -134,7 +134,7 @@ class Replay:
     def _options(
         self, result: dict[str, Any], name: str, ours: Mapping[str, Any], key: str
     ) -> None:
-        """Options of a device: the recipe's, where it is known that they are values."""
+        """Options of a device: the recipe's, if they are known to be values."""
         known = DEVICE_OPTIONS.get(str(ours.get("device")))
         if known is None:
             self._replace(result, name, ours, key, noted=True)
@@ -145,7 +145,7 @@ class Replay:
                 raise ConfigError(f"unknown option '{option}'", key=key, hint=hint)
 
     def _value(self, wanted: Any, value: Any, ours: Any, key: str) -> Any:
-        """A value with the dataclasses inside it read by their own rules."""
+        """A value, with nested dataclasses read by their own rules."""
         wanted = _without_none(wanted)
         if value is None or wanted is Any:
             return value
@@ -224,7 +224,7 @@ def _mapping(value: Any, key: str) -> Mapping[str, Any]:
 
 
 def _noted_part(value: Any) -> str:
-    """What of a value a note is about: of an emulator, not how it is installed."""
+    """The part of a value that a note shows: for an emulator, without its installation."""
     if isinstance(value, Mapping):
         rules = FIELDS[Emulator]
         value = {k: v for k, v in value.items() if rules.get(k) is not Rule.ADVICE and v}

@@ -1,1 +1,1 @@
-"""Trials for people and for programs."""
+"""Reports of trials, for people and for programs."""

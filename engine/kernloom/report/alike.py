@@ -1,4 +1,4 @@
-"""Messages that say the same thing: they differ in numbers and paths alone."""
+"""Groups similar messages: those that differ only in numbers and paths."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 FIRST = 5
-"""How many of those that say the same are kept."""
+"""Number of items kept per group."""
 
 _PATH = re.compile(r"(?<![\w./])/[^\s:;,'\"()]+")
 # Digits inside a name belong to it: float32 is not float64.
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(\.\d+)?([eE][-+]?\d+)?(?![A-Za-z_])")
-# How far a compiler indents and underlines depends on the numbers in the line above.
+# A compiler's indentation and underlining depend on the numbers in the line above.
 _DRAWN = re.compile(r"~+|\s+")
 
 
 @dataclass
 class Alike(Generic[T]):
-    """Items whose messages say the same: how many there are, and the first of them."""
+    """A group of items with similar messages: its size and its first items."""
 
     message: str
-    """That of the first."""
+    """The first item's message."""
     first: list[T] = field(default_factory=list)
     count: int = 0
     differ: bool = False
-    """In numbers or paths."""
+    """Whether messages differ, in numbers or paths."""
 
     def add(self, item: T, message: str) -> None:
         if len(self.first) < FIRST:
@@ -39,7 +39,7 @@ class Alike(Generic[T]):
 def alike(
     items: Iterable[T], key: Callable[[T], Hashable], message: Callable[[T], str]
 ) -> list[Alike[T]]:
-    """Items of one key and of messages that say the same, together, in the order they came."""
+    """Group items with the same key and similar messages, in order of appearance."""
     groups: dict[Hashable, Alike[T]] = {}
     for item in items:
         said = message(item)

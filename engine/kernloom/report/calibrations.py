@@ -15,7 +15,7 @@ HOW = "kernloom doctor --calibrate"
 
 
 def print_calibration(calibration: Calibration | None, file: TextIO) -> None:
-    """Tables of peaks and bandwidths: of one core and, where there are more, of all."""
+    """Print tables of peaks and bandwidths: of one core and, if there are more, of all."""
     if calibration is None:
         print(f"This machine's roof has not been measured: {HOW}", file=file)
         return

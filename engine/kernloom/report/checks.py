@@ -1,4 +1,4 @@
-"""What `check` found, as a matrix for people."""
+"""The results of `check` as a matrix for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of tables: what each shows of a trial, and whether there is anything to show."""
+"""Table columns: the cell text for each trial, and whether a column has any content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernloom.store.rows import name_in
 
 SHORT_ID = 12
 SamplesOf = Callable[[Trial], Sequence[Samples]]
-"""Where a trial's samples are, those of a stored one for instance."""
+"""Returns a trial's samples, for example from the store."""
 
 _STYLES = {"ok": "green", "unconverged": "yellow", "unavailable": "yellow", "refused": "yellow"}
 
@@ -43,13 +43,13 @@ class Column:
     always: bool = True
     """Shown even when every cell is empty."""
     folds: bool = False
-    """May take several lines where the terminal is narrow."""
+    """Cells may wrap on a narrow terminal."""
     spare: int = 0
-    """Left out of a terminal that is too narrow, the largest first; 0: never."""
+    """Priority for omission on a narrow terminal, the largest first; 0: never omitted."""
     shows: str = ""
-    """The key of the config that it shows, where that is not its header."""
+    """The config key that it shows, if that is not its header."""
     style: Callable[[Trial], str] = _unstyled
-    """How a cell looks on a terminal."""
+    """Style of a cell on a terminal."""
 
     @property
     def heading(self) -> Heading:
@@ -68,9 +68,9 @@ def run_columns(
     standing: Mapping[str, Standing],
     samples_of: SamplesOf | None = None,
 ) -> list[Column]:
-    """What a run or sweep shows; columns without a single value are left out.
+    """The columns of a run or sweep; columns without any value are left out.
 
-    Samples are drawn if it is said where they are.
+    Samples are drawn if `samples_of` is given.
     """
     compared = [*([_samples(samples_of)] if samples_of else []), _ratio(standing)]
     outcome = _outcome(trials, compared)
@@ -78,7 +78,7 @@ def run_columns(
 
 
 def results_columns(trials: Sequence[Trial]) -> list[Column]:
-    """What the store shows: the same, and when and how each trial was made."""
+    """The columns of stored trials: the same, plus when and how each trial was made."""
     made = [
         Column("id", lambda trial: trial.id[:SHORT_ID]),
         Column("created", lambda trial: trial.created[:19].replace("T", " "), spare=6),
@@ -101,12 +101,12 @@ def results_columns(trials: Sequence[Trial]) -> list[Column]:
 
 
 def _older(trial: Trial) -> str:
-    """How much older the source of a trial is than the newest; nothing, if it is that."""
+    """How much older a trial's source is than the newest; empty if it is the newest."""
     return "" if trial.source == NEWEST else trial.source
 
 
 def _policy(trials: Sequence[Trial]) -> Column | None:
-    """The measuring policy, where trials differ by it."""
+    """The measuring policy, if trials differ in it."""
     policies = {name_in(trial.config, "measure") for trial in trials}
     if len(policies) < 2:
         return None
@@ -114,7 +114,7 @@ def _policy(trials: Sequence[Trial]) -> Column | None:
 
 
 def _sizes(trials: Sequence[Trial]) -> list[Column]:
-    """The sizes by which trials of one workload differ."""
+    """The sizes in which trials of one workload differ."""
     seen: dict[tuple[str, str], set[str]] = {}
     for trial in trials:
         for name, value in _sizes_of(trial).items():
@@ -146,7 +146,7 @@ def extra_flags(trial: Trial) -> str:
 
 
 def message_line(trial: Trial) -> str:
-    """The line of a failed trial's message that says most."""
+    """The most informative line of a failed trial's message."""
     lines = trial.message.strip().splitlines()
     if trial.status == "ok" or not lines:
         return ""
@@ -160,7 +160,7 @@ def _with_something(trials: Sequence[Trial], columns: list[Column]) -> list[Colu
 
 
 def _outcome(trials: Sequence[Trial], compared: Sequence[Column] = ()) -> list[Column]:
-    """How each trial ended; `compared` follow what was measured."""
+    """The outcome of each trial; `compared` columns follow the measurements."""
     fixed = [key for key in _keys(trials) if key.startswith(FIXED)]
     return [
         Column(
@@ -231,7 +231,7 @@ def _baseline(name: str) -> Column:
 
 
 def _ratio(standing: Mapping[str, Standing]) -> Column:
-    """How many times as long as the best of those that did the same work."""
+    """The ratio to the best of those that did the same work."""
 
     def cell(trial: Trial) -> str:
         found = standing.get(trial.id)
@@ -258,7 +258,7 @@ def _keys(trials: Sequence[Trial]) -> list[str]:
 
 
 def _swept(trials: Sequence[Trial], others: Sequence[Column]) -> list[Column]:
-    """One column for each swept key that has none yet, under the shortest name that is its own."""
+    """One column for each swept key without one, under its shortest unique name."""
     shown = {name for column in others for name in (column.header, column.shows)}
     keys = [key for key in _keys(trials) if key not in shown]
     names = [key.rpartition(".")[2] for key in keys]
@@ -288,7 +288,7 @@ def _is_of(key: str, path: str) -> bool:
 
 
 def _without(params: Mapping[str, Any], keys: Sequence[str], prefix: str = "") -> dict[str, Any]:
-    """The parameters that have no column of their own."""
+    """The parameters without a column of their own."""
     kept: dict[str, Any] = {}
     for name, inner in params.items():
         path = f"{prefix}{name}"
@@ -306,7 +306,7 @@ def status_text(trial: Trial) -> str:
 
 
 def subjects_text(trials: Sequence[Trial]) -> str:
-    """The trials in a few words: `matmul (large) on host, M=64; M=128`."""
+    """A short description of the trials: `matmul (large) on host, M=64; M=128`."""
     texts, before = [], ""
     for trial in trials:
         case = "" if trial.case == "default" else f" ({trial.case})"
@@ -322,7 +322,7 @@ def subjects_text(trials: Sequence[Trial]) -> str:
 
 
 def params_text(params: Mapping[str, Any]) -> str:
-    """The chosen parameters; of several steps, those that agree together: `fc1, fc2: mr=6 nv=4`."""
+    """The chosen parameters; steps with equal parameters are grouped: `fc1, fc2: mr=6 nv=4`."""
     chosen: dict[str, list[tuple[str, str, Any]]] = {}
     for transform, steps in params.items():
         for path, value in leaves(steps) if isinstance(steps, Mapping) else [("", steps)]:
@@ -344,7 +344,7 @@ def params_text(params: Mapping[str, Any]) -> str:
 
 
 def leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted path and value of everything that is not a mapping."""
+    """Dotted path and value of every value that is not a mapping."""
     for name, inner in value.items():
         path = f"{prefix}{name}"
         if isinstance(inner, Mapping):

@@ -15,7 +15,7 @@ _STYLES = {"faster": "green", "slower": "red", "equivalent": "", "inconclusive":
 
 
 def print_comparisons(found: Compared, file: TextIO) -> None:
-    """One row for each contender, with what is said of it against the first; then notes."""
+    """Print one row per contender, with its verdict against the first, and then notes."""
     page = Page(file)
     judged = {comparison.b: comparison for comparison in found.comparisons}
     gauges = _gauges(found)
@@ -106,7 +106,7 @@ def _entry(entry: Entry, found: Compared) -> dict[str, Any]:
 
 
 def github_lines(found: Compared, failing: Collection[str]) -> list[str]:
-    """Workflow commands that GitHub shows beside a commit."""
+    """GitHub workflow commands, which are shown beside a commit."""
     lines = [
         f"::error title=kernloom compare::{_command(f'{entry.name}: {entry.message}')}"
         for entry in found.entries
@@ -125,5 +125,5 @@ def github_lines(found: Compared, failing: Collection[str]) -> list[str]:
 
 
 def _command(text: str) -> str:
-    """Line ends and percent signs as workflow commands write them."""
+    """Text with line ends and percent signs escaped for workflow commands."""
     return text.strip().replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -12,7 +12,7 @@ from kernloom.measure.trial import Trial
 from kernloom.store.rows import name_in
 
 BUILD_NAMES = ("built", "cached", "failed", "seconds", "scons")
-"""What a document says about building; `scons` is how often SCons was started."""
+"""Fields of a document about the build; `scons` is the number of times SCons was started."""
 
 
 def trial_document(trial: Trial) -> dict[str, Any]:
@@ -41,12 +41,13 @@ def trial_document(trial: Trial) -> dict[str, Any]:
 
 
 def run_document(trials: Iterable[Trial], build: Mapping[str, Any]) -> dict[str, Any]:
-    """What `run` prints; `build` says how many artifacts were built and cached, in what time."""
+    """The document of `run`; `build` has the numbers of built and cached artifacts, and the
+    time."""
     return {"trials": list(map(run_trial_document, trials)), "build": build_document(build)}
 
 
 def run_trial_document(trial: Trial) -> dict[str, Any]:
-    """A trial of a run: it says so if it stands at an earlier point, too."""
+    """A trial of a run; marked if an earlier point has the same trial."""
     return trial_document(trial) | ({"same": True} if trial.same else {})
 
 
@@ -55,7 +56,7 @@ def build_document(build: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def screened_document(trial: Trial) -> dict[str, Any]:
-    """A point of a screening: what to rank it by, and what went wrong, but no result."""
+    """A screened point: its ranking value and its problem, but no result."""
     names = (gauge.name for gauge in GAUGES.by_rank(trial.metrics))
     metrics = {name: trial.metrics[name] for name in names if name in trial.metrics}
     return {
@@ -71,7 +72,7 @@ def screened_document(trial: Trial) -> dict[str, Any]:
 
 
 def stored_document(trial: Trial) -> dict[str, Any]:
-    """A trial from the store, with what it takes to trace its numbers."""
+    """A stored trial, with everything needed to trace its numbers."""
     return trial_document(trial) | {
         "created": trial.created,
         "reuses": trial.reuses,
@@ -91,7 +92,7 @@ def results_document(trials: Iterable[Trial]) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """JSON has neither infinities nor NaN, and a reader should not have to guess: null."""
+    """Plain JSON: infinities and NaN become null, because JSON has neither."""
     if isinstance(value, Mapping):
         return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -102,5 +103,5 @@ def plain(value: Any) -> Any:
 
 
 def to_json(document: Any) -> str:
-    """One line; what a program printed stays inside ASCII."""
+    """JSON in one line, in ASCII also for a program's output."""
     return json.dumps(document, allow_nan=False)

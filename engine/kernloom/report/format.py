@@ -1,4 +1,4 @@
-"""The contract of an output format, and the documents that commands hand to it."""
+"""The contract of an output format, and the report types that commands pass to it."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run or sweep came to."""
+    """The outcome of a run or sweep."""
 
     trials: Sequence[Trial]
-    """In the order of their points; of a large sweep most of them are on disk."""
+    """In the order of their points; most trials of a large sweep are on disk."""
     build: Mapping[str, Any]
-    """How many artifacts were built and cached, in what time."""
+    """Numbers of built and cached artifacts, and the time."""
     samples_of: Callable[[Trial], Sequence[Samples]] = attrgetter("samples")
-    """Samples are read from the store when they are asked for."""
+    """Reads samples from the store on request."""
     interrupted: bool = False
     error: Mapping[str, Any] | None = None
     """Why the run ended early, as a document; the trials that ended before are here."""
     screened: Sequence[Trial] | None = None
-    """A quick look at every point, where one decided which points are measured."""
+    """Screening results of every point, if a screening selected the points to measure."""
     screening: str = ""
     """The screening in one line."""
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `check` found."""
+    """The outcome of `check`."""
 
     trials: Sequence[Trial]
     build: Mapping[str, Any]
@@ -46,7 +46,7 @@ class CheckReport:
 
 @dataclass(frozen=True)
 class CompareReport:
-    """What `compare` found."""
+    """The outcome of `compare`."""
 
     found: Compared
     failing: Collection[str] = ()
@@ -58,12 +58,12 @@ class ResultsReport:
     """Trials that `results` found in the store."""
 
     trials: Iterable[Trial]
-    """They can be read once: a format that needs them twice keeps them in a `Spool`."""
+    """An iterator: a format that needs them twice keeps them in a `Spool`."""
     store: Store
     metric: str = ""
-    """The metric that was asked for."""
+    """The requested metric."""
     say: Callable[[str], None] = lambda note: None
-    """Tells the person at the terminal something about the answer."""
+    """Prints a note about the answer to the terminal."""
 
 
 Report: TypeAlias = RunReport | CheckReport | CompareReport
@@ -72,10 +72,10 @@ TrialText: TypeAlias = Callable[[Trial], str]
 
 @dataclass(frozen=True)
 class Format:
-    """A form of output: `output=NAME`. It serves the commands whose documents it has a writer for.
+    """An output format, `output=NAME`. It serves the commands for whose reports it has a writer.
 
-    A writer gets a document and a text file: stdout, a file, or what becomes stdout when all of it
-    is written. Trials are read one by one, so that memory does not grow with their number.
+    A writer gets a report and a text file: stdout, a file, or a buffer that is copied to stdout
+    when complete. Trials are read one by one, so that memory does not grow with their number.
     """
 
     about: str
@@ -85,27 +85,26 @@ class Format:
     results: Callable[[ResultsReport, TextIO], int] | None = None
     """Returns the number of trials."""
     results_file: Callable[[ResultsReport, Path], int] | None = None
-    """The same for a binary format, which goes to a file only (`--to FILE`) and replaces it whole
-    or not at all."""
+    """The same for a binary format, which is only written to a file (`--to FILE`), atomically."""
     rows: Callable[[Answer, TextIO], None] | None = None
-    """Answers of `results` with --columns, --group or --pivot, where it has them."""
+    """Writes answers of `results` with --columns, --group or --pivot, if supported."""
     trial_line: TrialText | None = None
-    """A line that `run` prints for each trial the moment it ends; `run` then writes what is left
-    to say."""
+    """Text that `run` prints for each trial the moment it ends; `run` then writes only the rest."""
     screened_line: TrialText | None = None
-    """The same for each point that is screened."""
+    """The same for each screened point."""
     tells_screening: bool = False
-    """`run` writes the screening; otherwise it is told on stderr."""
+    """Whether `run` writes the screening; otherwise it is printed on stderr."""
     for_people: bool = False
-    """Read on a terminal: notes and progress may stand beside it."""
+    """Whether it is read on a terminal, where notes and progress may appear beside it."""
     exact: bool = False
-    """Control characters reach a file or a pipe as they are."""
+    """Whether control characters are written to a file or a pipe unchanged."""
     ranks: bool = False
-    """Its readers rank trials, so `results` leaves out those of earlier kernel sources."""
+    """Whether its readers rank trials, so that `results` leaves out those of earlier kernel
+    sources."""
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The commands that it serves."""
+        """The commands it serves."""
         writers = {
             "run": self.run,
             "results": self.results or self.results_file,
@@ -115,7 +114,7 @@ class Format:
         return tuple(command for command, writer in writers.items() if writer)
 
     def write(self, report: Report, out: TextIO) -> None:
-        """Write the document of a command that it serves."""
+        """Write the report of a command it serves."""
         if isinstance(report, RunReport) and self.run:
             self.run(report, out)
         elif isinstance(report, CheckReport) and self.check:

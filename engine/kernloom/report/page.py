@@ -1,4 +1,5 @@
-"""Lines and tables: on a terminal coloured and within its width, in a file plain and whole."""
+"""Lines and tables: coloured and fitted to the width on a terminal, plain and complete in a
+file."""
 
 from __future__ import annotations
 
@@ -16,25 +17,25 @@ if TYPE_CHECKING:
 GAP = 2
 """Spaces between columns."""
 FOLDED = 24
-"""What a column that folds gets at least, if it wants that much."""
+"""Minimal width of a column that wraps, if its content needs that much."""
 WHOLE_ROW = ""
-"""Among the styles of a row, the one of all its cells."""
+"""Key of the style that applies to all cells of a row."""
 
 
 @dataclass(frozen=True)
 class Heading:
-    """The top of a column, and how the cells below it are laid out."""
+    """The heading of a column, and the layout of its cells."""
 
     text: str
     number: bool = False
     folds: bool = False
-    """May take several lines where the terminal is narrow."""
+    """Cells may wrap on a narrow terminal."""
     spare: int = 0
-    """Left out of a terminal that is too narrow, the largest first; 0: never."""
+    """Priority for omission on a narrow terminal, the largest first; 0: never omitted."""
 
 
 class Page:
-    """Where a report is written."""
+    """The output of a report."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -42,11 +43,11 @@ class Page:
 
     @property
     def draws(self) -> bool:
-        """Whether it shows more than letters: a terminal that takes any character."""
+        """Whether it can show graphics: a terminal with UTF-8."""
         return self._console is not None and self._console.encoding.startswith("utf")
 
     def line(self, text: str, *, mark: str = "", style: str = "", indent: int = 0) -> None:
-        """A line, opened by a `mark` in a style of its own."""
+        """Print a line, preceded by a `mark` in its own style."""
         text, mark = visible_line(text), visible_line(mark)
         if self._console is None:
             print(" " * indent + mark + text, file=self._file)
@@ -64,9 +65,9 @@ class Page:
         rows: Iterable[Sequence[str]],
         styles: Iterable[Mapping[str, str]] = (),
     ) -> None:
-        """Rows of cells below their headings; each row has styles, by heading or for WHOLE_ROW,
-        which only a terminal asks for."""
-        # Before their widths are taken, since a visible control character is wider.
+        """Print rows of cells below their headings; each row has styles, by heading or for
+        WHOLE_ROW, which are read only for a terminal."""
+        # Before measuring widths, because an escaped control character is wider.
         headings = [replace(heading, text=visible(heading.text)) for heading in headings]
         widths = [len(heading.text) for heading in headings]
         cells: Spool[list[str]] = Spool()
@@ -84,14 +85,14 @@ class Page:
 
 
 def print_rows(rows: Sequence[Mapping[str, str]], file: TextIO) -> None:
-    """Plain rows under their keys as headers; columns that are empty everywhere are left out."""
+    """Print plain rows with their keys as headers; empty columns are left out."""
     names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
     headings = [Heading(name, folds=True) for name in names]
     Page(file).table(headings, [[row[name] for name in names] for row in rows])
 
 
 def _plain(row: Sequence[str], headings: Sequence[Heading], widths: Sequence[int]) -> str:
-    """The cells in their columns, nothing cut off and nothing behind the last of them."""
+    """The cells in their columns, not truncated, without trailing spaces."""
     padded = (
         cell.rjust(width) if heading.number else cell.ljust(width)
         for cell, heading, width in zip(row, headings, widths, strict=True)
@@ -136,9 +137,9 @@ def _rich_table(
 
 
 def _fitting(headings: Sequence[Heading], widths: Sequence[int], room: int) -> list[int]:
-    """The columns that a terminal has room for, those that can be spared leaving first.
+    """The columns that fit a terminal; those with the highest priority for omission go first.
 
-    Of those that can be spared alike, the last. A wide one that leaves may make room for others.
+    Among equal priorities the last goes first. Omitting a wide column may make room for others.
     """
     shown = list(range(len(headings)))
     left: list[int] = []

@@ -13,13 +13,13 @@ from kernloom.store.keys import value_text
 
 SHORT_KEY = 12
 REASONS = 8
-"""How many reasons why trials are to run are shown to people."""
+"""Limit of reasons to run that are shown to people."""
 SHOWN = 25
-"""How many artifacts, and how many trials, of a plan are shown to people."""
+"""Limit of artifacts, and of trials, of a plan that are shown to people."""
 
 
 def print_plan(document: Mapping[str, Any], file: TextIO) -> None:
-    """The first artifacts and trials, and what all of them come to."""
+    """Print the first artifacts and trials, and the totals."""
     artifacts, trials = document["artifacts"], document["trials"]
     _artifacts(artifacts[:SHOWN], file)
     _more(len(artifacts), "artifact", file)
@@ -55,7 +55,7 @@ def print_plan(document: Mapping[str, Any], file: TextIO) -> None:
 
 
 def why_to_run(trials: Sequence[Mapping[str, Any]]) -> list[str]:
-    """`12 trials to run: measure.samples 30 -> 50`; trials of the same reason share a line."""
+    """`12 trials to run: measure.samples 30 -> 50`; trials with the same reason share a line."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for trial in trials:
         if trial["reason"] and not trial["same"]:
@@ -63,7 +63,7 @@ def why_to_run(trials: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
     for labels, members in sorted(groups.items(), key=lambda pair: -len(pair[1])):
         texts = {trial["reason"] for trial in members}
-        # Values that differ from trial to trial are in the JSON document.
+        # Values that vary between trials are in the JSON document.
         reason = texts.pop() if len(texts) == 1 else "; ".join(labels)
         lines.append(f"{count(len(members), 'trial')} to run: {reason}")
     if len(lines) > REASONS:
@@ -167,6 +167,6 @@ def print_explanations(explanations: Sequence[Mapping[str, Any]], file: TextIO) 
 
 
 def _reasons(text: str, details: Sequence[Mapping[str, Any]], indent: str, file: TextIO) -> None:
-    """One line for each difference; `text` where there was nothing to compare with."""
+    """One line per difference; `text` if there was nothing to compare with."""
     for reason in [detail["text"] for detail in details] or [text]:
         print(f"{indent}{reason}", file=file)

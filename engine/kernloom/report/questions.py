@@ -22,18 +22,18 @@ _IN_CONFIG = {"arch": ("arch", "name"), "toolchain": ("toolchain", "name")}
 
 @dataclass(frozen=True)
 class Answer:
-    """A table of values: for people as text, for programs as they are."""
+    """A table of values: text for people, plain values for programs."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     metrics: tuple[tuple[str, ...], ...]
-    """The metric of each cell of the rows, or nothing."""
+    """The metric of each cell, or ''."""
     note: str = ""
     remarks: tuple[str, ...] = ()
-    """What to know before trusting the values."""
+    """Caveats about the values."""
     named: Mapping[int, str] = field(default_factory=dict)
-    """Column -> heading of a column before it that names its metric, for programs: they get
-    numbers without units."""
+    """Column -> heading of an extra column that names its metric, for programs: their numbers have
+    no units."""
 
     def table(self) -> tuple[list[str], list[list[Any]]]:
         """Headings and rows for programs."""
@@ -53,20 +53,20 @@ class Answer:
         return [dict(zip(headings, row, strict=True)) for row in rows]
 
     def empty(self, keys: Sequence[Key]) -> list[Key]:
-        """Those of the keys of its columns that have no value in any row."""
+        """The keys whose columns are empty."""
         return [key for at, key in enumerate(keys) if all(row[at] is None for row in self.rows)]
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """The values of a metric that some trials have."""
+    """The values of a metric in some trials."""
 
     metric: Key
     numbers: Sequence[float]
     left_out: int = 0
-    """Verified trials that are ranked by another metric."""
+    """Number of verified trials that are ranked by another metric."""
     sanitized: int = 0
-    """Verified trials that ran with a sanitizer, which are not ranked."""
+    """Number of verified trials that ran with a sanitizer, which are not ranked."""
 
     @property
     def best(self) -> float | None:
@@ -95,9 +95,9 @@ def parse_keys(text: str, flag: str) -> list[Key]:
 
 
 def value_of(trial: Trial, key: Key, meanings: Meanings | None = None) -> Any:
-    """The value of a key, or None; of a short name that several steps have, all of them.
+    """The value of a key, or None; for a short name of several steps, all their values.
 
-    `meanings` are those that short names have in other trials of the same answer.
+    `meanings` are those of short names in other trials of the same answer.
     """
     if key.text == SOURCE:
         return trial.source or None
@@ -144,8 +144,8 @@ def objectives(trials: Sequence[Trial]) -> dict[str, str]:
 
 
 def groups(trials: Sequence[Trial], keys: Sequence[Key], asked: Key | None = None) -> Answer:
-    """Trials with equal values together: how many, and of the good ones best and median of the
-    metric that was asked for, or of the one that the trials of a group are ranked by."""
+    """Groups of trials with equal values: their number, and the best and median of the good ones,
+    for the requested metric or the one that the group's trials are ranked by."""
     members = _together(trials, keys)
     found = {values: _measured(members[values], asked) for values in _sorted(members)}
     rows, metrics = [], []
@@ -176,8 +176,8 @@ def groups(trials: Sequence[Trial], keys: Sequence[Key], asked: Key | None = Non
 def pivot(
     trials: Sequence[Trial], down: Sequence[Key], across: Sequence[Key], asked: Key | None = None
 ) -> Answer:
-    """The best of a metric for the values of some keys, in a column for each of those of others;
-    without a metric that was asked for, of that which the trials of a cell are ranked by."""
+    """The best of a metric by the values of some keys down and others across; without a requested
+    metric, the one that a cell's trials are ranked by."""
     members = _together([trial for trial in trials if trial.good], (*down, *across))
     found = {values: _measured(inside, asked) for values, inside in members.items()}
     nothing = _Measured(asked or _DEFAULT, ())
@@ -211,7 +211,7 @@ _DEFAULT = parse_key(TIME.name)
 
 
 def _measured(trials: Sequence[Trial], asked: Key | None) -> _Measured:
-    """The metric that was asked for, or the one that most of these trials are ranked by."""
+    """The values of the requested metric, or of the one that most of these trials are ranked by."""
     good = [trial for trial in trials if trial.good]
     rankable = [trial for trial in good if not is_sanitized(trial)]
     sanitized = len(good) - len(rankable)
@@ -232,7 +232,7 @@ def _most(counts: Counter[str]) -> str:
 
 
 def _metrics_in(found: Iterable[_Measured]) -> list[Key]:
-    """The metrics that values are of, in the order in which trials are ranked by them."""
+    """The metrics of the values, in ranking order."""
     keys = {measured.metric.text: measured.metric for measured in found if measured.numbers}
     return [keys[name] for name in sorted(keys, key=rank_of)]
 
@@ -244,7 +244,7 @@ def _remarks(what: str, found: Collection[_Measured]) -> tuple[str, ...]:
 
 
 def sanitized_remark(number: int) -> str:
-    """That so many trials are not ranked."""
+    """The remark that so many trials are not ranked."""
     trials = f"{count(number, 'trial')} with a sanitizer {'is' if number == 1 else 'are'}"
     return f"{trials} not ranked: such times mean nothing"
 
@@ -261,14 +261,14 @@ def _mixed_remark(what: str, mixed: Sequence[int]) -> tuple[str, ...]:
 
 
 def lack_of(trials: Sequence[Trial], metric: Key | None) -> str:
-    """Why none of these trials has a metric; nothing, if one has it."""
+    """Why none of these trials has a metric; empty if one has it."""
     good = [trial for trial in trials if trial.good]
     if not trials or _measured(good, metric).numbers:
         return ""
     if not good:
         return "none of these trials verified"
     if all(map(is_sanitized, good)):
-        return ""  # A remark tells.
+        return ""  # a remark explains it
     if metric is None:
         return "no trial has a metric that trials are ranked by"
     rate = metric.text.removeprefix("metrics.") in {rate.name for rate in RATES}
@@ -283,7 +283,7 @@ def unseen(keys: Sequence[Key], trials: Sequence[Trial]) -> list[Key]:
 
 
 def ordered(answer: Answer, sort: str) -> Answer:
-    """The rows by one of the columns, `-` before its name for the largest first."""
+    """The rows sorted by a column; `-` before its name for descending order."""
     if not sort:
         return answer
     name = sort.removeprefix("-")
@@ -295,7 +295,7 @@ def ordered(answer: Answer, sort: str) -> Answer:
     both = list(zip(answer.rows, answer.metrics, strict=True))
     present = [pair for pair in both if pair[0][at] is not None]
     present.sort(key=lambda pair: _order(pair[0][at]), reverse=sort.startswith("-"))
-    # Values of different metrics cannot be compared: each metric has its own order.
+    # Values of different metrics are not comparable, so each metric is sorted separately.
     present.sort(key=lambda pair: pair[1][at])
     both = present + [pair for pair in both if pair[0][at] is None]
     rows, metrics = (tuple(pair[place] for pair in both) for place in (0, 1))
@@ -329,7 +329,7 @@ def _sorted(several: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def _order(value: Any) -> tuple[int, float, str]:
-    """Numbers before text, what is missing last."""
+    """Sort key: numbers before text, missing values last."""
     if isinstance(value, (int, float)):
         return (0, value, "")
     return (2, 0, "") if value is None else (1, 0, str(value))
@@ -350,7 +350,7 @@ def _best(numbers: Sequence[float], metric: Key) -> float:
 
 
 def cell_text(value: Any, metric: str, *, unit: bool = False) -> str:
-    """A value as people read it: times with their unit, other metrics where `unit` asks for it."""
+    """A value for people: times with their unit, other metrics if `unit` is set."""
     if value is None:
         return ""
     if not isinstance(value, (int, float)) or isinstance(value, bool):

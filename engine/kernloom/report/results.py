@@ -1,4 +1,4 @@
-"""The question `kernloom results` asks of the store."""
+"""Queries of `kernloom results`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store
 
 FEW_VALUES = ("status", "workload", "target", "toolchain", "arch", "case", "variant")
-"""Columns with so few values that all can be named."""
+"""Columns with few distinct values, which can all be listed."""
 FEW_NUMBERS = 20
 
 _WORD = re.compile(r"([^=<>!]+)(!=|<=|>=|[=<>])(.*)", re.DOTALL)
 
 
 def parse_filters(words: Sequence[str]) -> list[Filter]:
-    """Words like `key=value` and `key<value`; quotes, as Hydra takes them, are no part of it."""
+    """Parse words like `key=value` and `key<value`; quotes, as in Hydra, are removed."""
     filters: list[Filter] = []
     for word in words:
         found = _WORD.fullmatch(word)
@@ -53,7 +53,7 @@ def parse_filters(words: Sequence[str]) -> list[Filter]:
 
 
 def _parts(value: str) -> list[str]:
-    """What stands between commas that are in neither quotes nor brackets."""
+    """Split at commas that are in neither quotes nor brackets."""
     parts, quote, depth = [""], "", 0
     for letter in value:
         if letter == "," and not quote and not depth:
@@ -81,7 +81,7 @@ def results(
     limit: int | None = None,
     history: bool = False,
 ) -> list[Trial]:
-    """The trials asked for, newest first or by `sort` (`-key` for the largest first)."""
+    """The matching trials, newest first or sorted by `sort` (`-key`: descending)."""
     return list(streamed(store, filters, sort=sort, limit=limit, history=history))
 
 
@@ -93,7 +93,7 @@ def streamed(
     limit: int | None = None,
     history: bool = False,
 ) -> Iterator[Trial]:
-    """The same one by one, few of them in memory at once."""
+    """The same as an iterator, with few trials in memory at once."""
     waiting = store.stream(filters, limit, sort, history=history)
     while some := list(islice(waiting, CHUNK)):
         times = store.reuses(trial.id for trial in some)
@@ -101,7 +101,7 @@ def streamed(
 
 
 def why_nothing(store: Store, filters: Sequence[Filter]) -> list[str]:
-    """Which filters no trial at all fits, and which values there are instead."""
+    """The filters that no trial matches, with the existing values."""
     if not store.distinct("workload"):
         return ["nothing has been stored here yet: `kernloom run` does"]
     alone = [asked for asked in filters if not store.query([asked], 1, history=True)]
@@ -113,7 +113,7 @@ def why_nothing(store: Store, filters: Sequence[Filter]) -> list[str]:
 
 
 def _there(store: Store, asked: Filter) -> str:
-    """The values that a key has: all of them, or from where to where they go."""
+    """The existing values of a key: all of them, or their range."""
     if asked.key.column and asked.key.text not in FEW_VALUES:
         return ""
     values = store.distinct(asked.key.text)

@@ -16,9 +16,9 @@ _DOCUMENTS = ("point", "params", "metrics")
 
 
 def rows_of(trials: Iterable[Trial], *others: str) -> tuple[list[str], Spool[dict[str, Any]]]:
-    """The names of all columns, and the trials as rows that have some of them.
+    """The names of all columns, and the trials as rows with some of them.
 
-    `others` are documents that each have a column of their own, as JSON.
+    `others` are documents that get a column each, as JSON.
     """
     rows: Spool[dict[str, Any]] = Spool(in_memory=BLOCK)
     found: dict[str, dict[str, None]] = {document: {} for document in _DOCUMENTS}

@@ -1,9 +1,8 @@
-"""Which trials ran the newest source of their kernels: older ones must not compete with them.
+"""Finds the trials that ran the newest source of their kernels, which alone are ranked.
 
 A version of a kernel's source is a set of files with their hashes. Which files a template includes
-can depend on tunables, so two sets are of the same version if they agree on the files that both
-have. The newest version is the one that was used last: who goes back to an earlier source makes
-that the newest again.
+can depend on tunables, so two sets are the same version if they agree on their common files. The
+newest version is the one used last: going back to an earlier source makes it the newest again.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class SourceVersions:
         self._document_of = document_of
         self._ages: dict[str, int] = {}
         self._since: dict[str, str] = {}
-        """Kernel and family -> when a trial of its newest version was first made."""
+        """Kernel and family -> creation time of the first trial of its newest version."""
         known: dict[str, list[dict[str, str]]] = {}
         for use in sorted(uses, key=lambda use: use.last, reverse=True):
             age = 0
@@ -43,13 +42,13 @@ class SourceVersions:
         return cls(*store.sources())
 
     def age(self, trial: Trial) -> int:
-        """How many versions of a kernel's source came after the one that a trial ran; 0: newest."""
+        """Number of versions of a kernel's source after the one that a trial ran; 0: newest."""
         document = self._document_of.get(trial.id)
         if document in self._ages:
             return self._ages[document]
         if not trial.artifacts:
-            return 0  # Refused before a source was rendered: there is no version that it ran.
-        # Stored before sources were noted.
+            return 0  # refused before a source was rendered, so it has no version
+        # Stored before sources were recorded.
         since = [self._since[kernel] for kernel in _kernels_of(trial) if kernel in self._since]
         return self._oldest if since and trial.created < max(since) else 0
 
@@ -59,7 +58,7 @@ class SourceVersions:
 
 
 def _version(versions: list[dict[str, str]], files: Mapping[str, str]) -> int:
-    """The place of the version that files belong to, among those from newest to oldest."""
+    """Index of the version that files belong to, among those from newest to oldest."""
     for place, known in enumerate(versions):
         if all(known.get(path, digest) == digest for path, digest in files.items()):
             known.update(files)
@@ -73,7 +72,7 @@ def label(age: int) -> str:
 
 
 def _kernels_of(trial: Trial) -> list[str]:
-    """`kernel:family` of the steps of a trial, as far as its config tells."""
+    """`kernel:family` of a trial's steps, as far as its config has them."""
     steps = lookup(trial.config, ("workload", "steps"))
     families = lookup(trial.config, ("target", "sources"))
     if steps is MISSING or families is MISSING:

@@ -8,17 +8,17 @@ from kernloom.measure.statistics import RankingClock, median, process_medians, t
 from kernloom.measure.trial import Samples, Trial
 
 # Seven heights have a middle one, so values close to the median do not flicker between two. The
-# full block is not among them: it would touch the line above.
+# full block is left out: it would touch the line above.
 BLOCKS = "▁▂▃▄▅▆▇"
 WIDTH = 16
 FLAT = 0.01
 """Values that differ by less than this share of their median are drawn as equal."""
 REACH = 0.05
-"""How far around the median the scale goes at least: a quiet machine looks quiet."""
+"""Minimal range of the scale around the median, so that little noise is drawn as little."""
 
 
 def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
-    """The values from lowest to highest block; a single one has nothing to be drawn against."""
+    """The values as blocks of increasing height; empty for a single value, which has no scale."""
     if len(values) < 2:
         return ""
     points = _buckets(values, width)
@@ -32,7 +32,7 @@ def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
 
 
 def samples_line(trial: Trial, processes: Sequence[Samples]) -> str:
-    """By the clock that ranks: the process medians of the rounds, or one process's samples."""
+    """Samples of the ranking clock: the process medians of the rounds, or one process's samples."""
     measured = [process for process in processes if process.wall_ns]
     ranked_by_cpu = trial.conditions.get("clock") == "cpu" and all(p.cpu_ns for p in measured)
     clock: RankingClock = "cpu" if ranked_by_cpu else "wall"

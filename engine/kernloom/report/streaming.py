@@ -1,4 +1,4 @@
-"""Long texts for other programs: written piece by piece, and shown only when they are whole."""
+"""Long texts for other programs: written in pieces, and output only when complete."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 IN_MEMORY = 2**20
-"""A text of up to so many bytes needs no file."""
+"""Limit in bytes of a text that is kept in memory."""
 
 
 @contextmanager
 def held_back(out: TextIO) -> Iterator[TextIO]:
-    """A file whose text appears in `out` when all of it is written: nothing does if it fails."""
+    """A file that is copied to `out` when complete; nothing is written to `out` on failure."""
     with _temporary() as file:
         yield file
         file.seek(0)
@@ -23,7 +23,8 @@ def held_back(out: TextIO) -> Iterator[TextIO]:
 
 
 def write_list(name: str, documents: Iterable[str], rest: Mapping[str, Any], out: TextIO) -> int:
-    """One JSON object: a list of documents, given as texts, and after it the rest; how many."""
+    """Write one JSON object: a list of documents, given as texts, then the rest; returns their
+    number."""
     count = 0
     out.write(f"{{{json.dumps(name)}: [")
     for text in documents:
@@ -35,7 +36,7 @@ def write_list(name: str, documents: Iterable[str], rest: Mapping[str, Any], out
 
 
 def _temporary() -> TextIO:
-    # Nothing is added to line ends, and what a program printed may be no valid Unicode.
+    # Line ends are not translated, and a program's output may not be valid Unicode.
     file = tempfile.SpooledTemporaryFile(  # noqa: SIM115 (whoever asks for it closes it)
         IN_MEMORY, "w+", encoding="utf-8", errors="surrogatepass", newline=""
     )

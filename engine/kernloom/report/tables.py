@@ -24,10 +24,10 @@ from kernloom.report.questions import Answer, cell_text
 
 MESSAGE_LINES = 12
 NUMBERED = ("wrong", "out_of_bounds", "crashed")
-"""Statuses whose messages say where."""
+"""Statuses whose messages name a location."""
 UNRANKED = "note: times with a sanitizer mean nothing: those trials are not ranked and have no roof"
 FEW = 5
-"""Up to so many failures are told one by one."""
+"""Limit of failures that are listed one by one."""
 
 
 def print_run(
@@ -36,9 +36,9 @@ def print_run(
     file: TextIO,
     samples_of: SamplesOf = attrgetter("samples"),
 ) -> None:
-    """The table of a run or sweep, what failed and why, what to distrust, and one closing line.
+    """Print the table of a run or sweep, failures, warnings, and one closing line.
 
-    `samples_of` is asked only where samples are drawn, which takes a terminal.
+    `samples_of` is called only where samples are drawn, which needs a terminal.
     """
     page = Page(file)
     standing = standings(trials)
@@ -53,14 +53,14 @@ def print_run(
 
 
 def print_results(trials: Sequence[Trial], file: TextIO) -> None:
-    """The table of a query; of what went wrong, one line each."""
+    """Print the table of a query, with one line per failure."""
     page = Page(file)
     _table(page, trials, results_columns(trials))
     page.line(count(len(trials), "trial"))
 
 
 def print_answer(answer: Answer, file: TextIO) -> None:
-    """Rows of chosen keys; numbers stand to the right."""
+    """Print rows of chosen keys; numbers are right-aligned."""
     page = Page(file)
     texts = [
         [
@@ -83,12 +83,12 @@ def _numeric(values: Iterable[Any]) -> bool:
 
 
 def print_failures(trials: Sequence[Trial], file: TextIO) -> None:
-    """What failed of these trials, and why."""
+    """Print the failures of these trials."""
     _failures(Page(file), trials)
 
 
 def print_warnings(trials: Sequence[Trial], file: TextIO) -> None:
-    """Why not to trust these trials."""
+    """Print the warnings of these trials."""
     _warnings(Page(file), trials)
 
 
@@ -114,7 +114,7 @@ def closing_line(trials: Sequence[Trial], build: Mapping[str, Any]) -> str:
 
 
 def _kinds(trials: Sequence[Trial]) -> str:
-    """` (2 wrong, 1 timeout)`, where several failed, in the order of their first ones."""
+    """` (2 wrong, 1 timeout)`, if several failed, in order of first appearance."""
     failed = Counter(trial.status for trial in trials if not trial.good)
     if failed.total() < 2:
         return ""
@@ -137,7 +137,7 @@ def _table(
 
 
 def _failures(page: Page, trials: Sequence[Trial]) -> None:
-    """What failed, with those that failed in the same way told once."""
+    """Print failures, similar ones once."""
     failed = (trial for trial in trials if not trial.good)
     for same in alike(failed, _failed_alike(trials), _said):
         first = same.first[0]
@@ -148,7 +148,7 @@ def _failures(page: Page, trials: Sequence[Trial]) -> None:
 
 
 def _warnings(page: Page, trials: Sequence[Trial]) -> None:
-    """Why not to trust numbers, each reason once."""
+    """Print warnings, each once."""
     given = ((trial, text) for trial in trials for text in trial.warnings)
     for same in alike(given, lambda warning: None, lambda warning: warning[1]):
         everyone = len(trials) > 1 and same.count == len(trials)
@@ -164,7 +164,7 @@ def _names(first: Sequence[Trial], count: int) -> str:
 
 
 def _tell(page: Page, same: Alike[Any]) -> None:
-    """The first of messages that say the same."""
+    """Print the first of a group of similar messages."""
     for line in _first_lines(same.message):
         page.line(line, indent=4)
     if same.differ:
@@ -172,7 +172,8 @@ def _tell(page: Page, same: Alike[Any]) -> None:
 
 
 def _failed_alike(trials: Sequence[Trial]) -> Callable[[Trial], Hashable]:
-    """A few failures are told one by one, for their numbers matter; of many, those alike once."""
+    """Returns the grouping key: a few failures are listed one by one, because their numbers matter;
+    of many, similar ones once."""
     counts = Counter((trial.status, trial.stage) for trial in trials if not trial.good)
 
     def key(trial: Trial) -> Hashable:

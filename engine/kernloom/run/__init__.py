@@ -1,1 +1,1 @@
-"""The engine: plans experiments and carries trials out."""
+"""The engine: plans experiments and runs trials."""

@@ -1,4 +1,5 @@
-"""Puts the parts together: places, composer, stages, services. Imports flow here and no further."""
+"""Assembles the engine: places, composer, stages, services. Only this module imports all of
+them."""
 
 from __future__ import annotations
 
@@ -54,31 +55,31 @@ STAGES: dict[str, type[Stage]] = {
 
 
 class Assembly:
-    """The session of the engine: everything it works with, made when first needed.
+    """The session of the engine: all its parts, created on first use.
 
-    It may live long and plan many sweeps: what it remembers is remembered by digests, and bounded.
+    It may live long and plan many sweeps: its caches are keyed by digests, and bounded.
     """
 
     def __init__(self, places: Places | None = None) -> None:
         self.places = places or find_places()
         self.stages: Registry[type[Stage]] = Registry("stage", STAGES, group="kernloom.stages")
         self.results = DigestCache()
-        """What follows from sections of configs, wherever and whenever it is worked out."""
+        """Results derived from config sections only, valid at any time and place."""
         self.renderer = Renderer(self.template_folders, self.places.cache / "rendered")
         self._look_around()
 
     def _look_around(self) -> None:
         self.here = DigestCache()
-        """What follows from configs and from what is installed on this machine."""
+        """Results derived from configs and from what is installed on this machine."""
         self.compilers = Compilers(self.places.cache)
         self._asked: dict[str, Mapping[str, Any]] = {}
-        """Digest of an arch that was made concrete -> the section that asked for it."""
+        """Digest of a resolved arch -> the section it was resolved from."""
         self.__dict__.pop("planning_services", None)
         self.__dict__.pop("_host_programs", None)
 
     def refresh(self) -> None:
-        """Look again at what may have changed outside since the last sweep was planned: templates,
-        compilers, emulators. Config files are looked at whenever points are composed."""
+        """Check again what may have changed outside since the last sweep was planned: templates,
+        compilers, emulators. Config files are checked whenever points are composed."""
         self.renderer.refresh()
         self._look_around()
 
@@ -95,7 +96,7 @@ class Assembly:
 
     @cached_property
     def planning_services(self) -> Mapping[type, Any]:
-        """What plan and build stages may need."""
+        """The services of plan and build stages."""
         return {
             Providers: Providers("provider", BUILT_IN, group="kernloom.providers"),
             TransformNames: TransformNames(list(self.transforms.values())),
@@ -107,7 +108,7 @@ class Assembly:
 
     @cached_property
     def roofs(self) -> Roofs:
-        """What this machine can do at most, if it was measured."""
+        """The roofs of this machine, if it was calibrated."""
         return Roofs(self.places.calibrations, _say)
 
     @property
@@ -130,7 +131,7 @@ class Assembly:
         )
 
     def resolve_arch(self, data: Mapping[str, Any]) -> Section[Any]:
-        """The arch section with `native` made concrete for the toolchain in use."""
+        """The arch section with `native` resolved for the toolchain in use."""
         arch, toolchain = data.get("arch"), data.get("toolchain")
         if not isinstance(arch, Section) or not is_native(arch):
             return self.results.get(_with_vector_bytes, arch)
@@ -142,18 +143,18 @@ class Assembly:
         try:
             found = {toolchain.family: self.compilers.detect(toolchain)}
         except UnavailableError:
-            # Said when the point is planned: the others of a sweep go on.
+            # Reported when the point is planned, so that the other points of a sweep continue.
             found = {}
         made: Section[Any] = as_section(resolve_native(arch, found, self.places.cache))
         self._asked.setdefault(made.digest, arch)
         return made
 
     def arch_as_asked(self, arch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """An arch section as it was before `native` was made concrete on this machine."""
+        """An arch section as it was before `native` was resolved on this machine."""
         return self._asked.get(digest_of(arch), arch)
 
     def programs(self, experiment: Experiment) -> dict[str, Artifact]:
-        """Role -> program that the experiment's device needs built."""
+        """Role -> program to build for the experiment's device."""
         device = DEVICES.get(experiment.target.device, key="target.device")
         return {role: self._program(role, experiment) for role in device.programs}
 
@@ -178,18 +179,18 @@ class Assembly:
 
     @cached_property
     def _host_programs(self) -> dict[str, Artifact]:
-        """By this machine's own compiler, whatever the experiment's toolchain is."""
+        """Built with this machine's own compiler, whatever the experiment's toolchain is."""
         return host_programs(self.places, self.compilers.detect)
 
     def emulator(self, emulator: Emulator) -> FoundEmulator:
-        """The emulator on this machine, looked for once."""
+        """The emulator on this machine; searched once."""
         return self.here.get(self._find_emulator, emulator)
 
     def _find_emulator(self, emulator: Emulator) -> FoundEmulator:
         return find_emulator(emulator, self.places.cache)
 
     def check_available(self, experiment: Experiment) -> None:
-        """Refuse what this machine cannot run, before anything is built."""
+        """Refuse an experiment that this machine cannot run, before anything is built."""
         target, arch = experiment.target, experiment.arch
         device = DEVICES.get(target.device, key="target.device")
         found = self.compilers.detect(experiment.toolchain)
@@ -215,5 +216,5 @@ def _with_vector_bytes(arch: Mapping[str, Any]) -> Section[Any]:
 
 
 def _say(note: str) -> None:
-    """Tell the person at the terminal, beside whatever a command prints."""
+    """Print a note to the terminal, beside a command's output."""
     print(f"kernloom: {note}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Plans baselines: the same workload from other sources, or by numpy, to measure beside a trial."""
+"""Plans peers: the same workload from other sources, or by numpy, to measure beside a trial."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ NUMPY = "numpy"
 OPENBLAS = "openblas"
 KEY = "measure.baselines"
 C_SOURCES = "host"
-"""The family of sources of targets whose kernels are C."""
+"""The source family of targets with C kernels."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """A baseline that is another source of the same kernels."""
+    """A peer that is another source of the same kernels."""
 
     families: tuple[str, ...]
-    """Which of a kernel's sources to take, first one found."""
+    """Source families of a kernel to choose from, the first one found."""
     threaded: bool = False
-    """Runs on as many threads as ours."""
+    """Whether it runs on as many threads as ours."""
     flags: tuple[str, ...] = ()
-    """What its user would add to the compiler's flags."""
+    """Compiler flags that its user would add."""
 
 
 SOURCES = {
@@ -43,17 +43,17 @@ NAMES = (NUMPY, *SOURCES)
 
 @dataclass(frozen=True)
 class Planner:
-    """What planning a baseline takes."""
+    """The inputs for planning peers."""
 
     transforms: Collection[str]
-    """Stage types that sources other than ours know nothing of."""
+    """Stage types that sources other than ours do not support."""
     planned: Callable[[Point], Planned]
     cache: Path
     results: DigestCache
 
 
 def plan_baselines(plan: Planned, planner: Planner) -> dict[str, PlannedBaseline]:
-    """Those that the policy names; one that cannot compute the workload is refused by name."""
+    """The peers that the policy names; one that cannot compute the workload is refused by name."""
     names = plan.experiment.measure.baselines
     return {name: _planned(name, plan, planner) for name in names}
 
@@ -87,12 +87,12 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
 
 
 def baseline_identity(name: str, plan: Planned, made_of: tuple[str, ...]) -> str:
-    """The identity of a baseline from sources of its own."""
+    """The identity of a peer from its own sources."""
     return sha256_json([name, plan.id, *made_of])
 
 
 def unfit(name: str, plan: Planned) -> str:
-    """Why a baseline cannot be measured beside a trial; nothing if it can."""
+    """Why a peer cannot be measured beside a trial; empty if it can."""
     target, workload = plan.experiment.target, plan.experiment.workload
     runs_natively = DEVICES.get(target.device, key="target.device").runs_natively(target)
     if name == NUMPY:
@@ -107,7 +107,7 @@ def unfit(name: str, plan: Planned) -> str:
         return f"runs on the host alone, not on device '{target.device}'"
     families = SOURCES[name].families
     kernels = {step.kernel: workload.kernels[step.kernel] for step in workload.steps.values()}
-    # Without the first of its sources anywhere it would be another baseline under its name.
+    # If no kernel has its first source, it would be another peer under its name.
     if not any(families[0] in kernel.sources for kernel in kernels.values()):
         return (
             f"cannot compute workload '{workload.name}': kernel '{next(iter(kernels))}' has no "
@@ -128,7 +128,7 @@ def _otherwise(
     transforms: Collection[str],
     threads: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The config with these sources, and without transforms that they know nothing of."""
+    """The config with these sources, and without the transforms that they do not support."""
     pipeline = {**data["pipeline"], "stages": untransformed(data["pipeline"]["stages"], transforms)}
     toolchain = data["toolchain"]
     choice = {"fixed": {"parallelize": threads} if threads else {}, "file": None}
@@ -148,7 +148,8 @@ def _otherwise(
 def untransformed(
     stages: Mapping[str, Mapping[str, Any]], transforms: Collection[str]
 ) -> dict[str, Any]:
-    """The stages less transforms; who took the schedule of one takes the one it was given."""
+    """The stages without transforms; a consumer of a removed transform's schedule gets its
+    input."""
     before: dict[str, str] = {}
     for name, stage in stages.items():
         given = (stage.get("in") or {}).get("schedule")

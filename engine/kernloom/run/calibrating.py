@@ -1,4 +1,5 @@
-"""`doctor --calibrate`: builds the probes for every arch this CPU runs, measures, keeps."""
+"""`doctor --calibrate`: builds the probes for every arch of this CPU, measures and stores the
+peaks."""
 
 from __future__ import annotations
 
@@ -53,13 +54,13 @@ from kernloom.run.progress import Progress
 
 TEMPLATE = "calibration/limits.c.j2"
 POLICY = "standard"
-"""Whose samples a kernel's roof has to be like."""
+"""Policy whose samples the probes imitate, so that roofs compare with kernels."""
 SAMPLES = 7
 VARIANT = "release"
 
 
 def calibrate(places: Places, progress: Progress) -> Calibration:
-    """Measure this machine's peaks and bandwidths, and keep them for its class."""
+    """Measure this machine's peaks and bandwidths, and store them for its class."""
     groups = Groups(places.folders("configs"))
     toolchain, found = _compiler(groups, places)
     arches = _arches(groups, toolchain, found, places)
@@ -112,7 +113,7 @@ def calibrate(places: Places, progress: Progress) -> Calibration:
 
 
 def _compiler(groups: Groups, places: Places) -> tuple[Toolchain, Detected]:
-    """This machine's own compiler, the first of the usual ones that is there."""
+    """This machine's own compiler: the first of the usual ones that is installed."""
     problem: UnavailableError | None = None
     for name in HOST_TOOLCHAINS:
         toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
@@ -126,7 +127,7 @@ def _compiler(groups: Groups, places: Places) -> tuple[Toolchain, Detected]:
 def _arches(
     groups: Groups, toolchain: Toolchain, found: Detected, places: Places
 ) -> dict[str, Arch]:
-    """Those that this CPU runs and the compiler knows, by name; this CPU's own is the first."""
+    """The arches that this CPU runs and the compiler supports, by name; the CPU's own first."""
     own = resolve_native(groups.read("arch", NATIVE), {toolchain.family: found}, places.cache)
     first = convert(Arch, own, "arch")
     arches = {first.name: first}
@@ -144,7 +145,7 @@ def _arches(
 def _same(
     arches: Mapping[str, Arch], artifacts: Mapping[tuple[str, str], Artifact]
 ) -> dict[str, str]:
-    """Arch -> the first with the very same code."""
+    """Arch -> the first arch with identical code."""
     first: dict[tuple[str, ...], str] = {}
     return {
         name: first.setdefault(tuple(artifacts[name, dtype].key for dtype in DTYPES), name)
@@ -166,7 +167,7 @@ def _sources(arch: Arch, places: Places) -> dict[str, Source]:
     sources = {}
     for dtype in DTYPES:
         variables = {
-            # Whole numbers may overflow, which C allows unsigned ones alone.
+            # Integers may overflow, which C defines for unsigned ones only.
             "ctype": "unsigned int" if dtype == "int32" else CTYPE[dtype],
             "element": ELEMENT[dtype],
             "vectorize": {"lanes": _lanes(arch, dtype)},
@@ -204,7 +205,7 @@ def _settings(groups: Groups) -> LaunchSettings:
 
 
 def describe(calibration: Calibration | None, places: Places) -> dict[str, Any] | None:
-    """For JSON: the calibration, and the file it is kept in."""
+    """The calibration and its file, for JSON."""
     if calibration is None:
         return None
     return {**asdict(calibration), "file": str(calibration_file(places.calibrations))}

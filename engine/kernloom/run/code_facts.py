@@ -1,4 +1,4 @@
-"""The code that decides a trial's result: ours, numpy's, and that of plug-ins."""
+"""Facts about the code that can change a trial's result: ours, numpy's and plug-ins'."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from kernloom.plan.inspect import inputs_of
 def code_facts(
     experiment: Experiment, graph: StageGraph, folder: Path, cache: DigestCache
 ) -> Section[str]:
-    """Name -> version and hash of the code that decides what is right, runs kernels and times them;
-    hashes that take time are kept in `folder`."""
+    """Name -> version and hash of the code that verifies, runs and times kernels; slow hashes are
+    cached in `folder`."""
     workload, types = experiment.workload, running_stages(graph).types
     parts = (workload.golden, workload.tensors, workload.steps, workload.kernels)
     key = (code_facts, experiment.target.device, *types, *map(digest_of, parts))
@@ -64,14 +64,14 @@ def _code_facts(
 
 @cache
 def _numpy_build(folder: Path) -> str:
-    """Once per process: what is imported stays what it is."""
+    """Once per process, because an imported module does not change."""
     return numpy_build(folder)
 
 
 @cache
 def engine_digest() -> str:
-    """Hash of our own code that decides what is right, runs kernels and times them: for OpenCL and
-    bare metal the runner itself is Python, for the others it is what starts the runner."""
+    """Hash of our code that verifies, runs and times kernels: for OpenCL and bare metal the runner
+    itself is Python, for the others Python starts the runner."""
     package = Path(kernloom.__file__).parent
     others = [package / "base/expressions.py", package / "base/arithmetic.py"]
     ours = [

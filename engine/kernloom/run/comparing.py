@@ -1,4 +1,4 @@
-"""Carries a comparison out: builds and verifies the contenders, then races them."""
+"""Runs a comparison: builds and verifies the contenders, then races them."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ CONTROL = " (control)"
 
 @dataclass
 class Contender:
-    """One of those compared."""
+    """One side of a comparison."""
 
     name: str
-    """As it was given; of several with the same words, with a number."""
+    """As given; duplicates get a number."""
     plan: Planned | None = None
     stored: Mapping[str, Path] = field(default_factory=dict)
-    """Key of a stand-in -> the file of a stored trial that is run in its place."""
+    """Key of a substituted artifact -> the file of a stored trial that is run instead."""
     problem: KernloomError | None = None
     fixed: bool = False
-    """From a recipe or the store: common overrides do not change it."""
+    """From a recipe or the store: common overrides do not apply to it."""
     notes: list[str] = field(default_factory=list)
-    """What to know about it."""
+    """Notes for people."""
 
 
 def compare(
@@ -57,9 +57,9 @@ def compare(
     *,
     control: bool = False,
 ) -> Compared:
-    """Build, verify and race; a contender that fails leaves the others to it.
+    """Build, verify and race; if a contender fails, the others continue.
 
-    In each group all are compared with the first that is fit, in rounds of their own.
+    In each group all are compared with the first that is ready, in rounds of their own.
     """
     outcomes = _built(
         contenders,
@@ -99,7 +99,7 @@ def compare(
 
 
 def _sampler(contender: Contender, trials: Trials, stack: ExitStack) -> Sampler:
-    """A contender that has been verified, ready to be measured."""
+    """A verified contender, ready to be measured."""
     if contender.problem:
         raise contender.problem
     plan = contender.plan
@@ -152,7 +152,7 @@ def _measure(
 
 
 def _common_gauge(samplers: Iterable[Sampler]) -> Gauge:
-    """What all of them are ranked by."""
+    """The gauge that all of them are ranked by."""
     gauges = {sampler.gauge.name: sampler.gauge for sampler in samplers}
     if len(gauges) > 1:
         names = " and ".join(gauge.heading for gauge in gauges.values())
@@ -165,7 +165,7 @@ def _common_gauge(samplers: Iterable[Sampler]) -> Gauge:
 
 
 def _common_clock(samplers: Iterable[Sampler], gauge: Gauge) -> RankingClock:
-    """The series of samples that all of them have: where one must go by wall time, all do."""
+    """The series of samples that all of them have: if one needs wall time, all use it."""
     if gauge != TIME:
         return gauge.name
     return "wall" if any(sampler.clock == "wall" for sampler in samplers) else "cpu"
@@ -178,7 +178,7 @@ def _progress(progress: Progress, phase: str, most: int, round: int) -> None:
 def _note_samples(
     found: Compared, done: Race, samplers: Mapping[str, Sampler], load: float
 ) -> None:
-    """What the contenders of a race measured, and why not to trust it."""
+    """Record the contenders' measurements, and warnings about them."""
     for entry in found.entries:
         if problem := done.problems.get(entry.name):
             entry.status, entry.message = status_of(problem), str(problem)
@@ -196,7 +196,7 @@ def _compare_exact(
     groups: Sequence[Sequence[str]],
     floor: float,
 ) -> None:
-    """Exact gauges need one run, and there is nothing to control."""
+    """Exact gauges need one run and no control."""
     gauge = found.gauge
     counts: dict[str, float] = {}
     for entry in found.entries:
@@ -222,7 +222,7 @@ def _notes(
     groups: Sequence[Sequence[str]],
     ready: Sequence[Sequence[str]],
 ) -> list[str]:
-    """What is compared with what, where that is not what was asked for."""
+    """Notes on comparisons that differ from what was asked for."""
     firsts = {group[0] for group in groups}
     notes = [
         f"compared with '{group[0]}', for the first one failed"
@@ -252,14 +252,14 @@ def _notes(
 
 
 def _work(experiment: Experiment) -> str:
-    """All that decides how much there is to do."""
+    """All facts that determine the amount of work."""
     workload = experiment.workload
     tensors = {name: [tensor.shape, tensor.dtype] for name, tensor in tensors_of(workload).items()}
     return canonical_json([workload.name, sizes_of(workload), tensors])
 
 
 def unchanged(before: Contender, now: Contender) -> bool:
-    """Whether both would do the very same: run the same artifacts on the same data."""
+    """Whether both would run the same artifacts on the same data."""
     if not before.plan or not now.plan or before.stored:
         return False
     plans = (before.plan, now.plan)
@@ -280,7 +280,7 @@ def unchanged(before: Contender, now: Contender) -> bool:
 def _built(
     contenders: Sequence[Contender], builder: Builder, progress: Callable[[int, int], None]
 ) -> dict[str, Outcome]:
-    """Build what the contenders need, but for what they bring along."""
+    """Build what the contenders need, except for stored artifacts."""
     wanted = {
         artifact.key: artifact
         for contender in contenders

@@ -27,11 +27,11 @@ from kernloom.store.store import Store
 
 DEFAULT_POLICY = "rigorous"
 NOT_KEPT = (*LOCAL_KEYS, "measure")
-"""Root keys that belong to the comparison, not to what is compared."""
+"""Root keys that belong to the comparison, not to a contender."""
 
 
 class Contenders:
-    """Plans contenders; `common` are the overrides of all of them."""
+    """Plans contenders; `common` are overrides for all of them."""
 
     def __init__(self, assembly: Assembly, store: Store, common: Overrides) -> None:
         self._assembly = assembly
@@ -39,28 +39,28 @@ class Contenders:
         self._common = assembly.composer.choose({"measure": DEFAULT_POLICY}).then(common)
         self._local = self._composed(Overrides()).data
         self.merged = ""
-        """Which trials of a baseline are not compared, and why; nothing, if all are."""
+        """Which trials of a saved baseline are not compared, and why; empty if all are."""
 
     @property
     def beyond_measuring(self) -> list[str]:
-        """Common words that stored trials and recipes, which are what they are, do not take."""
+        """Common overrides that do not apply to stored trials and recipes, which are fixed."""
         return list(self._common.without(*NOT_KEPT).text)
 
     def composed(self, name: str, overrides: Overrides) -> Contender:
-        """The experiment of overrides."""
+        """A contender composed from overrides."""
         contender = Contender(name)
         self._plan(contender, self._composed(overrides))
         return contender
 
     def stored(self, name: str, prefix: str) -> Contender:
-        """The stored trial whose id begins so."""
+        """The stored trial whose id has this prefix."""
         return self._stored(name, self._found(prefix))
 
     def since(self, baseline: str, filters: Sequence[Filter]) -> list[tuple[Contender, Contender]]:
-        """Trials of a named baseline as they were, each with what the same words give now.
+        """Trials of a saved baseline, each with what the same overrides give now.
 
-        Of several trials that are the same today the newest is taken; `merged` says how many are
-        not, and why.
+        If several trials are the same today the newest is taken; `merged` says how many are left
+        out, and why.
         """
         pairs: dict[str, tuple[Contender, Contender]] = {}
         taken: dict[str, Trial] = {}
@@ -73,7 +73,7 @@ class Contenders:
             try:
                 self._plan(now, self._again(trial, kept))
             except ConfigError as error:
-                # What it was composed from is gone.
+                # The configs it was composed from no longer exist.
                 now.problem = error
             key = now.plan.id if now.plan else trial.id
             if key in pairs:
@@ -90,17 +90,17 @@ class Contenders:
         return list(pairs.values())
 
     def _kept(self, trial: Trial) -> Overrides:
-        """The overrides of a stored trial that are about what it is."""
+        """The overrides of a stored trial that describe the experiment itself."""
         overrides = self._assembly.composer.parse(trial.overrides, multirun=False)
         return overrides.without(*NOT_KEPT)
 
     def _again(self, trial: Trial, kept: Overrides) -> Point:
-        """What composed a trial, composed from today's configs."""
+        """A stored trial composed again from today's configs."""
         point = self._composed(kept)
         now = (point.data["workload"]["name"], point.data["case"], point.data["target"]["name"])
         if now == (trial.workload, trial.case, trial.target):
             return point
-        # Stored without its words, by an older Kernloom or from a recipe.
+        # Stored without overrides, by an older Kernloom or from a recipe.
         return Point({}, self._configured(trial))
 
     def _composed(self, overrides: Overrides) -> Point:
@@ -143,12 +143,12 @@ class Contenders:
         )
 
     def _configured(self, trial: Trial) -> dict[str, Any]:
-        """The config of a stored trial, its parameters pinned, with what belongs to this run."""
+        """The config of a stored trial with its parameters pinned, and this run's own settings."""
         local = {key: self._local[key] for key in NOT_KEPT if key in self._local}
         return {**pinned(trial.config, trial.params), **local}
 
     def _stored(self, name: str, trial: Trial) -> Contender:
-        """A stored trial, with the artifacts it was measured with."""
+        """A stored trial with the artifacts it was measured with."""
         contender = Contender(name, fixed=True)
         self._plan(contender, Point({}, self._configured(trial)))
         if contender.plan:
@@ -160,8 +160,8 @@ class Contenders:
         return contender
 
     def _stand_in(self, who: str, keys: Mapping[str, str], plan: Planned) -> dict[str, Path]:
-        """Put the artifacts of these names and keys in the place of those that the plan would build
-        now; the files they are in."""
+        """Substitute the artifacts of these names and keys for those that the plan would build;
+        returns their files."""
         files: dict[str, Path] = {}
         others: dict[str, Artifact] = {}
         for step in plan.steps:
@@ -188,10 +188,10 @@ class Contenders:
         return files
 
     def _file(self, artifact: Artifact, key: str) -> Path | None:
-        """The built file of a key, if it is there and as it was built."""
+        """The built file of a key, if it exists and is unchanged."""
         places = self._assembly.places
         if not is_key(key):
-            return None  # It would be a path of somebody's choice.
+            return None  # could be any path, chosen by somebody else
         for folder in (places.build / "kernels" / key, kept_folder(self._store, places) / key):
             manifest = read_manifest(folder) or {}
             path = folder / artifact.output
@@ -203,9 +203,9 @@ class Contenders:
 
 
 def _recorded_key(artifact: Artifact, keys: Mapping[str, str], plan: Planned) -> str | None:
-    """The key that a trial had for an artifact.
+    """The key that a trial recorded for an artifact.
 
-    An artifact that several steps share is recorded once, under the name of one of them.
+    An artifact that several steps share is recorded once, under one step's name.
     """
     shared = [step.artifact.name for step in plan.steps if step.artifact.key == artifact.key]
     return next((keys[name] for name in (artifact.name, *shared) if name in keys), None)
@@ -221,12 +221,12 @@ def _difference(trial: Trial, newer: Trial) -> str:
 
 
 def _keys(trial: Trial) -> dict[str, str]:
-    """The artifacts of a trial, but for those of its baselines."""
+    """The artifacts of a trial, without its peers'."""
     named = {str(item["name"]): str(item["key"]) for item in trial.artifacts}
     return {name: key for name, key in named.items() if "/" not in name}
 
 
 def _label(trial: Trial, kept: Overrides) -> str:
-    """A stored trial in a few words that no other has."""
+    """A short, unique label for a stored trial."""
     others = kept.where(lambda override: override.key != "workload")
     return " ".join([trial.workload, *others.text, f"({trial.id[:8]})"])

@@ -1,4 +1,4 @@
-"""How long a plan would take, from what like builds and like trials took, or else a guess."""
+"""Estimates how long a plan would take, from similar builds and trials, or else a guess."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from kernloom.plan.planned import Planned
 from kernloom.store.store import Store
 
 SCONS_S = 0.4
-"""To start SCons and read the plan."""
+"""Seconds to start SCons and read the plan."""
 GUESSED_BUILDS = {"kernel": 0.15, "runner": 1.5, "plugin": 0.5, "supervisor": 0.2}
-"""Seconds to build an artifact of each kind, where none like it was built here."""
+"""Seconds to build an artifact of each kind, if no similar one was built here."""
 GUESSED_START_S = 0.02
-"""To start a runner, fill tensors and verify."""
+"""Seconds to start a runner, fill tensors and verify."""
 FEW = 500
-"""How many points at most are looked at to estimate the time of all of them."""
+"""Limit of points that are examined to estimate the time of all."""
 LIKE_IT = 20
-"""How many of the newest stored trials say how long one takes."""
+"""Number of the newest stored trials to estimate from."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one part of the work would take."""
+    """The estimate for one part of the work."""
 
     seconds: float = 0.0
     known: int = 0
-    """How many durations are those of something like it."""
+    """Number of durations that come from similar builds or trials."""
     guessed: int = 0
 
     def to_plain(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class Part:
 def estimate(
     missing: Sequence[Artifact], waiting: Sequence[Planned], builder: Builder, store: Store
 ) -> dict[str, Any]:
-    """Seconds for building the missing artifacts and for carrying out the waiting trials."""
+    """Seconds to build the missing artifacts and to run the waiting trials."""
     build, run = _building(missing, builder), _running(waiting, store)
     return {
         "seconds": round(build.seconds + run.seconds, 3),
@@ -82,7 +82,7 @@ def _kind(artifact: Artifact) -> tuple[str, ...]:
 
 
 def _built_before(artifact: Artifact, index: Index, builder: Builder) -> float | None:
-    """What the build under its name that is most like it took."""
+    """Duration of the most similar build under its name."""
     for entry in index.predecessors(artifact):
         if entry.slot.facts.get("toolchain") != artifact.identity.toolchain:
             continue
@@ -93,7 +93,7 @@ def _built_before(artifact: Artifact, index: Index, builder: Builder) -> float |
 
 
 def _running(waiting: Sequence[Planned], store: Store) -> Part:
-    # The points of a large sweep would all be planned again: some of them stand for the others.
+    # The points of a large sweep would all be planned again, so some represent the others.
     some = waiting[:: math.ceil(len(waiting) / FEW) or 1]
     part, times = _running_each(some, store), len(waiting) / max(1, len(some))
     known = round(part.known * times)
@@ -118,7 +118,7 @@ def _kind_of_work(plan: Planned) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Ran:
-    """What a stored trial took, and how much of it grows with the work."""
+    """The duration of a stored trial, and the part that scales with the work."""
 
     seconds: float
     in_kernels: float
@@ -126,7 +126,7 @@ class _Ran:
 
 
 def _ran_before(plan: Planned, store: Store) -> list[_Ran]:
-    """The newest stored trials of its workload, target and policy; what failed says little."""
+    """The newest stored trials of its workload, target and policy; failed ones say little."""
     workload, target, policy = _kind_of_work(plan)
     trials = store.query(
         {"workload": workload, "target": target, "measure.name": policy}, limit=LIKE_IT
@@ -144,7 +144,7 @@ def _ran_before(plan: Planned, store: Store) -> list[_Ran]:
 
 
 def _scaled(known: Sequence[_Ran], plan: Planned) -> float | None:
-    """What it would take by the average of those, if the time in kernels grows with the work."""
+    """The average of those, with the time in kernels scaled by the work."""
     if not known:
         return None
     flops = _flops(plan, plan.experiment.workload.sizes)
@@ -159,17 +159,17 @@ def _flops(plan: Planned, sizes: Mapping[str, Any]) -> float:
     try:
         return float(evaluate(workload.cost.flops, sizes_of(replace(workload, sizes=dict(sizes)))))
     except (ConfigError, TypeError, ValueError):
-        # Of another shape than today's workload of that name.
+        # A different shape than today's workload of that name.
         return 0.0
 
 
 def _runs(policy: Policy) -> int:
-    """Of a kernel, in each process."""
+    """Runs of a kernel in each process."""
     return 1 + policy.warmup + policy.samples
 
 
 def _guess(policy: Policy) -> float:
-    """Samples of the least length, in as many rounds as there are at least."""
+    """Samples of the least length, in the least number of rounds."""
     samples = (policy.samples + policy.warmup) * policy.min_sample_us * 1e-6
     return policy.min_rounds * (GUESSED_START_S + 2 * samples)
 

@@ -1,6 +1,7 @@
-"""Carries out planned trials: reuses what is stored, builds the union once, stores each that ends.
+"""Executes planned trials: reuses cache hits, builds each missing artifact once, stores each trial
+as it ends.
 
-Where they are carried out is the fleet's matter.
+A fleet decides where they run.
 """
 
 from __future__ import annotations
@@ -37,25 +38,25 @@ if TYPE_CHECKING:
     from kernloom.run.screening import Screening
 
 REUSABLE = ("ok", "wrong", "crashed", "out_of_bounds", "unconverged")
-"""Statuses that say something about the trial itself; the others depend on the day."""
+"""Statuses that are properties of the trial itself; the others depend on circumstances."""
 FROM_OUTSIDE = "SIGKILL"
-"""A crash that somebody else caused, most often for lack of memory."""
+"""A crash with a cause outside, most often lack of memory."""
 
 
 AT_ONCE = 5_000
-"""How many artifacts at most one run of SCons builds: it holds all of their sources."""
+"""Limit of artifacts per run of SCons, which holds all of their sources in memory."""
 
 
 @dataclass(frozen=True)
 class BuildSummary:
-    """What building took."""
+    """Counts and time of a build."""
 
     built: int = 0
     cached: int = 0
     failed: int = 0
     seconds: float = 0.0
     scons: int = 0
-    """How often SCons was started."""
+    """Number of times SCons was started."""
 
 
 @dataclass
@@ -66,15 +67,15 @@ class Results:
     build: BuildSummary = field(default_factory=BuildSummary)
     interrupted: bool = False
     failure: UnavailableError | None = None
-    """Why the store cannot be reached any more; the trials that are here it has."""
+    """Why the store can no longer be reached; the trials listed here are stored."""
     notes: list[str] = field(default_factory=list)
-    """What else to say when all is over."""
+    """Notes to print at the end."""
     screening: Screening | None = None
-    """What decided which points these are the trials of."""
+    """The screening that selected the points of these trials."""
 
 
 class Building:
-    """What has been built for a run so far, each artifact once, and what that took."""
+    """The artifacts built for a run so far, each once, and the time taken."""
 
     def __init__(self, builder: Callable[[Planned], Builder], progress: Progress) -> None:
         self._builder = builder
@@ -112,7 +113,7 @@ class Building:
                 self._count(made, time.monotonic() - start)
 
     def _needed(self, plans: Sequence[Planned]) -> list[Artifact]:
-        """Everything that any of the trials needs and that is not done yet."""
+        """All artifacts that any of the trials needs and that are not built yet."""
         needed = {item.key: item for plan in plans for _, item in plan.named_artifacts}
         return [item for key, item in needed.items() if key not in self.outcomes]
 
@@ -131,7 +132,7 @@ class Building:
 
 
 class Execution:
-    """Has planned trials carried out by a fleet, and keeps them."""
+    """Has a fleet run planned trials, and stores them."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class Execution:
         fleet: Fleet,
         ended: Callable[[Trial], None] = lambda trial: None,
     ) -> None:
-        """`ended` is told of each trial of a run as soon as it is one, stored ones first."""
+        """`ended` receives each trial of a run as soon as it is known, cache hits first."""
         self._assembly = assembly
         self._store = store
         self._progress = progress
@@ -149,16 +150,16 @@ class Execution:
         self._ended = ended
         self._made: Builder | None = None
         self._there: dict[str, bool] = {}
-        """Artifact -> whether it is built, as looked up for stored trials of this run."""
+        """Artifact -> whether it is built, as checked for cache hits of this run."""
 
     def execute(self, plans: Sequence[Planned]) -> Results:
-        """All trials. Ctrl-C ends it early, and so does a store that cannot be reached any more;
-        what is finished is kept and returned."""
+        """All trials. Ctrl-C, or a store that can no longer be reached, ends it early; finished
+        trials are stored and returned."""
         results = Results()
         self._there.clear()
         ended: Spool[Trial] = Spool()
         places: dict[str, int] = {}
-        """Plan id -> the place of its trial among those that have ended."""
+        """Plan id -> index of its trial among those that have ended."""
         own = once_each(plans)
         names = _names(plans)
         reused: list[Planned] = []
@@ -177,14 +178,14 @@ class Execution:
                     raise
             self._progress.ended(trial)
             self._ended(trial)
-            # The store has the rest.
+            # The rest is in the store.
             ended.append(replace(trial, samples=(), facts={}) if self._store else trial)
             places[plan.id] = len(ended) - 1
 
         try:
             with self._fleet.at_work(plans):
                 if self._store:
-                    # Before looking: what others store from now on is newer.
+                    # Before the lookup: trials that others store from now on are newer.
                     state = self._store.state()
                     sources: dict[str, Mapping[str, Mapping[str, str]]] = {}
                     for plan, trial in stored_trials(self._store, self._fleet, own):
@@ -204,7 +205,7 @@ class Execution:
                 with self._shared(waiting, keep, state, attempts) as share:
                     self._fleet.execute(waiting, building, keep, share)
                 if not waiting:
-                    # Whoever builds or measures does so by itself.
+                    # A build or measurement does this by itself.
                     sweep(self._assembly.places.build)
         except KeyboardInterrupt:
             results.interrupted = True
@@ -230,11 +231,11 @@ class Execution:
         start: object,
         before: Mapping[str, int],
     ) -> Iterator[Share | None]:
-        """What leaves trials to other engines that carry them out right now; nothing where there
-        is no store to find them in afterwards, or where every engine is to measure by itself.
+        """Leaves trials to other engines that are running them; None without a store to read them
+        from afterwards, or if every engine must measure by itself.
 
-        `start` and `before` are the state of the store, and the attempts it had of each plan, when
-        this run began.
+        `start` and `before` are the state of the store, and its number of attempts per plan, at the
+        start of this run.
         """
         store = self._store
         if store is None or not plans or plans[0].experiment.rerun == "all":
@@ -266,7 +267,8 @@ class Execution:
     def _in_order(
         self, plans: Sequence[Planned], ended: Spool[Trial], places: Mapping[str, int]
     ) -> Sequence[Trial]:
-        """The trials in the order of their points, those that are the same at several too."""
+        """The trials in the order of their points, including those that are the same at several
+        points."""
         ordered: list[int] = []
         seen: set[str] = set()
         for plan in plans:
@@ -283,7 +285,7 @@ class Execution:
         return Reordered(ended, ordered)
 
     def _reused(self, trial: Trial, plan: Planned) -> Trial:
-        """A stored trial as one of this run; whether its artifacts are still there is looked up."""
+        """A cache hit as a trial of this run; checks whether its artifacts still exist."""
         artifacts = tuple(
             {"name": name, "key": item.key, "cached": self._is_there(plan, item)}
             for name, item in plan.named_artifacts
@@ -291,7 +293,7 @@ class Execution:
         trial = replace(
             trial,
             point=plan.point.swept,
-            # Equal kernels may have been chosen otherwise, and by somebody else.
+            # Another provider may have chosen equal kernels.
             params=plan.params,
             provider=plan.provider,
             artifacts=artifacts,
@@ -303,7 +305,7 @@ class Execution:
         return self._with_roof(trial, plan)
 
     def _with_roof(self, trial: Trial, plan: Planned) -> Trial:
-        """A trial held against the roof as it is known now."""
+        """A trial compared with the roof as it is known now."""
         metrics = trial.metrics
         if not trial.good or TIME.name not in metrics:
             return trial
@@ -322,7 +324,7 @@ class Execution:
     def _count_spared(
         self, reused: Sequence[Planned], outcomes: Mapping[str, Outcome], results: Results
     ) -> None:
-        """Count the artifacts that stored trials have and nobody had to build."""
+        """Count the artifacts of cache hits that needed no build."""
         spared = {item.key: (plan, item) for plan in reused for _, item in plan.named_artifacts}
         there = sum(
             self._is_there(plan, item)
@@ -332,7 +334,7 @@ class Execution:
         results.build = replace(results.build, cached=results.build.cached + there)
 
     def _count_elsewhere(self, trials: Sequence[Trial], results: Results) -> None:
-        """Count what was built where the trials were carried out."""
+        """Count what was built where the trials ran."""
         cached: dict[str, bool] = {}
         for item in (item for trial in trials for item in trial.artifacts):
             cached[item["key"]] = item["cached"] and cached.get(item["key"], True)
@@ -344,7 +346,7 @@ class Execution:
         )
 
     def _is_there(self, plan: Planned, artifact: Artifact) -> bool:
-        """Whether an artifact need not be built; looked up once, for many trials may have it."""
+        """Whether an artifact needs no build; checked once, because many trials may share it."""
         if artifact.key not in self._there:
             self._there[artifact.key] = self._builder(plan).state(artifact).cached
         return self._there[artifact.key]
@@ -364,8 +366,8 @@ def once_each(plans: Sequence[Planned]) -> list[Planned]:
 
 
 def _names(plans: Sequence[Planned]) -> dict[str, Mapping[str, Any]]:
-    """Plan id -> the named point that it is: the store finds a trial by that name, though a point
-    without one may come first."""
+    """Plan id -> its named point: the store finds a trial by that name, although a point without
+    one may come first."""
     named: dict[str, Mapping[str, Any]] = {}
     for plan in plans:
         if POINT in plan.point.swept:
@@ -376,8 +378,8 @@ def _names(plans: Sequence[Planned]) -> dict[str, Mapping[str, Any]]:
 def stored_trials(
     store: Store, fleet: Fleet, plans: Sequence[Planned]
 ) -> Iterator[tuple[Planned, Trial]]:
-    """The plans that the store has a trial of, each with the newest one."""
-    # It belongs to the whole run.
+    """The plans with a stored trial, each with the newest one."""
+    # `rerun` applies to the whole run.
     if not plans or plans[0].experiment.rerun == "all":
         return
     ids = fleet.trial_ids(plans)
@@ -390,21 +392,21 @@ def stored_trials(
 
 
 def reusable(trial: Trial, plan: Planned) -> bool:
-    """Whether a stored trial spares carrying the plan out again."""
+    """Whether a stored trial is a cache hit for the plan."""
     return lasting(trial, plan) and (plan.experiment.rerun == "none" or trial.status == "ok")
 
 
 def lasting(trial: Trial, plan: Planned) -> bool:
-    """Whether a stored trial would end the same way if it were carried out now.
+    """Whether a stored trial would end the same way if it ran now.
 
-    Limits do not make trials different: what kept to one is good under every other, and what ran
-    into one may do better only if there is more of it.
+    Limits do not make trials different: a trial within a limit is valid under every other, and one
+    that hit a limit may do better only if the limit is raised.
     """
     if trial.status == "timeout":
         return bool(trial.config.get("timeout", 0.0) >= plan.experiment.timeout)
     if trial.status == "out_of_memory":
-        # Where the machine had less than the limit that the config names, if it names one, it is
-        # how much was free on that day.
+        # If the machine had less memory than the configured limit, or none is configured, the limit
+        # is what was free at that time.
         experiment = plan.experiment
         limit = trial.config.get("memory_limit")
         if limit is None or experiment.memory_limit is None or trial.message == ENGINE_FULL:
@@ -417,14 +419,14 @@ def lasting(trial: Trial, plan: Planned) -> bool:
 
 
 def as_good(trial: Trial, plan: Planned) -> bool:
-    """Whether the trial that another engine has carried out just now says what ours would."""
+    """Whether a trial that another engine has just run is as good as our own."""
     depends = ("timeout", "out_of_memory", "interrupted")
     by_kill = trial.status == "crashed" and FROM_OUTSIDE in trial.message
     return lasting(trial, plan) or not (trial.status in depends or by_kill)
 
 
 def exit_code(trials: Iterable[Trial], *, interrupted: bool = False, failed: bool = False) -> int:
-    """0 only if everything verified; 3 if all that failed was not available here."""
+    """0 only if everything verified; 3 if all failures were unavailable targets or tools."""
     if interrupted:
         return 130
     if failed:

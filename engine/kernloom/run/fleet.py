@@ -1,4 +1,4 @@
-"""The contract of a fleet: where the trials of a run are carried out."""
+"""The contract of a fleet: the place where the trials of a run are executed."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ if TYPE_CHECKING:
 
 
 class Keep(Protocol):
-    """Takes a trial that has ended; it is on disk when this returns."""
+    """Receives a trial that has ended; it is on disk when this returns."""
 
     def __call__(self, plan: Planned, trial: Trial, *, stored: bool = False) -> None: ...
 
 
 class TrialBuild(Protocol):
-    """Builds what trials need, each artifact once; by key, how it went."""
+    """Builds the artifacts of trials, each once; returns the outcomes by key."""
 
     def __call__(self, plans: Sequence[Planned]) -> Mapping[str, Outcome]: ...
 
     def as_built(
         self, plans: Sequence[Planned], measured: MeasuredCore
     ) -> Generator[Mapping[str, Outcome], None, None]:
-        """What is there first, and then the rest as it is built, while others are measured."""
+        """Existing artifacts first, then the rest as it is built, while others are measured."""
 
 
 @dataclass(frozen=True)
 class FleetSetup:
-    """The parts of the engine that a fleet works with."""
+    """The parts of the engine that a fleet uses."""
 
     assembly: Assembly
     store: Store
     progress: Progress
     phase: str = "measuring"
-    """What progress calls the work: `screening`, for instance."""
+    """The phase that progress shows, for example `screening`."""
 
 
 class Fleet(ABC):
-    """Carries planned trials out. A subclass declares its settings and defines `execute`."""
+    """Runs planned trials. A subclass declares its settings and defines `execute`."""
 
     Settings: ClassVar[type[FleetSettings]]
-    """The schema of the section `fleet` of a config that chooses this kind."""
+    """The schema of a config's section `fleet` for this kind."""
     on_this_machine: ClassVar[bool] = False
-    """Trials are carried out by this process, so they belong to this machine. Commands that work
+    """Whether trials run in this process and therefore belong to this machine. Commands that work
     here and now (check, compare, screening) refuse any other fleet."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
-        """What to say about it when all is over."""
+        """Notes to print at the end."""
 
     @classmethod
     @abstractmethod
@@ -68,16 +68,16 @@ class Fleet(ABC):
         """The fleet with the `Settings` of an experiment."""
 
     def at_work(self, plans: Sequence[Planned]) -> AbstractContextManager[None]:
-        """Whatever must hold from looking for stored trials to the end of the last one."""
+        """Context that must hold from the lookup of stored trials to the end of the last one."""
         return nullcontext()
 
     def trial_ids(self, plans: Sequence[Planned]) -> Mapping[str, str]:
-        """Plan id -> the id under which its trial would be stored, where that is known."""
+        """Plan id -> the id under which its trial would be stored, where known."""
         return {plan.id: plan.id for plan in plans}
 
     @abstractmethod
     def execute(
         self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share | None = None
     ) -> None:
-        """Build and carry out every plan; each trial is handed to `keep` as it ends. Trials that
-        other engines carry out are left to them, where there is a `share`."""
+        """Build and run every plan; `keep` receives each trial as it ends. With a `share`, trials
+        that other engines run are left to them."""

@@ -12,7 +12,7 @@ from kernloom.config.settings import FleetSettings
 from kernloom.run.fleet import Fleet, FleetSetup
 
 DEFAULT = "local"
-# Named and not imported, as those of other packages are: a fleet stands on the engine.
+# Named and not imported, like those of other packages: a fleet depends on the engine.
 FLEETS: Registry[type[Fleet]] = Registry(
     "fleet",
     {},
@@ -28,7 +28,7 @@ FleetSection = Mapping[str, Any]
 
 
 def fleet_kind(section: FleetSection) -> type[Fleet]:
-    """The class of the fleet that a section chooses."""
+    """The class of the fleet that a section selects."""
     kind = section.get("kind", DEFAULT)
     if not isinstance(kind, str):
         raise ConfigError(f"expected text, not {kind!r}", key="fleet.kind")
@@ -36,17 +36,17 @@ def fleet_kind(section: FleetSection) -> type[Fleet]:
 
 
 def fleet_settings(section: FleetSection) -> FleetSettings:
-    """The section as the settings of its kind; keys of other kinds are unknown to it."""
+    """The section as the settings of its kind; other kinds' keys are unknown to it."""
     return convert(fleet_kind(section).Settings, section, "fleet")
 
 
 def create_fleet(section: FleetSection, setup: FleetSetup) -> Fleet:
-    """The fleet that an experiment asks for."""
+    """The fleet that an experiment selects."""
     return fleet_kind(section).create(fleet_settings(section), setup)
 
 
 def check_on_this_machine(section: FleetSection, command: str) -> None:
-    """Refuse a fleet elsewhere for what is done here and now."""
+    """Refuse a remote fleet for commands that work here and now."""
     if not fleet_kind(section).on_this_machine:
         raise UsageError(
             f"'{command}' works on this machine only, not on fleet '{section['name']}'",

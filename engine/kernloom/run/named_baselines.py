@@ -1,6 +1,6 @@
-"""Named baselines: stored trials under a name, and copies of the artifacts that they ran.
+"""Saved baselines: stored trials under a name, with copies of the artifacts they ran.
 
-A later comparison runs these artifacts again: a cleared build folder must not lose them.
+A later comparison runs these artifacts again, so a cleared build folder must not lose them.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from kernloom.store.store import Store
 
 @dataclass(frozen=True)
 class Saved:
-    """What came of saving a baseline."""
+    """The outcome of saving a baseline."""
 
     trials: int
     replaced: bool
-    """Whether there was a baseline of that name."""
+    """Whether it replaced a saved baseline of that name."""
     lost: int
-    """Artifacts that are no longer there to be kept."""
+    """Artifacts that no longer exist and could not be copied."""
 
 
 def kept_folder(store: Store, places: Places) -> Path:
-    """Copies of the artifacts that the baselines of a store need: beside it, if it is a file."""
+    """Folder with copies of the artifacts of a store's saved baselines: beside the store, if it is
+    a file."""
     return (store.file or places.store).with_suffix(".baselines")
 
 
 def save_baseline(name: str, filters: Sequence[Filter], store: Store, places: Places) -> Saved:
-    """Name the verified trials that pass the filters, and keep what they ran."""
+    """Save the verified trials that match the filters, and copy the artifacts they ran."""
     trials = [trial for trial in store.query(filters) if trial.good]
     if not trials:
         raise UsageError(
@@ -59,14 +60,14 @@ def remove_baseline(name: str, store: Store, places: Places) -> None:
 
 
 def _keep(trials: Iterable[Trial], places: Places, copies: Path) -> int:
-    """Copy the trials' kernels beside the store; how many are not there."""
+    """Copy the trials' kernels beside the store; returns the number of missing ones."""
     keys = {str(item["key"]) for trial in trials for item in trial.artifacts}
     lost = 0
     for key in keys:
         folder, kept = places.build / "kernels" / key, copies / key
         manifest = read_manifest(folder)
         if manifest is None:
-            # Runners are made anew; only kernels matter.
+            # Runners are built again; only kernels matter.
             lost += not (places.build / "runtimes" / key).is_dir() and not kept.is_dir()
         elif read_manifest(kept) is None:
             _copy(folder, kept, (MANIFEST, str(manifest["output"])))
@@ -74,20 +75,20 @@ def _keep(trials: Iterable[Trial], places: Places, copies: Path) -> int:
 
 
 def _copy(folder: Path, kept: Path, names: Sequence[str]) -> None:
-    """The folder appears when it is whole."""
+    """Copy a folder atomically."""
     kept.parent.mkdir(parents=True, exist_ok=True)
-    # Alone, or another process clears away what is not whole yet.
+    # Locked, because another process would clear away an incomplete copy.
     with locked(kept.parent), tempfile.TemporaryDirectory(dir=kept.parent) as made:
         for name in names:
             shutil.copy2(folder / name, Path(made) / name)
-        # Somebody else may have been faster, with the same files.
+        # Another process may have copied the same files first.
         with contextlib.suppress(OSError):
             Path(made).rename(kept)
             Path(made).mkdir()
 
 
 def _clear(store: Store, places: Places) -> None:
-    """Remove copies that no baseline needs any more."""
+    """Remove copies that no saved baseline needs."""
     folder = kept_folder(store, places)
     if not folder.is_dir():
         return

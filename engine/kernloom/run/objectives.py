@@ -1,4 +1,4 @@
-"""The objective of a run in a file: the number that an optimiser outside of Kernloom minimises."""
+"""The objective of a run in a file: the number that an external optimiser minimises."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from kernloom.measure.ranking import FAILED, Objective, objective
 from kernloom.measure.trial import Trial
 
 UNKNOWN = ("unavailable", "interrupted")
-"""Statuses that say nothing about how good a point is."""
+"""Statuses that say nothing about the quality of a point."""
 
 
 def files_of_jobs(folder: Path) -> list[Path]:
-    """The files that jobs have left, each named by its job's number: not those being written."""
+    """The files that jobs have left, named by job number, without those being written."""
     return [path for path in folder.glob("*") if path.name.isdecimal()]
 
 
 def write_objective(path: Path, trials: Sequence[Trial]) -> None:
-    """Write that of a run's one trial, unless nothing is known about it."""
+    """Write the objective of a run's one trial, unless it is unknown."""
     for trial in trials:
         if trial.status not in UNKNOWN:
             _write(path, objective(trial))
 
 
 def write_refused(path: Path) -> None:
-    """Write that the point cannot be carried out at all: any other one is better."""
+    """Write that the point cannot run at all: any other one is better."""
     _write(path, FAILED)
 
 

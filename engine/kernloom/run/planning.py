@@ -44,13 +44,13 @@ from kernloom.run.code_facts import code_facts
 from kernloom.run.fleets import fleet_settings
 
 MEASURING = frozenset({"measure"})
-"""Stage types that a baseline does without: whoever it is compared with measures it."""
+"""Stage types that a peer's plan omits: the trial it is compared with measures it."""
 KEPT = 10_000
-"""How many points of a sweep are kept with all that planning found out about them."""
+"""Number of points of a sweep whose full plan is kept in memory."""
 
 
 class PlannedSweep:
-    """Plans points, and drops what it found out about the oldest where there are many."""
+    """Plans points, and drops the details of the oldest if there are many."""
 
     def __init__(
         self, assembly: Assembly, without: frozenset[str], memory: int, *, alone: bool
@@ -62,7 +62,7 @@ class PlannedSweep:
         self._change: Callable[[Planned], Planned] = lambda plan: plan
         self._whole: deque[Planned] = deque()
         self._briefs: dict[str, Brief] = {}
-        """Most points of a sweep have the same one."""
+        """Most points of a sweep share it."""
 
     def plan(self, point: Point) -> Planned:
         plan = self._planned(point)
@@ -72,7 +72,7 @@ class PlannedSweep:
         return plan
 
     def plan_again(self, plan: Planned) -> None:
-        """Set what was dropped of a plan."""
+        """Restore the dropped details of a plan."""
         same = self._planned(plan.point)
         if same.id != plan.id:
             raise UnavailableError(
@@ -84,13 +84,13 @@ class PlannedSweep:
         self._keep(plan)
 
     def varied(self, change: Callable[[Planned], Planned]) -> PlannedSweep:
-        """The same sweep with each of its plans changed."""
+        """The same sweep with a change applied to each plan."""
         other = PlannedSweep(self._assembly, self._without, self._memory, alone=self._alone)
         other._change = change
         return other
 
     def take(self, plan: Planned) -> Planned:
-        """A plan of the sweep that this one varies, changed."""
+        """The changed version of a plan from the sweep that this one varies."""
         changed = self._change(plan)
         if plan.sweep is not None:
             changed.sweep = self
@@ -125,7 +125,7 @@ class PlannedSweep:
 
 @dataclass(frozen=True)
 class Unplanned:
-    """A point of a sweep whose config is wrong, by the fault of an option of a swept group."""
+    """A point of a sweep with an invalid config, because of an option of a swept group."""
 
     swept: Mapping[str, Any]
     error: ConfigError
@@ -138,8 +138,8 @@ def plan_points(
     without: Iterable[str] = (),
     unplanned: list[Unplanned] | None = None,
 ) -> list[Planned]:
-    """Every point of the overrides. In a sweep a point that cannot be is refused; the others go on.
-    With `unplanned`, that gets the points whose options are wrong, unless all are."""
+    """Every point of the overrides. In a sweep an impossible point is refused and the others
+    continue. `unplanned` collects the points with invalid options, unless all are."""
     refuse: Refuse | None = None
     multirun = overrides.multirun
     if multirun and unplanned is not None:
@@ -165,8 +165,8 @@ def plan_each(
     without: Iterable[str] = (),
     refuse: Refuse | None = None,
 ) -> list[Planned]:
-    """The points, planned; `alone` raises what would otherwise be a refused trial among others.
-    `refuse` gets the points whose options are wrong; without it they raise."""
+    """Plan the points; `alone` raises an error that would otherwise become a refused trial.
+    `refuse` receives the points with invalid options; without it they raise."""
     left_out, memory = frozenset(without), available_memory()
     sweep = PlannedSweep(assembly, left_out, memory, alone=alone)
     planned = []
@@ -185,7 +185,7 @@ def plan_each(
 
 
 def _is_options_fault(assembly: Assembly, point: Point) -> bool:
-    """Whether the options of groups that a point sweeps are wrong, whatever its other values."""
+    """Whether the options of a point's swept groups are invalid, whatever its other values."""
     if not assembly.composer.sweeps_groups(point.swept):
         return False
     try:
@@ -218,7 +218,7 @@ def _planned(
     except (KernloomError, OSError):
         raise
     except Exception as error:
-        # Ours or a plug-in's, it is this point's fault: the others go on.
+        # Our own bug or a plug-in's, it concerns this point only: the others continue.
         if alone:
             raise
         _refuse(plan, Refusal("refused", "plan", _unforeseen(error)))
@@ -227,15 +227,15 @@ def _planned(
 
 
 def _identify(plan: Planned, cache: DigestCache) -> None:
-    """Give a plan its id, now that all is known that can change its result."""
+    """Set a plan's id, once all facts that can change its result are known."""
     plan.facts = facts_of(plan, cache)
     plan.sources = sources_of(plan, cache)
     plan.id = identity(plan.facts)
 
 
 def replanned(plan: Planned, built: Mapping[str, Artifact], cache: DigestCache) -> Planned:
-    """The plan with other artifacts in the place of those with these keys, and the id it then has:
-    files outside may have changed after it was planned."""
+    """The plan with other artifacts in place of those with these keys, and its new id: files
+    outside may have changed after it was planned."""
     if not any(artifact.key in built for _, artifact in plan.named_artifacts):
         return plan
     other = replace(plan, outputs=dict(plan.outputs))
@@ -251,14 +251,14 @@ def replanned(plan: Planned, built: Mapping[str, Artifact], cache: DigestCache) 
 
 
 def _refuse(plan: Planned, refusal: Refusal) -> None:
-    # Its traceback would keep all that was planned.
+    # Its traceback would keep the whole plan alive.
     refusal.error.__traceback__ = refusal.error.__context__ = None
     plan.refusal = refusal
     plan.steps, plan.programs, plan.baselines, plan.device_facts = (), {}, {}, {}
 
 
 def _unforeseen(error: Exception) -> KernloomError:
-    """What nobody has worded for people, with the place it comes from."""
+    """An unexpected exception as an error, with its source location."""
     place = error.__traceback__
     while place and place.tb_next:
         place = place.tb_next
@@ -269,7 +269,7 @@ def _unforeseen(error: Exception) -> KernloomError:
 def _without(
     stages: Mapping[str, Mapping[str, Any]], types: frozenset[str]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """The stages less those of some types."""
+    """The stages without those of some types."""
     return Section(
         {name: stage for name, stage in stages.items() if str(stage.get("use")) not in types}
     )
@@ -328,8 +328,8 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
 
 
 def _check_tensors(plan: Planned, device: type[Device]) -> set[str]:
-    """Refuse what does not fit the device's memory; the tensors that are used: one that was fused
-    away needs none."""
+    """Refuse tensors that do not fit the device's memory; returns those in use: one that was fused
+    away takes none."""
     used = {
         str(argument.binding)
         for item in plan.steps

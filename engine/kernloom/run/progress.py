@@ -1,4 +1,4 @@
-"""What is told while work goes on: how far it has come, and each trial that has ended."""
+"""Progress of work: how far it is, and each trial that has ended."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from kernloom.measure.trial import Trial
 
 
 class Progress(Protocol):
-    """Whoever wants to know how far a run has come."""
+    """Receives the progress of a run."""
 
     def update(
         self, phase: str, done: int, total: int, note: str = "", *, part: float = 0.0
     ) -> None:
-        """`part` is how much of what is not done is done nevertheless, as far as one can tell."""
+        """`part` is the estimated progress of unfinished items."""
 
     def ended(self, trial: Trial) -> None:
         """A trial has ended."""
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
 
     def clear(self) -> None:
-        """Something else is printed next."""
+        """Clear the display, before something else is printed."""
 
 
 class NoProgress:
-    """Nobody wants to know."""
+    """Discards progress."""
 
     def update(
         self, phase: str, done: int, total: int, note: str = "", *, part: float = 0.0

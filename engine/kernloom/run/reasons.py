@@ -1,4 +1,4 @@
-"""Why a trial is to run: the facts that differ from those of the nearest stored one."""
+"""Why a trial has to run: the facts that differ from those of the nearest stored one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from kernloom.run.fleets import fleet_kind
 from kernloom.store.store import Store
 
 COMPARED = 2000
-"""How many of the newest trials of a workload on a target are compared with."""
+"""Number of the newest trials of a workload on a target to compare with."""
 SHOWN = 40
-"""Values with a longer text are not shown."""
+"""Longer values are not shown."""
 NOTHING_LIKE_IT = "nothing like it is stored"
 _HASHED = ("artifacts", "programs", "data files", "baselines", "config", "calls")
-"""Groups whose values say nothing to people."""
+"""Groups whose values mean nothing to people."""
 _LABELS = {
     "names": "{}",
     "run": "{}",
@@ -38,7 +38,7 @@ _LABELS = {
     "config": "config (a stage of another package may look at all of it)",
     "code": "code of {}",
 }
-"""How a fact of a group is called, where it is not GROUP.NAME."""
+"""Label of a group's facts, where it is not GROUP.NAME."""
 _FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "calls": ("workload.sizes", "workload.scalars"),
     "artifacts": ("toolchain", "arch", "variant"),
@@ -46,18 +46,18 @@ _FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "arch": ("arch",),
     "measure": ("measure",),
 }
-"""Group -> how the labels begin of differences that it follows from."""
+"""Group -> label prefixes of the differences that cause its own."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact that is not what it was."""
+    """A fact that has changed."""
 
     label: str
     change: str = ""
-    """`0 -> 1`, where that can be read."""
+    """`0 -> 1`, if readable."""
     step: str = ""
-    """Whose kernel differs, if one does."""
+    """The step whose kernel differs, if one does."""
 
     def __str__(self) -> str:
         return f"{self.label} {self.change}".rstrip()
@@ -65,12 +65,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a trial is to run."""
+    """Why a trial has to run."""
 
     text: str
     differences: tuple[Difference, ...] = ()
     nearest: str = ""
-    """The id of the stored trial that has most facts in common."""
+    """The id of the stored trial with most facts in common."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ class Reason:
 
 
 def reasons_for(plans: Sequence[Planned], store: Store) -> dict[str, Reason]:
-    """Plan id -> why it is to run. Several plans of a sweep are compared with the same trials."""
+    """Plan id -> why it has to run. The plans of a sweep are compared with the same trials."""
     known = store.latest(plan.id for plan in plans)
     stored: dict[tuple[str, str], _Stored] = {}
     found = {}
@@ -98,7 +98,7 @@ def reasons_for(plans: Sequence[Planned], store: Store) -> dict[str, Reason]:
 
 
 def _name_parameters(plans: Sequence[Planned], found: dict[str, Reason], store: Store) -> None:
-    """Where a kernel differs, and the parameters of its step do, name these."""
+    """Name the changed parameters of a step where they explain its different kernel."""
     by_kernel = [plan for plan in plans if any(d.step for d in found[plan.id].differences)]
     nearest = store.latest(found[plan.id].nearest for plan in by_kernel)
     for plan in by_kernel:
@@ -116,7 +116,7 @@ def _name_parameters(plans: Sequence[Planned], found: dict[str, Reason], store: 
 def _with_parameters(
     difference: Difference, before: Mapping[str, Any], now: Mapping[str, Any]
 ) -> list[Difference]:
-    """One difference for each parameter of its step that changed; itself, if none has."""
+    """One difference per changed parameter of its step; itself, if none has changed."""
     if not difference.step:
         return [difference]
     old, new = (_parameters(params, difference.step) for params in (before, now))
@@ -139,7 +139,7 @@ def _parameters(params: Mapping[str, Any], step: str) -> dict[str, Any]:
 
 
 def _not_reused(trial: Trial, plan: Planned) -> str:
-    """Why a stored trial with the very same facts does not stand for a plan."""
+    """Why a stored trial with the same facts is no cache hit for a plan."""
     rerun = plan.experiment.rerun
     if rerun == "all":
         return "rerun=all"
@@ -149,7 +149,7 @@ def _not_reused(trial: Trial, plan: Planned) -> str:
 
 
 class _Stored:
-    """Facts of stored trials, as numbers: a column for each single fact, equal numbers for equal
+    """Facts of stored trials as a table of numbers: a column per fact, equal numbers for equal
     values."""
 
     def __init__(
@@ -183,16 +183,16 @@ class _Stored:
         return self._numbers.setdefault(text, len(self._numbers))
 
     def _known(self, text: str) -> int:
-        """-1 is equal to no number of a stored fact."""
+        """-1 equals no number of a stored fact."""
         return self._numbers.get(text, -1)
 
     def reason(self, facts: Mapping[str, Any]) -> Reason:
-        """Against the stored trial with the fewest other facts, the newest of several."""
+        """Compared with the stored trial that has the fewest other facts, the newest of several."""
         if not self._ids:
             return Reason(NOTHING_LIKE_IT)
         facts = self._compared(facts)
         row = np.array(self._row(self._texts(facts), self._known), dtype=np.int64)
-        # Facts that no stored trial has count the same against each of them.
+        # Facts that no stored trial has count equally against all of them.
         at = int((self._table != row).sum(axis=1).argmin())
         differences = tuple(_differences(self._facts[at], facts))
         text = "; ".join(map(str, differences)) or NOTHING_LIKE_IT
@@ -200,7 +200,7 @@ class _Stored:
 
 
 def _flattened(value: Any, path: str = "") -> dict[str, str]:
-    """Path and text of everything that is not a mapping."""
+    """Path and text of every value that is not a mapping."""
     if not isinstance(value, Mapping):
         return {path: canonical_json(value)}
     found: dict[str, str] = {}
@@ -210,11 +210,11 @@ def _flattened(value: Any, path: str = "") -> dict[str, str]:
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
-    """Causes only: what merely follows from another difference is left out."""
+    """Causes only: a difference that merely follows from another is left out."""
     found: list[tuple[str, Difference]] = []
     for group in dict.fromkeys([*now, *before]):
         old, new = before.get(group, {}), now.get(group, {})
-        # After a round through JSON, as stored ones are.
+        # Compared as JSON, because stored facts have been through JSON.
         if canonical_json(old) != canonical_json(new):
             found += [(group, difference) for difference in _changed(group, old, new)]
     for group, difference in found:
@@ -241,10 +241,10 @@ def _changed(group: str, old: Any, new: Any, path: str = "") -> Iterator[Differe
 
 
 def _change(old: Any, new: Any, *, hashed: bool = False) -> str:
-    """`0 -> 1`, if that can be read."""
+    """`0 -> 1`, if readable."""
     texts = [value if isinstance(value, str) else canonical_json(value) for value in (old, new)]
     if hashed:
-        # Version and hash, or the hash alone.
+        # A version and a hash, or only a hash.
         texts = [text.split(" ")[0] if " " in text else "" for text in texts]
     readable = all(0 < len(text) <= SHOWN for text in texts) and texts[0] != texts[1]
     return f"{texts[0]} -> {texts[1]}" if readable else ""

@@ -1,8 +1,9 @@
-"""A quick look at every point of a sweep, to measure only the most promising ones in full.
+"""Screening: a quick measurement of every point of a sweep, to select the best for full
+measurement.
 
-Kernels are compiled many at a time, verified, and measured in one process each. What came of a look
-is kept, so that the same command looks at nothing twice, but it is no result: what is stored as a
-trial or written to a recipe is built alone.
+Kernels are compiled in batches, verified, and measured in one process each. Screening results are
+stored, so that a repeated command screens nothing twice, but they are no trials: whatever is stored
+as a trial or written to a recipe is built alone.
 """
 
 from __future__ import annotations
@@ -35,26 +36,26 @@ from kernloom.store.claims import Claims
 from kernloom.store.store import Store
 
 SAMPLES, WARMUP, MIN_SAMPLE_US = 7, 1, 200.0
-"""One run to warm up, for the one that verified was in the same process."""
+"""One warm-up run, because the verified run was in the same process."""
 KEPT_EVERY_S = 0.5
-"""A kill loses the looks of this long; they are cheap, and a commit for each is not."""
+"""Commit interval: a kill loses this much screening, which is cheap, unlike a commit per point."""
 
 
 @dataclass(frozen=True)
 class Screening:
-    """Every point after a quick look, and which of them are worth more."""
+    """Screening results of all points, and the points selected for full measurement."""
 
     trials: tuple[Trial, ...] = ()
     """In the order of the points; none of them is a result."""
     kept: frozenset[str] = frozenset()
     """Ids of those to measure in full."""
     known: int = 0
-    """How many had been looked at before."""
+    """Number of points screened before."""
     batches: int = 0
-    """How many libraries of several kernels that took."""
+    """Number of batches: libraries of several kernels."""
     seconds: float = 0.0
     statuses: Mapping[str, int] = field(default_factory=dict)
-    """Of those that did not verify, how many of each status."""
+    """Number of points by status, for those that did not verify."""
     interrupted: bool = False
 
     @property
@@ -75,7 +76,7 @@ class Screening:
         return "; ".join(words)
 
     def _values(self) -> dict[Gauge, list[float]]:
-        """What the points that verified are ranked by."""
+        """Ranking values of the points that verified."""
         found: dict[Gauge, list[float]] = {}
         for trial in self.trials:
             if trial.good and (gauge := ranking_gauge(trial.metrics)):
@@ -96,10 +97,10 @@ def screen(
     progress: Progress,
     ended: Callable[[Trial], None] = lambda trial: None,
 ) -> Screening:
-    """Have a fleet look at all points of a sweep, which says how many to keep. Ctrl-C ends it
-    early.
+    """Have a fleet screen all points of a sweep, whose settings say how many to keep. Ctrl-C ends
+    it early.
 
-    `ended` is told of each look, those of earlier runs first.
+    `ended` receives each screening result, those of earlier runs first.
     """
     start = time.monotonic()
     experiment = plans[0].experiment
@@ -112,7 +113,7 @@ def screen(
 
 
 def _claim(claims: Claims, looks: Sequence[Planned], progress: Progress) -> None:
-    """Wait for another engine that screens the same points: its looks are then known, and both
+    """Wait for another engine that screens the same points: its results are then known, and both
     keep the same points."""
     name = f"screening {sha256_text(canonical_json(sorted(map(_look, looks))))}"
     if not claims.take(name):
@@ -143,7 +144,8 @@ def _screened(
     def keep(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
         nonlocal kept
         found[plan.id] = replace(trial, id=plan.id)
-        # Another id means that files outside changed after planning: it was a look at another plan.
+        # Another id means that files outside changed after planning: the result is for another
+        # plan.
         if plan.refusal is None and trial.id == plan.id:
             new[_look(plan)] = trial
         progress.ended(trial)
@@ -176,14 +178,14 @@ def _screened(
 
 
 def _look(plan: Planned) -> str:
-    """The identity of a look: whatever a trial's is, and how and how long it is looked at."""
+    """The identity of a screening result: the trial's, plus the conditions of the screening."""
     experiment = plan.experiment
     limits = [experiment.timeout, experiment.memory_limit]
     return sha256_text(canonical_json([plan.id, vars(experiment.measure), limits]))[:16]
 
 
 def _known(store: Store, looks: Sequence[Planned]) -> dict[str, Trial]:
-    """What came of earlier looks, and of trials that failed and would fail again."""
+    """Earlier screening results, and trials that failed and would fail again."""
     again = {plan.id: plan for plan in looks if plan.experiment.rerun != "all" and not plan.refusal}
     kept = store.looks([_look(plan) for plan in again.values()])
     failed = store.latest(again)
@@ -201,20 +203,20 @@ def _known(store: Store, looks: Sequence[Planned]) -> dict[str, Trial]:
 
 
 def _quick(plan: Planned) -> Planned:
-    """The plan with the quick policy in place of its own, and nothing to compare with."""
+    """The plan with the quick policy instead of its own, and without peers."""
     experiment = plan.experiment
     return replace(
         plan,
         experiment=replace(experiment, measure=_policy(experiment.measure)),
         baselines={},
-        # Planned again by the sweep that it came from, it would have its own policy.
+        # Its original sweep would plan it again with its own policy.
         sweep=None,
         kept=None,
     )
 
 
 def _policy(policy: Policy) -> Policy:
-    """One process and a few samples, under the conditions of the policy that follows."""
+    """One process and a few samples, under the conditions of the full policy."""
     return replace(
         policy,
         samples=min(policy.samples, SAMPLES),
@@ -228,10 +230,10 @@ def _policy(policy: Policy) -> Policy:
 
 
 class _ScreeningBuild:
-    """Builds what a screening needs, many kernels at a time.
+    """Builds the kernels of a screening in batches.
 
-    Which kernels are compiled together depends on the sweep alone, not on what there is already: a
-    screening that is taken up again finds its batches.
+    Batches depend on the sweep alone, not on what is built already, so that a resumed screening
+    finds its batches.
     """
 
     def __init__(
@@ -244,7 +246,7 @@ class _ScreeningBuild:
         self._batches = {batch.artifact.key: batch for batch in joined}
         self._batch_of = {key: batch for batch in joined for key in batch.entries}
         self.batches = 0
-        """How many libraries of several kernels were wanted."""
+        """Number of batches wanted."""
 
     def __call__(self, plans: Sequence[Planned]) -> Mapping[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
@@ -277,19 +279,19 @@ class _ScreeningBuild:
                 failed += self._failed(outcomes)
                 yield self._members(outcomes)
         if failed:
-            # One that does not compile must not cost the others their turn.
+            # A kernel that does not compile must not exclude the others.
             split = [item for item in failed if item.key in wanted]
             yield from self._builder.as_built(split, tell, measured=measured)
 
     def _failed(self, outcomes: Mapping[str, Outcome]) -> list[Artifact]:
-        """The kernels of batches that do not compile."""
+        """The kernels of batches that failed to compile."""
         bad = [
             self._batches[k] for k, found in outcomes.items() if k in self._batches and not found.ok
         ]
         return [self._artifacts[key] for batch in bad for key in batch.entries]
 
     def _members(self, outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
-        """The outcome of a batch as those of the kernels in it."""
+        """The outcome of a batch, as outcomes of its kernels."""
         members: dict[str, Outcome] = {}
         for key, outcome in outcomes.items():
             if key not in self._batches:

@@ -1,7 +1,7 @@
-"""Several engines that want the same trials: each trial is carried out by one of them.
+"""Claims between engines that want the same trials, so that each trial runs only once.
 
-An engine claims trials just before it carries them out. Those that another engine has claimed it
-leaves for later; by then they are stored, or the other engine is gone and they are free again.
+An engine claims trials just before it runs them. Trials claimed by another engine are left for
+later; by then they are stored, or the other engine has ended and they are free again.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from kernloom.store.claims import Claims
 
 
 class Share(Protocol):
-    """Which trials are this engine's to carry out."""
+    """Decides which trials this engine runs."""
 
     def claim(self, plans: Sequence[Planned]) -> tuple[list[Planned], list[Planned]]:
-        """Of some trials, those that are ours now, and those that another engine has."""
+        """Split trials into those claimed now, and those that another engine holds."""
 
     def release(self, plan: Planned) -> None:
-        """A trial of ours is stored."""
+        """Release a trial that is stored."""
 
     def wait(self, plans: Sequence[Planned]) -> None:
-        """Return when another engine has let go of one of these."""
+        """Return when another engine has released one of these."""
 
 
 class Everything:
-    """Nobody else is asked: all trials are ours."""
+    """No sharing: this engine runs all trials."""
 
     def claim(self, plans: Sequence[Planned]) -> tuple[list[Planned], list[Planned]]:
         return list(plans), []
@@ -50,8 +50,8 @@ class Sharing:
         take: Callable[[Planned, Trial], None],
         waiting: Callable[[int], None],
     ) -> None:
-        """`stored` finds the trials that other engines have carried out in the meantime, `take`
-        gets each of them, and `waiting` is told how many trials are left to others."""
+        """`stored` finds the trials that other engines have run in the meantime, `take` receives
+        each of them, and `waiting` the number of trials left to others."""
         self._claims = claims
         self._stored = stored
         self._take = take
@@ -61,7 +61,7 @@ class Sharing:
     def claim(self, plans: Sequence[Planned]) -> tuple[list[Planned], list[Planned]]:
         held = [plan for plan in plans if self._claim(plan)]
         ids = {plan.id for plan in held}
-        # Only now: until the claim was ours, another engine could still store it.
+        # Only now: before the claim, another engine could still store it.
         found = self._stored(held)
         for plan in held:
             if plan.id in found:

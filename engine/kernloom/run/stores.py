@@ -1,4 +1,4 @@
-"""The store that an experiment chooses: a file, the project's by default, or a server."""
+"""The store that an experiment selects: a file, by default the project's, or a server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernloom.store.database import EXAMPLE, check_url
 from kernloom.store.store import Store, open_store
 
 if TYPE_CHECKING:
-    # `results` needs neither, and starts the faster.
+    # Not imported at run time: `results` does not need it and starts faster.
     from kernloom.config.schema import Experiment
     from kernloom.run.assembly import Assembly
 
@@ -32,14 +32,14 @@ def place_of(chosen: StoreSettings, places: Places) -> Path | str:
     if not chosen.path:
         return places.store
     path = Path(chosen.path)
-    # A device or a pipe takes what is written and keeps nothing.
+    # A device or a pipe accepts data and keeps nothing.
     if path.exists() and not path.is_file():
         raise ConfigError(
             f"'{path}' is not a regular file",
             key="store.path",
             hint="Name a file; it is made where there is none.",
         )
-    # A folder of another name is most likely a slip, and would be noticed by nobody.
+    # Another folder that does not exist is most likely a typo, which nobody would notice.
     if not path.parent.is_dir() and path.parent.resolve() != places.store.parent.resolve():
         raise ConfigError(
             f"there is no folder {path.parent} for {path.name}",

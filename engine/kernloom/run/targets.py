@@ -1,4 +1,4 @@
-"""Every target as its files describe it, and whether this machine can run it."""
+"""All targets as their files describe them, and whether this machine can run them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def list_targets(places: Places) -> list[dict[str, Any]]:
 
 
 def _listed(groups: Groups, name: str, places: Places) -> dict[str, Any]:
-    """One target; a file that is wrong is shown as such and does not hide the others."""
+    """One target; an invalid file is listed as such and does not hide the others."""
     try:
         return _target(groups, name, places)
     except KernloomError as error:

@@ -1,4 +1,4 @@
-"""Carries planned trials out in turns: device, bench, run stages; what fails is a status."""
+"""Runs planned trials in turns: device, bench, run stages; every failure becomes a status."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from kernloom.run.planning import replanned
 
 ENGINE_FULL = "the engine ran out of memory"
 MEMORY_LEFT = "memory_left"
-"""Among the conditions of a trial that ran out of memory: the bytes there were for it."""
+"""Condition of a trial that ran out of memory: the bytes it had."""
 
 
 @dataclass(frozen=True)
 class _Shared:
-    """The baselines of trials that take turns, and what closes their benches."""
+    """The peers of trials that take turns, and the stack that closes their benches."""
 
     benches: ExitStack
     known: dict[str, Baseline] = field(default_factory=dict)
 
 
 class Trials:
-    """What the trials of a run share: data, devices, places for sessions."""
+    """Resources that the trials of a run share: data, devices, session slots."""
 
     def __init__(
         self, assembly: Assembly, outcomes: Mapping[str, Outcome], scratch: Path | None = None
@@ -62,17 +62,17 @@ class Trials:
         self._paths: dict[str, Path] = {}
         self._entries: dict[str, str] = {}
         self._renewed: dict[str, Artifact] = {}
-        """Planned key -> what was built instead, for files outside had changed."""
+        """Planned key -> the artifact built instead, because files outside had changed."""
         self.built(outcomes)
         self._data = DataSets(assembly.places.roots)
         self._memory_left = available_memory()
-        # The last core: the first ones are where the system's own work tends to be.
+        # The last core: the system's own work tends to be on the first ones.
         self._core = max(os.sched_getaffinity(0))
         self._devices: dict[tuple[Any, ...], Device] = {}
         self._session_places: dict[tuple[str, int], SessionPlaces] = {}
 
     def built(self, outcomes: Mapping[str, Outcome]) -> None:
-        """More has been built."""
+        """Add the outcomes of further builds."""
         self._renewed.update(
             (key, found.artifact) for key, found in outcomes.items() if found.artifact.key != key
         )
@@ -86,7 +86,7 @@ class Trials:
     def in_turns(
         self, plans: Sequence[Planned], turn: Callable[[int], None] = lambda round: None
     ) -> Iterator[tuple[Planned, Trial]]:
-        """Carry trials out, round by round in turns; each as it ends."""
+        """Run trials, round by round in turns; yields each as it ends."""
         with ExitStack() as benches:
             shared = _Shared(benches)
             turns = [self._turns(plan, shared) for plan in plans]
@@ -132,20 +132,20 @@ class Trials:
         return trial_of(plan, self._outcomes, created, **ended, seconds=round(seconds, 6))
 
     def _replanned(self, plan: Planned) -> Planned:
-        """The plan with what was built instead of what it planned."""
+        """The plan with the artifacts that were built instead of the planned ones."""
         if not self._renewed:
             return plan
         return replanned(plan, self._renewed, self._assembly.results)
 
     def verify(self, plan: Planned, bench: Bench) -> None:
-        """Carry out the run stages of a plan that measures nothing."""
+        """Execute the run stages of a plan that measures nothing."""
         self.check_built(plan)
         context = Context(plan.experiment, {**self._assembly.planning_services, Bench: bench})
         plan.graph.run("run", context, dict(plan.outputs))
         bench.close()
 
     def check_built(self, plan: Planned) -> None:
-        """Refuse what did not compile, with what the compiler said."""
+        """Refuse a plan whose artifacts failed to compile, with the compiler's message."""
         for artifact in plan.artifacts:
             outcome = self._outcomes[artifact.key]
             if not outcome.ok:
@@ -157,7 +157,7 @@ class Trials:
                 raise error
 
     def bench(self, plan: Planned, libraries: tuple[Path, ...] = ()) -> Bench:
-        """Where a planned workload can be launched."""
+        """A bench on which a planned workload can be launched."""
         device = self._device(plan, libraries)
         places = self._places(plan.experiment.target)
         return Bench(
@@ -203,7 +203,7 @@ class Trials:
         return Sampler(bench, planned.plan.steps, experiment.measure)
 
     def _places(self, target: Target) -> SessionPlaces:
-        """Those of a target are shared by all of its trials, and by every run in this project."""
+        """A target's slots are shared by all its trials, and by all runs in this project."""
         key = (target.name, target.sessions)
         if key not in self._session_places:
             folder = self._assembly.places.build / "sessions" / sha256_text(target.name)[:16]
@@ -215,7 +215,7 @@ class Trials:
         return self._memory_left if limit is None else parse_size(limit, key="memory_limit")
 
     def _pin(self, plan: Planned) -> int | None:
-        """The core on which a trial's kernels stay."""
+        """The core that a trial's kernels are pinned to."""
         return self._core if plan.experiment.measure.pin else None
 
     def _device(self, plan: Planned, libraries: tuple[Path, ...] = ()) -> Device:
@@ -229,7 +229,7 @@ class Trials:
             *libraries,
         )
         if key not in self._devices:
-            # Threads that a library starts by itself would all be kept on the one core.
+            # All threads that a library starts by itself would be pinned to the same core.
             pin = None if libraries and threads > 1 else self._pin(plan)
             self._devices[key] = self._made(plan, pin, libraries)
         return self._devices[key]
@@ -254,7 +254,7 @@ class Trials:
 
 
 def _needed(plan: Planned, device: Device) -> list[str]:
-    """The capabilities that a trial asks of its device."""
+    """The capabilities that a trial needs of its device."""
     threads, policy = threads_of(plan.steps), plan.experiment.measure
     gauge, needed = leading(device.gauges), ["memory", "launch"]
     if not gauge.exact:
@@ -269,7 +269,7 @@ def _needed(plan: Planned, device: Device) -> list[str]:
 def _ended(
     plan: Planned, outputs: Mapping[str, Any], problem: KernloomError | None
 ) -> dict[str, Any]:
-    """What the stages found out about a trial, as far as they came."""
+    """The stages' results for a trial, as far as they ran."""
 
     def merged(kind: str) -> dict[str, Any]:
         found = plan.graph.of_type(kind, outputs)
@@ -309,7 +309,7 @@ def _why_unconverged(outputs: Mapping[str, Any]) -> str:
 
 
 def status_of(error: KernloomError) -> str:
-    """What a trial that ended so is called."""
+    """The status of a trial that ended with this error."""
     if isinstance(error, DeviceError):
         return error.status
     if isinstance(error, UnavailableError):
@@ -324,7 +324,7 @@ def _compile_stage(plan: Planned) -> str:
 def trial_of(
     plan: Planned, outcomes: Mapping[str, Outcome], created: datetime, **ended: Any
 ) -> Trial:
-    """The trial of a plan with how it ended, and what was built for it."""
+    """The trial of a plan, from its ending and its builds."""
     experiment = plan.experiment
     return Trial(
         id=plan.id,

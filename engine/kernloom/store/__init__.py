@@ -1,4 +1,4 @@
-"""Trials kept and found again."""
+"""Storage of trials."""
 
 from kernloom.store.store import Store, open_store
 

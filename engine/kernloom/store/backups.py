@@ -1,7 +1,7 @@
 """Backups of a SQLite store, made by SQLite itself: two generations beside the store.
 
-A backup takes the place of an older one only after SQLite has checked it, and only if it has all
-trials of the older one: the backup of a damaged store replaces nothing.
+A backup replaces an older one only after SQLite has checked it, and only if it has all trials of
+the older one: the backup of a damaged store replaces nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 GENERATIONS = 2
 NEW_TRIALS, NEW_SHARE = 100, 0.5
-"""A backup is due when so many trials, and such a share of all, are not in the last one: copying
-costs little for each of them, however large the store is."""
+"""A backup is due when the last one lacks so many trials and such a share of all: the copy then
+costs little per trial, however large the store is."""
 SMALL = 1 << 20
 AGE_S = 3600.0
-"""A run that ends backs up any new trial if the store is no larger, or the last backup older."""
+"""At its end a run backs up any new trial if the store is no larger, or the last backup older."""
 _LACKS_TRIALS = """
 SELECT (SELECT value FROM old.meta WHERE key = 'created') =
        (SELECT value FROM main.meta WHERE key = 'created')
@@ -28,25 +28,25 @@ SELECT (SELECT value FROM old.meta WHERE key = 'created') =
 
 
 def backups_of(store: Path) -> list[Path]:
-    """Where the backups are, the newest first; any may be missing."""
+    """Paths of the backups, newest first; any may be missing."""
     return [store.with_name(f"{store.name}.backup-{n + 1}") for n in range(GENERATIONS)]
 
 
 class Backups:
-    """Decides when a store is copied, and copies it."""
+    """Decides when to back up a store, and does it."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
         self._last = backups_of(store)[0]
         self._trials = 0
-        """Trials in the store since this run added some."""
+        """Trials in the store, once this run has added some."""
         self._copied = self._tried = 0
-        """Trials in the last backup, and when one was last tried."""
+        """Trials in the last backup, and in the store when a backup was last tried."""
         self.trusted = True
-        """Nothing in the store was found damaged."""
+        """Whether nothing in the store was found damaged."""
 
     def added(self, trials: int) -> None:
-        """A trial was added, and now there are so many."""
+        """Called after a trial was added; `trials` is the new total."""
         if not self._trials:
             self._copied = _trials_in(self._last)
         self._trials = trials
@@ -54,14 +54,14 @@ class Backups:
             self.make()
 
     def close(self) -> int:
-        """A run has ended; how many trials are surely in the last backup."""
+        """Called when a run ends; returns the number of trials known to be in the last backup."""
         if self._trials > self._copied and (_is_small(self._store) or _is_old(self._last)):
             self.make()
         self._trials = self._tried = 0
         return self._copied
 
     def make(self) -> None:
-        """Make a backup, unless the store is damaged or there is no room."""
+        """Back up the store, unless it is damaged or the disk is full."""
         self._tried = self._trials
         fresh = self._store.with_name(f"{self._store.name}.backup-{os.getpid()}.new")
         with suppress(OSError, sqlite3.Error):
@@ -75,7 +75,7 @@ class Backups:
             finally:
                 fresh.unlink(missing_ok=True)
             for file in self._store.parent.glob(f"{glob.escape(self._store.name)}.backup-*.new*"):
-                # A process was killed while it wrote this.
+                # Left by a process that was killed while writing it.
                 if _is_old(file):
                     file.unlink(missing_ok=True)
 
@@ -89,13 +89,13 @@ def _is_old(backup: Path) -> bool:
 
 
 def _copy(store: Path, fresh: Path) -> bool:
-    """Copy a store; whether the copy is sound and has all that the last backup has."""
+    """Copy a store; returns whether the copy is sound and has all trials of the last backup."""
     last = backups_of(store)[0]
     with (
         closing(sqlite3.connect(store)) as source,
         closing(sqlite3.connect(fresh.absolute().as_uri(), uri=True)) as copy,
     ):
-        # The copy counts only when it is whole; it is synced then, once.
+        # The copy counts only when complete, and is synced once then.
         copy.execute("PRAGMA synchronous=OFF")
         source.backup(copy)
         copy.execute("PRAGMA journal_mode=DELETE")
@@ -124,5 +124,5 @@ def _trials_in(backup: Path) -> int:
 
 
 def _only_read(backup: Path) -> str:
-    """Nobody writes a backup, so nothing is locked, and nothing made beside it."""
+    """URI of a backup, which nobody writes: no locks, and no files beside it."""
     return f"{backup.absolute().as_uri()}?immutable=1"

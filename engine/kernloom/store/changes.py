@@ -23,11 +23,11 @@ from kernloom.store.schema import (
 )
 
 TRIES = 1000
-"""How often another writer may take the same number before something else must be wrong."""
+"""Retries when another writer takes the same attempt number; more means another problem."""
 
 _OR_LEAVE = " ON CONFLICT DO NOTHING"
-# SQLite lets one process write at a time; in PostgreSQL another one may be given the same number,
-# and then the second inserts nothing.
+# SQLite permits one writer at a time; in PostgreSQL another writer may get the same number, and
+# then the second inserts nothing.
 _NEXT = "SELECT coalesce(max(attempt), 0) + 1 AS attempt FROM trials WHERE id = :id"
 _ADD_TRIAL = insert_into(TRIALS) + _OR_LEAVE
 _ADD_SAMPLES = insert_into(SAMPLES)
@@ -43,7 +43,7 @@ _KEEP_LOOK = (
 )
 _COUNT_REUSE = insert_into(REUSES) + " ON CONFLICT (trial) DO UPDATE SET times = reuses.times + 1"
 _OF_A_LOOK = ("status", "verified", "metrics", "conditions", "stage", "message", "stderr")
-"""The fields of a trial that are not known beforehand."""
+"""The fields of a trial that are not known in advance."""
 
 
 def add(
@@ -53,7 +53,7 @@ def add(
     sections: Mapping[str, str],
     sources: Mapping[str, Any] | None = None,
 ) -> None:
-    """Insert a trial as the next attempt of its id; `sections` are those not there yet."""
+    """Insert a trial as the next attempt of its id; `sections` are those not stored yet."""
     add_documents(connection, sections)
     samples = [sample_row(row["id"], process, s) for process, s in enumerate(taken)]
     for _ in range(TRIES):
@@ -68,27 +68,27 @@ def add(
     note_sources(connection, [sources] if sources else [])
 
 
-# Rows are written in one order everywhere: writers that wait for each other would wait for ever.
+# Rows are written in the same order everywhere, because writers could deadlock otherwise.
 
 
 def add_documents(connection: Connection, texts: Mapping[str, str]) -> None:
-    """Add texts by their hashes, unless they are there."""
+    """Insert texts by their hashes, unless they are stored already."""
     rows = [{"hash": name, "text": texts[name]} for name in sorted(texts)]
     connection.run(_ADD_DOCUMENTS, rows)
 
 
 def note_sources(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Note from which sources trials were planned just now."""
+    """Record the sources from which trials were planned just now."""
     connection.run(_NOTE_SOURCES, sorted(rows, key=lambda row: str(row["trial"])))
 
 
 def count_reuses(connection: Connection, ids: Iterable[str]) -> None:
-    """Note that each of these trials was reused."""
+    """Count a cache hit for each of these trials."""
     connection.run(_COUNT_REUSE, [{"trial": id, "times": 1} for id in sorted(set(ids))])
 
 
 def keep_looks(connection: Connection, looks: Mapping[str, Trial]) -> None:
-    """Keep the results of looks, in place of earlier ones with the same identities."""
+    """Store screening results, replacing earlier ones with the same identities."""
     fields = {id: {name: getattr(looks[id], name) for name in _OF_A_LOOK} for id in sorted(looks)}
     created = now()
     rows = [{"id": id, "created": created, "text": seal(of, id)} for id, of in fields.items()]
@@ -96,7 +96,7 @@ def keep_looks(connection: Connection, looks: Mapping[str, Trial]) -> None:
 
 
 def save_baseline(connection: Connection, name: str, ids: Iterable[str]) -> None:
-    """Put these trials, and no others, under a name."""
+    """Make the saved baseline of this name consist of exactly these trials."""
     remove_baseline(connection, name)
     created = now()
     rows = [{"name": name, "trial": id, "created": created} for id in ids]
@@ -104,5 +104,5 @@ def save_baseline(connection: Connection, name: str, ids: Iterable[str]) -> None
 
 
 def remove_baseline(connection: Connection, name: str) -> int:
-    """How many trials were under the name."""
+    """Delete a saved baseline; returns its number of trials."""
     return connection.run("DELETE FROM baselines WHERE name = :name", [{"name": name}])

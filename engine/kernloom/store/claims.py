@@ -1,7 +1,7 @@
-"""Claims: while one engine carries a trial out, the others that want it take another.
+"""Claims: while one engine runs a trial, other engines that want it take another trial.
 
-A claim lasts until it is released or its holder ends, however it ends: the system forgets the locks
-of a process that was killed, and a server those of a connection that is gone.
+A claim lasts until it is released or its holder ends in any way: the system drops the locks of a
+killed process, and a server those of a lost connection.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.02, 0.5
 
 
 class Claims(Protocol):
-    """What this engine has claimed; each engine has its own."""
+    """The claims of this engine; each engine has its own."""
 
     def take(self, name: str) -> bool:
-        """Claim something that nobody else has; whether that is so."""
+        """Claim a name if nobody else holds it; returns whether it was claimed."""
 
     def wait(self, name: str) -> None:
-        """Claim something as soon as nobody else has it."""
+        """Claim a name, waiting until nobody else holds it."""
 
     def release(self, name: str) -> None: ...
 
@@ -38,9 +38,9 @@ class Claims(Protocol):
 
 
 class FileClaims:
-    """One file; a claim is a lock on the byte that its name leads to, so nothing is cleaned up.
+    """Claims in one file: a lock on the byte that the name hashes to, so nothing needs cleaning up.
 
-    Where a file cannot be locked, everything can be claimed: work is done twice at worst.
+    Where a file cannot be locked, every claim succeeds: at worst work is done twice.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,12 +74,13 @@ class FileClaims:
     def _lock(self, name: str, kind: int, how: int) -> None:
         request = struct.pack(_FLOCK, kind, os.SEEK_SET, _number(name) >> 1, 1, 0)
         try:
-            # Of the open file, not of the process: closing another descriptor keeps it.
+            # The lock belongs to the open file, not the process: closing another descriptor keeps
+            # it.
             fcntl.fcntl(self._opened(), how, request)
         except BlockingIOError:
             raise
         except OSError:
-            # No locks, no room, no permission: writing a trial says what is wrong.
+            # No locks, no space or no permission: storing a trial reports the problem.
             return
 
     def _opened(self) -> int:
@@ -90,9 +91,9 @@ class FileClaims:
 
 
 class ServerClaims:
-    """Advisory locks of a PostgreSQL server, on a connection of their own.
+    """Advisory locks of a PostgreSQL server, on their own connection.
 
-    A server that cannot be reached has everything claimed: the store says what is wrong with it.
+    If the server cannot be reached, every claim succeeds: the store reports the problem.
     """
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
@@ -103,7 +104,7 @@ class ServerClaims:
         return self._ask("SELECT pg_try_advisory_lock(:number) AS done", name)
 
     def wait(self, name: str) -> None:
-        # Asked again and again: a statement that blocks could not be interrupted by Ctrl-C.
+        # Polling, because Ctrl-C could not interrupt a blocking statement.
         pause = _FIRST_PAUSE_S
         while not self.take(name):
             time.sleep(pause)
@@ -114,7 +115,7 @@ class ServerClaims:
 
     def close(self) -> None:
         if self._connection is not None:
-            # The server forgets the locks of a connection that is gone.
+            # The server drops the locks of a closed connection.
             self._connection.close()
         self._connection = None
 
@@ -133,5 +134,5 @@ class ServerClaims:
 
 
 def _number(name: str) -> int:
-    """64 bits: two names that lead to the same are no more likely than two equal trial ids."""
+    """64 bits: a collision of names is no more likely than one of trial ids."""
     return int.from_bytes(hashlib.sha256(f"kernloom {name}".encode()).digest()[:8], "big")

@@ -1,7 +1,7 @@
 """Short names of config keys: `extra_flags` for `toolchain.extra_flags`, where unambiguous.
 
-The schema says which keys there are, so that a short name means the same key for every trial,
-whether a sweep went over it or not.
+They are resolved against the schema, so that a short name means the same key for every trial,
+whether it was swept or not.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ NAMED: tuple[Path, ...] = (
     ("arch", "memory"),
     ("toolchain", "tools"),
 )
-"""Sections whose keys are not in the schema, and go by their names alone as well."""
+"""Sections whose keys are not in the schema and also have short names."""
 
 
 def config_paths(text: str) -> tuple[Path, ...]:
-    """The config keys that a short name may mean."""
+    """The config keys that a short name may refer to."""
     parts = tuple(text.split("."))
     found = [path for path in _schema_paths() if _ends(path, parts)]
     found += [path for section in NAMED if _ends(path := (*section, parts[-1]), parts)]
@@ -35,7 +35,7 @@ def config_paths(text: str) -> tuple[Path, ...]:
 
 
 def short_config_names(config: Any) -> Iterator[str]:
-    """Every short name that a key of a config has."""
+    """All short names of a config's keys."""
     inside = ((*section, name) for section in NAMED for name in _names(config, section))
     there = (path for path in _schema_paths() if lookup(config, path) is not MISSING)
     for path in (*inside, *there):
@@ -54,7 +54,7 @@ def _ends(path: Path, parts: Path) -> bool:
 
 @cache
 def _schema_paths() -> tuple[Path, ...]:
-    """The keys that every config of the schema can have, but for those at its root."""
+    """All keys of the schema, except those at its root."""
     return tuple(path for path in _paths(Experiment) if len(path) > 1)
 
 

@@ -1,9 +1,9 @@
-"""The count file beside a SQLite store: how many trials the store and its log must hold.
+"""The count file beside a SQLite store: the number of trials that the store and its log must hold.
 
-SQLite takes a damaged write-ahead log for one whose last commits never happened, and says nothing.
-So every commit appends the number of trials to a file, which is removed when the log is empty and a
-backup has all trials. It is not synced: after a power failure it may say less than there is, never
-more.
+SQLite treats a damaged write-ahead log as one whose last commits never happened, and reports
+nothing. So every commit appends the number of trials to a file, which is removed when the log is
+empty and a backup has all trials. It is not synced: after a power failure its number may be too
+low, never too high.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 _LONGEST = 1 << 16
-"""Bytes after which the file begins anew."""
+"""Size in bytes at which the file is restarted."""
 _END = 1 << 12
-"""Bytes at the end that are read: several processes append nearly in order."""
+"""Bytes read at the end: several processes append in nearly sorted order."""
 
 
 def count_file_of(store: Path) -> Path:
@@ -24,13 +24,13 @@ def count_file_of(store: Path) -> Path:
 
 
 class CountFile:
-    """Lines of a number of trials and a checksum; whoever appends needs no lock."""
+    """Lines with a number of trials and a checksum; appending needs no lock."""
 
     def __init__(self, store: Path) -> None:
         self._path = count_file_of(store)
 
     def read(self, created: str) -> int:
-        """The number of trials in the store that was created then; 0 if that is not known."""
+        """The number of trials in the store created at that time; 0 if unknown."""
         try:
             with self._path.open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
@@ -42,7 +42,7 @@ class CountFile:
         return max((n for n in known if _line(created, n).strip() in lines), default=0)
 
     def append(self, created: str, trials: int) -> None:
-        # Where it cannot be written, only the loss of a log goes unnoticed.
+        # If it cannot be written, the only consequence is that the loss of a log goes unnoticed.
         with suppress(OSError):
             how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             handle = os.open(self._path, how, 0o644)

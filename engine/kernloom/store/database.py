@@ -1,7 +1,7 @@
-"""The edge to the database: SQL written once, carried out by any DB-API driver.
+"""The database interface: SQL written once, executed by any DB-API driver.
 
-Statements name their values `:name`. A dialect says how its driver marks a value, how a transaction
-begins, and which tables there are; everything else is common.
+Statements name their values `:name`. A dialect defines the driver's placeholder, how a transaction
+begins, and how to list the tables; everything else is common.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Any, ClassVar
 from kernloom.base.errors import ConfigError, KernloomError
 
 SERVERS = ("postgresql+psycopg", "postgresql", "postgres")
-"""Schemes of a URL; all mean the same."""
+"""URL schemes, all equivalent."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 EXAMPLE = "For instance: store=postgres store.url=postgresql+psycopg://USER@HOST/DATABASE"
 Values = Mapping[str, Any]
 
 
 class Connection:
-    """A connection to a store; one without tables is `Connection()`, which finds nothing."""
+    """A connection to a store; the base class `Connection()` has no tables and finds nothing."""
 
     mark: ClassVar[str] = "?"
-    """How the driver marks the place of a value."""
+    """The driver's placeholder for a value."""
     begins: ClassVar[str] = ""
-    """The statement that begins a transaction, where the driver does not do so by itself."""
+    """The statement that begins a transaction, if the driver does not do so by itself."""
     begins_alone: ClassVar[str] = ""
-    """The same of one in which nobody else changes the tables."""
+    """The statement that begins a transaction in which nobody else can change the tables."""
     lists_columns: ClassVar[str] = ""
-    """The statement that gives every `table_name` and `column_name`."""
+    """The statement that lists every `table_name` and `column_name`."""
 
     def __init__(self, raw: Any = None) -> None:
         self.raw = raw
@@ -44,7 +44,7 @@ class Connection:
             self.raw.execute(statement)
 
     def columns(self) -> dict[str, set[str]]:
-        """Each table, and the names of its columns."""
+        """Table -> names of its columns."""
         found: dict[str, set[str]] = {}
         for row in self.rows(self.lists_columns):
             found.setdefault(row["table_name"], set()).add(row["column_name"])
@@ -58,14 +58,14 @@ class Connection:
     def chunks(
         self, statement: str, values: Values, size: int
     ) -> Iterator[Sequence[dict[str, Any]]]:
-        """The rows of a statement, `size` of them in memory at a time."""
+        """The rows of a statement, with `size` of them in memory at a time."""
         if self.raw is not None:
             found = self._execute(self._cursor(), statement, values)
             while some := found.fetchmany(size):
                 yield _named(found, some)
 
     def run(self, statement: str, rows: Sequence[Values] | None = None) -> int:
-        """Execute a statement once, or for each of some rows; how many rows it changed."""
+        """Execute a statement once, or for each row; returns the number of changed rows."""
         if rows is not None and not rows:
             return 0
         text, values_of = _positional(statement, self.mark)
@@ -87,7 +87,7 @@ class Connection:
 
     def _execute(self, cursor: Any, statement: str, values: Values) -> Any:
         text, values_of = _positional(statement, self.mark)
-        # SQLite's execute gives a cursor, that of a psycopg cursor gives itself.
+        # sqlite3's execute returns a cursor, psycopg's the cursor itself.
         return cursor.execute(text, values_of(values)) if values else cursor.execute(text)
 
     def _cursor(self) -> Any:
@@ -101,7 +101,7 @@ def _named(cursor: Any, rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
 
 @lru_cache
 def _positional(statement: str, mark: str) -> tuple[str, Callable[[Values], Sequence[Any]]]:
-    """The statement with a mark for each value, and what puts the values in their order."""
+    """The statement with placeholders, and a function that orders the values for it."""
     names = re.findall(r":(\w+)", statement)
     if len(names) == 1:
         return re.sub(r":\w+", mark, statement), lambda row: (row[names[0]],)
@@ -109,44 +109,44 @@ def _positional(statement: str, mark: str) -> tuple[str, Callable[[Values], Sequ
 
 
 class Database(ABC):
-    """One kind of database: how it is opened and prepared, and what its errors mean."""
+    """One kind of database: how to open and prepare it, and how to explain its errors."""
 
     elsewhere: ClassVar[str]
-    """What to use instead, for hints."""
+    """Alternative to suggest in hints."""
 
     def __init__(self, name: str, definitions: Sequence[str]) -> None:
         self.name = name
-        """For people: the file, or the URL without its password."""
+        """Name for people: the file, or the URL without its password."""
         self.definitions = definitions
-        """The statements that make whatever table is missing."""
+        """The statements that create missing tables."""
 
     @abstractmethod
     def connect(self) -> Connection: ...
 
     @abstractmethod
     def check_foreign(self, connection: Connection, tables: Sequence[str]) -> None:
-        """Refuse a place that has no store and where none should be made."""
+        """Refuse a place that has no store and should not get one."""
 
     @abstractmethod
     def make_tables(self, connection: Connection) -> None: ...
 
     @abstractmethod
     def read_older(self, connection: Connection, error: Exception) -> None:
-        """Make an older store readable that could not be brought up, or raise the error."""
+        """Make an older store readable that could not be migrated, or raise the error."""
 
     @abstractmethod
     def explain(self, error: Exception) -> KernloomError | None:
-        """What the database said, as what is wrong and what to do; None for other errors."""
+        """A database error as problem and remedy; None for other errors."""
 
     @abstractmethod
     def damaged(self, why: str) -> KernloomError: ...
 
     def is_gone(self, error: Exception) -> bool:
-        """Whether a new connection may do what this error prevented."""
+        """Whether the operation may succeed on a new connection."""
         return False
 
     def lost(self, connection: Connection) -> int:
-        """How many trials were stored and are missing, as far as is known; told once."""
+        """Number of stored trials known to be missing; reported once."""
         return 0
 
     def trial_added(self, connection: Connection) -> None:  # noqa: B027
@@ -156,11 +156,11 @@ class Database(ABC):
         """Called when a stored trial was found damaged."""
 
     def close(self) -> None:  # noqa: B027
-        """Called when no connection is open any more."""
+        """Called when the last connection has been closed."""
 
 
 def database_at(place: Path | str) -> Database:
-    """The database that a file or a URL names."""
+    """The database for a file or URL."""
     if isinstance(place, Path):
         from kernloom.store.sqlite import Sqlite
 
@@ -171,19 +171,19 @@ def database_at(place: Path | str) -> Database:
 
 
 def check_url(url: str) -> str:
-    """Refuse what is no URL of a server that can hold a store."""
+    """Refuse a text that is not the URL of a server that can hold a store."""
     found = re.match(r"([A-Za-z][\w+.-]*)://", url)
     if found and found[1] in SERVERS:
         return url
     if found and found[1].startswith("sqlite"):
         raise ConfigError("SQLite needs no URL", key="store.url", hint="Say store.path=FILE.")
-    # Where the password of any other kind of URL ends, nobody knows.
+    # In other kinds of URL the end of the password is unknown.
     shown = f"{found[1]}://..." if found else _shown(url)
     raise ConfigError(f"'{shown}' is not the URL of a store", key="store.url", hint=EXAMPLE)
 
 
 def _shown(typed: str) -> str:
-    """What was typed in the place of a URL, without what may be a password."""
+    """A text given as URL, without anything that may be a password."""
     before, at, place = typed.rpartition("@")
     user, colon, _ = before.partition(":")
     if not re.fullmatch(r"[\w.-]+(:\d+)?/[\w.-]*|[\w.-]+:\d+", place):

@@ -1,10 +1,10 @@
-"""Digests of trials: whether a row and its samples are still what was stored.
+"""Digests of trials, which detect changes to stored rows and samples.
 
-A digest has two parts, `ROW:SAMPLES`. The part of the row covers the part of the samples, too. The
-large sections that rows refer to are kept under the hashes of their texts and need none.
+A digest has two parts, `ROW:SAMPLES`. The row's part also covers the samples' part. The large
+sections that rows refer to are stored under the hashes of their texts and need none.
 
-Values that equal their column's default are left out, so a column that a later version adds does
-not change the digests of the rows that are there.
+Values that equal their column's default are left out, so that a column added by a later version
+does not change the digests of existing rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBERS: Mapping[str, Callable[[Any], float]] = {
 
 
 class _Columns:
-    """Those columns of a table that a digest covers."""
+    """The columns of a table that a digest covers."""
 
     def __init__(self, table: Table, *left_out: str) -> None:
         covered = [column for column in table.columns if column.name not in left_out]
@@ -38,7 +38,7 @@ _OF_SAMPLES = _Columns(SAMPLES, "trial", "attempt")
 
 
 def trial_digest(row: Mapping[Any, Any], samples: Iterable[Mapping[Any, Any]]) -> str:
-    """The digest of the row of a trial, attempt included, and of its rows of samples."""
+    """The digest of a trial's row, attempt included, and of its rows of samples."""
     taken = samples_part(samples)
     return f"{_row_part(row, taken)}:{taken}"
 
@@ -50,18 +50,18 @@ def samples_part(samples: Iterable[Mapping[Any, Any]]) -> str:
 
 
 def is_sound(row: Mapping[Any, Any]) -> bool:
-    """Whether the row of a trial matches its digest; versions before 4 stored none."""
+    """Whether a trial's row matches its digest; versions before 4 stored none."""
     digest = row[DIGEST]
     if digest == "":
         return True
     try:
         return bool(digest.partition(":")[0] == _row_part(row, digest.partition(":")[2]))
     except (TypeError, ValueError, AttributeError):
-        return False  # a number where a text belongs, or the like
+        return False  # for example a number instead of a text
 
 
 def samples_are_sound(digest: str, samples: Sequence[Mapping[Any, Any]]) -> bool:
-    """Whether the rows of samples match the digest of their trial."""
+    """Whether the rows of samples match their trial's digest."""
     try:
         return digest == "" or digest.partition(":")[2] == samples_part(samples)
     except (TypeError, ValueError):
@@ -73,15 +73,15 @@ def _row_part(row: Mapping[Any, Any], samples: str) -> str:
 
 
 def _text(row: Mapping[Any, Any], columns: _Columns) -> str:
-    """Names and values, after their lengths: no two rows have the same text."""
+    """Names and values, preceded by their lengths, so that no two rows have the same text."""
     parts: list[str] = []
     for name, default in columns.texts:
         value = row[name]
         if value != default and value is not None:
             parts += (name, value)
     for name, read in columns.numbers:
-        # Databases differ in how they return these.
+        # Databases differ in how they return these values.
         parts += (name, str(read(row[name])))
     lengths = ",".join(map(str, map(len, parts)))
-    # Fails for a number where a text belongs.
+    # Fails for a number instead of a text.
     return f"{lengths}\n{''.join(parts)}"

@@ -1,10 +1,10 @@
 """The keys that filter and sort trials: a column's name, or a dotted path into its documents.
 
-`metrics.gflops`, `params.tile.multiply.mr` and `config.seed` name the document they look into. A
-path without one is looked for where it belongs: `gflops` among the metrics, `workload.sizes.M`
-among the swept keys and then in the config. Parameters and config keys go by their short names,
-too, as tables show them: `mr`, `tile.mr`, `M`, `extra_flags`. A short name has one meaning for all
-trials of an answer; one that has several is refused.
+`metrics.gflops`, `params.tile.multiply.mr` and `config.seed` name their document. A path without
+one is searched where it belongs: `gflops` in the metrics, `workload.sizes.M` in the swept keys and
+then in the config. Parameters and config keys also have short names, as shown in tables: `mr`,
+`tile.mr`, `M`, `extra_flags`. A short name has one meaning for all trials of an answer; an
+ambiguous one is refused.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _SAME = (
     "provider seconds version stderr"
 )
 COLUMNS = {name: name for name in _SAME.split()} | {"case": "case_name"}
-"""Key -> column; `case` is a word of SQL."""
+"""Key -> column; `case` is a reserved word of SQL."""
 
 SOURCE = "source"
-"""Which version of its kernels' sources a trial ran; worked out from all trials of a store, so that
+"""Version of the kernels' sources that a trial ran. It is computed from all trials of a store, so
 it can be shown and grouped by, but not filtered by."""
 
 FIRST = ("status", "workload", "target", "toolchain")
-"""Keys that are asked for most."""
+"""The keys used most."""
 
 SHORT = ("point", "params")
-"""Documents whose paths go by short names."""
+"""Documents whose paths have short names."""
 FIXED = "select.fixed."
-"""Swept keys that begin so choose parameters."""
+"""Prefix of swept keys that choose parameters."""
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -53,18 +53,18 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Key:
-    """Where a value of a trial stands: in a column, or at a path in one of some documents."""
+    """Location of a value in a trial: a column, or a path in one of several documents."""
 
     text: str
     column: str = ""
     places: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Document and path, tried in order."""
     config: tuple[tuple[str, ...], ...] = ()
-    """Of a short name: the paths in the config that it may mean, tried after the places."""
+    """For a short name: the config paths it may refer to, tried after the places."""
 
     @property
     def is_metric(self) -> bool:
-        """Whether it can be nothing but a metric."""
+        """Whether it can only be a metric."""
         return self.text in USUAL_METRICS or self.documents == ("metrics",)
 
     @property
@@ -73,11 +73,11 @@ class Key:
         return tuple(dict.fromkeys(names))
 
     def values(self, documents: Mapping[str, Any]) -> list[Any]:
-        """The values in a trial's decoded documents: of a short name, one for each step."""
+        """The values in a trial's decoded documents; for a short name, one per step."""
         return self.found(documents)[1]
 
     def found(self, documents: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """What the key means in a trial, as a whole name, and the values there."""
+        """The full name that the key resolves to in a trial, and the values there."""
         for name, path in self.places:
             found = lookup(documents[name], path)
             if found is not MISSING and not isinstance(found, Mapping):
@@ -96,7 +96,7 @@ class Key:
         return self._in_config(documents)
 
     def _in_config(self, documents: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """What a short name means in the config of a trial."""
+        """The full name and values of a short name in a trial's config."""
         if not self.config:
             return "", []
         found = {".".join(path): lookup(documents["config"], path) for path in self.config}
@@ -107,7 +107,7 @@ class Key:
 
 
 def _meaning(document: str, short: str, whole: Sequence[str]) -> str:
-    """What a short name means, given the paths that have it: a key that chooses a parameter means
+    """The meaning of a short name, given its matching paths: a key that chooses a parameter means
     that parameter."""
     if document == "point" and not all(path.startswith(FIXED) for path in whole):
         return whole[0]
@@ -121,14 +121,13 @@ def ambiguous(text: str, meanings: Iterable[str]) -> UsageError:
 
 
 class Meanings:
-    """What short names mean in the trials of an answer: one thing in all of them."""
+    """Meanings of short names in an answer: the same in all its trials."""
 
     def __init__(self) -> None:
         self._seen: dict[Key, str] = {}
 
     def values(self, key: Key, documents: Mapping[str, Any]) -> list[Any]:
-        """The values of a key in a trial; a name that means something else in another trial is
-        refused."""
+        """The values of a key in a trial; refuses a name with another meaning in another trial."""
         meaning, values = key.found(documents)
         if key.config and values and self._seen.setdefault(key, meaning) != meaning:
             raise ambiguous(key.text, {meaning, self._seen[key]})
@@ -137,13 +136,13 @@ class Meanings:
 
 @dataclass(frozen=True)
 class Filter:
-    """What is asked of the value of a key: `status=ok`, `status=ok,wrong`, `median_ns<1000`."""
+    """A condition on the value of a key: `status=ok`, `status=ok,wrong`, `median_ns<1000`."""
 
     key: Key
     value: str
     comparison: str = "="
     either: tuple[str, ...] = ()
-    """The parts of a value with commas: any of them will do, or for `!=` none."""
+    """The parts of a value with commas: any may match, or for `!=` none."""
 
     def __str__(self) -> str:
         return f"{self.key.text}{self.comparison}{self.value}"
@@ -154,11 +153,11 @@ class Filter:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All that an equal value may be written as."""
+        """All texts that match."""
         return (self.value, *self.either)
 
     def holds(self, values: Sequence[Any]) -> bool:
-        """Whether one of the stored values is as asked, or all of them as they are shown."""
+        """Whether one of the stored values matches, or all of them as tables show them."""
         if len(values) > 1 and self.equality and value_text(values) in self.texts:
             return self.comparison == "="
         return any(self._holds(value) for value in values)
@@ -172,7 +171,7 @@ class Filter:
         return isinstance(value, str) and bool(COMPARISONS[self.comparison](value, self.value))
 
     def misses_numbers(self, values: Sequence[Any]) -> bool:
-        """Whether it asks for a text where there are numbers only, which it cannot be."""
+        """Whether it compares numbers with a text, which can never match."""
         if self.comparison != "=" or all(map(_is_number, self.either or (self.value,))):
             return False
         numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
@@ -210,19 +209,19 @@ def parse_key(text: str) -> Key:
     if head in ROOT_KEYS:
         return Key(text, places=(("point", path), ("config", path)))
     places = tuple((name, path) for name in ("metrics", *SHORT, "machine"))
-    # The config has no metrics: `samples` of a trial that failed are none, not those planned.
+    # The config has no metrics: a failed trial has no `samples`, rather than the planned number.
     return Key(text, places=places, config=() if text in USUAL_METRICS else config_paths(text))
 
 
 def short_names(path: str) -> set[str]:
-    """What a path may be called: `mr`, `multiply.mr` and `tile.mr` for `tile.multiply.mr`."""
+    """All names of a path: `mr`, `multiply.mr` and `tile.mr` for `tile.multiply.mr`."""
     parts = path.split(".")
     ends = {".".join(parts[start:]) for start in range(1, len(parts))}
     return ends | ({f"{parts[0]}.{parts[-1]}"} if len(parts) > 1 else set())
 
 
 def matches(value: Any, wanted: str) -> bool:
-    """Whether a stored value is the one written as `wanted`; of a group, its name is enough."""
+    """Whether a stored value is written as `wanted`; a group matches by its name."""
     if isinstance(value, bool) or value is None:
         return wanted.lower() == {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, (int, float)):
@@ -261,7 +260,7 @@ def paths_in(value: Any) -> Iterable[str]:
 
 
 def spellings(name: str, document: Any) -> set[str]:
-    """Everything that a value in a trial's document `name` may be called."""
+    """All keys that refer to a value in a trial's document `name`."""
     paths = set(paths_in(document))
     bare = set(short_config_names(document)) if name == "config" else set()
     if name in SHORT:
@@ -272,7 +271,7 @@ def spellings(name: str, document: Any) -> set[str]:
 def check_known(key: Key, seen: Mapping[str, Iterable[str]]) -> None:
     """Refuse a key that neither a column nor anything in the store has.
 
-    `seen` are the paths in it, by their documents.
+    `seen` are the paths in the store, by document.
     """
     if key.column or key.text in (*USUAL_METRICS, SOURCE):
         return

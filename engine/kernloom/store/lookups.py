@@ -1,4 +1,4 @@
-"""What is found in a store by its name: trials by id, what they share by hash, baselines."""
+"""Lookups by name: trials by id, shared sections by hash, saved baselines."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kernloom.store.rows import FACTS, SHARED, samples_of, trial_of
 from kernloom.store.shared import Reader, check_hash
 
 CHUNK = 500
-"""How many are asked for by name in one statement."""
+"""Number of names per statement."""
 
 Name = tuple[str, int]
 """Id and attempt of a trial."""
 Row = Mapping[str, Any]
 NEWEST = (
-    # A row that the index does not know, or under another id, is read too: one is damaged.
+    # Also reads a row that the index lacks or has under another id: one of the two is damaged.
     "attempt = coalesce((SELECT max(attempt) FROM trials AS other WHERE other.id = trials.id), "
     "attempt)"
 )
@@ -30,22 +30,22 @@ NEWEST = (
 
 @dataclass(frozen=True)
 class SourceUse:
-    """Kernel sources that trials were planned from, and when."""
+    """Kernel sources that trials were planned from, and the times of use."""
 
     document: str
     """The hash by which trials refer to it."""
     files: Mapping[str, Mapping[str, str]]
     """Kernel and family of sources -> path -> hash."""
     first: str
-    """When the first trial of it was made."""
+    """Time of its first trial."""
     last: str
-    """When one was last made or reused."""
+    """Time of its last trial or cache hit."""
 
 
 class Lookups:
-    """Reads a store; the sections that trials share are fetched and decoded once.
+    """Reads a store; sections that trials share are fetched and decoded once.
 
-    Trials that do not match their digests are left out; `damaged` is told their names.
+    Trials that do not match their digests are left out; `damaged` receives their names.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Lookups:
         self._damaged = damaged
 
     def trials(self, rows: Iterable[Row]) -> list[Trial]:
-        """The trials of these rows whose rows and samples match their digests."""
+        """The trials of these rows, if rows and samples match their digests."""
         found = list(rows)
         taken = sample_rows(self.connection, [_name(row) for row in found])
         bad = {
@@ -86,7 +86,7 @@ class Lookups:
         return self._reader.document(text)
 
     def _among(self, before: str, values: Iterable[str], after: str = "") -> Iterator[Row]:
-        """The rows of a statement that asks for any of these values."""
+        """The rows of a statement for any of these values."""
         wanted = list(dict.fromkeys(values))
         for start in range(0, len(wanted), CHUNK):
             some = {f"v{n}": value for n, value in enumerate(wanted[start : start + CHUNK])}
@@ -107,14 +107,14 @@ class Lookups:
         return _wanted(self.connection, statement, names)
 
     def samples(self, id: str) -> tuple[Samples, ...]:
-        """What each process of a trial's newest attempt measured."""
+        """The samples of each process of a trial's newest attempt."""
         attempts = self.connection.rows(
             "SELECT id, max(attempt) AS attempt FROM trials WHERE id = :id GROUP BY id", {"id": id}
         )
         return next(iter(self.samples_of(map(_name, attempts)).values()), ())
 
     def samples_of(self, names: Iterable[Name]) -> dict[Name, tuple[Samples, ...]]:
-        """What each process of these attempts measured."""
+        """The samples of each process of these attempts."""
         wanted = list(dict.fromkeys(names))
         rows = sample_rows(self.connection, wanted)
         digests = {_name(row): row[DIGEST] for row in self.named(wanted, "id, attempt, digest")}
@@ -138,7 +138,7 @@ class Lookups:
         return [(row["id"], self.document(row[FACTS])) for row in rows]
 
     def sources(self) -> tuple[list[SourceUse], dict[str, str]]:
-        """The sources there are, and trial -> the document that says which it was planned from."""
+        """All sources, and trial -> the document of the sources it was planned from."""
         uses = self.connection.rows(
             "SELECT sources.document AS document, documents.text AS text, "
             "min(trials.created) AS first, max(sources.used) AS last FROM sources "
@@ -160,21 +160,21 @@ class Lookups:
         return {row["trial"]: row["times"] for row in rows}
 
     def looks(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The results of earlier looks, as fields of a trial."""
+        """Earlier screening results, as fields of a trial."""
         found = {}
         for row in self._among("SELECT id, text FROM looks WHERE id", ids):
-            # A damaged one is not used: the point is looked at again.
+            # A damaged one is not used: the point is screened again.
             with suppress(DamagedFileError):
                 found[row["id"]] = unseal(row["text"].encode(errors="replace"), row["id"])
         return found
 
     def baseline(self, name: str) -> set[str]:
-        """The ids of the trials under a name."""
+        """The trial ids of a saved baseline."""
         statement = "SELECT trial FROM baselines WHERE name = :name"
         return {row["trial"] for row in self.connection.rows(statement, {"name": name})}
 
     def baselines(self) -> list[tuple[str, str, int]]:
-        """Name, time and number of trials of each baseline."""
+        """Name, time and number of trials of each saved baseline."""
         rows = self.connection.rows(
             "SELECT name, max(created) AS created, count(*) AS trials FROM baselines "
             "GROUP BY name ORDER BY name"
@@ -185,7 +185,7 @@ class Lookups:
 def sample_rows(connection: Connection, names: Sequence[Name]) -> dict[Name, list[Row]]:
     """The rows of samples of these attempts, in the order of their processes."""
     found: dict[Name, list[Row]] = {name: [] for name in names}
-    # Joined: SQLite would go through all samples to see which of them are among some pairs.
+    # Joined: SQLite would scan all samples to find those among some pairs.
     statement = (
         "SELECT samples.* FROM {} "
         "JOIN samples ON trial = wanted.column1 AND attempt = wanted.column2 ORDER BY process"
@@ -196,7 +196,7 @@ def sample_rows(connection: Connection, names: Sequence[Name]) -> dict[Name, lis
 
 
 def _wanted(connection: Connection, statement: str, names: Sequence[Name]) -> Iterator[Row]:
-    """The rows of a statement with a place for a table of these names."""
+    """The rows of a statement with a placeholder for a table of these names."""
     for start in range(0, len(names), CHUNK):
         values: dict[str, Any] = {}
         for number, (trial, attempt) in enumerate(names[start : start + CHUNK]):

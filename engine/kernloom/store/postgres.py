@@ -1,4 +1,4 @@
-"""PostgreSQL in particular: one server for the stores of many writers."""
+"""The PostgreSQL database: one server for many writers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from kernloom.store.schema import TABLES, definitions
 PACKAGE = "psycopg[binary]"
 CONNECT_SECONDS = 10
 NOT_ALLOWED = ("42501", "25006")
-"""States of errors for want of privileges, and in a transaction that may only read."""
+"""SQLSTATEs of missing privileges and of read-only transactions."""
 NOT_LET_IN = ("authentication failed", "no password", "no pg_hba.conf entry")
 _TABLES_LOCK = 0x6B65726E
-"""The number of the advisory lock under which tables are made and changed."""
+"""Number of the advisory lock under which tables are created and changed."""
 _URL = re.compile(
     r"[\w+]+://(?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?"
     r"(?:\[(?P<ipv6>[^/?]+)\]|(?P<host>[^/:?]+))?(?::(?P<port>\d*))?"
     r"(?:/(?P<dbname>[^?]*))?(?:\?(?P<query>.*))?"
 )
-# The order of texts is that of SQLite, whatever the language of the server.
+# Texts are sorted as in SQLite, whatever the server's locale.
 _DEFINITIONS = tuple(definitions(name='VARCHAR COLLATE "C"', by_key=""))
 
 
@@ -51,7 +51,7 @@ class PostgresConnection(Connection):
     _cursors = 0
 
     def _cursor(self) -> Any:
-        # One with a name stays on the server, which sends its rows as they are fetched.
+        # A named cursor stays on the server, which sends its rows as they are fetched.
         self._cursors += 1
         return self.raw.cursor(name=f"chunks{self._cursors}")
 
@@ -64,7 +64,7 @@ class Postgres(Database):
     def __init__(self, url: str) -> None:
         found = _URL.fullmatch(check_url(url))
         if not found:
-            # The URL may have the password in it.
+            # The URL may contain the password.
             raise ConfigError("is not a URL", key="store.url", hint=EXAMPLE)
         super().__init__(without_password(url), _DEFINITIONS)
         parts = {name: unquote(text) for name, text in found.groupdict().items() if text}
@@ -108,7 +108,7 @@ class Postgres(Database):
         versions.make(connection, self)
 
     def read_older(self, connection: Connection, error: Exception) -> None:
-        """A store that this user may not change is read where it lacks nothing."""
+        """A store that this user may not change is read if it lacks nothing."""
         if _state(error) not in NOT_ALLOWED:
             raise error
         if not versions.is_complete(connection):
@@ -118,7 +118,7 @@ class Postgres(Database):
             )
 
     def is_gone(self, error: Exception) -> bool:
-        """Whether the server was restarted, or the connection cut."""
+        """Whether the server was restarted, or the connection was lost."""
         state = _state(error)
         gone = not state or state.startswith(("08", "57P"))
         return isinstance(error, self._driver.OperationalError) and gone
@@ -168,7 +168,7 @@ class Postgres(Database):
         return StoreError(f"{self.name} cannot be used: {reason}")
 
     def _createdb(self) -> str:
-        """The command that makes the database where the URL says."""
+        """The command that creates the URL's database."""
         flags = {"-h": "host", "-p": "port", "-U": "user"}
         given = {flag: self._options.get(name) for flag, name in flags.items()}
         words = [word for flag, value in given.items() if value for word in (flag, str(value))]

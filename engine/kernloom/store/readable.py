@@ -1,7 +1,7 @@
-"""Reads through SQLite whatever it can still read of a damaged store, table by table.
+"""Reads everything that SQLite can still read of a damaged store, table by table.
 
 SQLite stops at damage, so the rows before it are read forwards, those after it backwards, and those
-between by halving ranges of rowids until only rows that cannot be read are left.
+in between by bisecting ranges of rowids until only unreadable rows are left.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from kernloom.store.shared import hash_of, places_in, without
 from kernloom.store.sqlite import SqliteConnection, read_any_text
 
 BEYOND = 10_000
-"""How many rowids after the last readable one are tried where the end of a table is damaged."""
+"""Rowids tried after the last readable one, if the end of a table is damaged."""
 MOST_RANGES = 200_000
-"""How many ranges of a table are tried."""
+"""Limit of ranges tried per table."""
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "name": (str,),
     "text": (str,),
@@ -50,18 +50,19 @@ class Readable:
     """All sound rows of a file.
 
     `trials` match their digests, `samples` those of their trials, and `documents` their hashes;
-    `incomplete` are trials that lack samples or sections. `names` are trials that the index names.
+    `incomplete` are trials that lack samples or sections. `names` are the trials that the index
+    has.
     """
 
     def __init__(self, file: Path) -> None:
         self.damaged: set[str] = set()
-        """Tables of which not every row could be read, or some rows were changed."""
+        """Tables with unreadable or changed rows."""
         self.unread: set[str] = set()
-        """Tables of which not every row could be read."""
+        """Tables with unreadable rows."""
         self.tables: dict[str, set[str]] = {}
         with closing(sqlite3.connect(file)) as raw:
             read_any_text(raw)
-            # Read a file that lacks its end as far as it goes, and trust no length in it.
+            # Read a truncated file as far as it goes, and trust no length in it.
             raw.execute("PRAGMA writable_schema=ON")
             raw.execute("PRAGMA cell_size_check=ON")
             self._connection = SqliteConnection(raw)
@@ -83,7 +84,7 @@ class Readable:
         self.trials: dict[Name, Row] = {
             (row["id"], row["attempt"]): row for row in self._kept(TRIALS, rows, is_trial)
         }
-        # Read from the index of the primary key alone, which may be sound where a row is not.
+        # Read from the index of the primary key only, which may be sound where a row is not.
         order = "SELECT id, attempt FROM trials ORDER BY id{0}, attempt{0}"
         named, whole = self._some(order.format(""))
         if not whole:
@@ -102,7 +103,7 @@ class Readable:
             if not samples_are_sound(row[DIGEST], self.samples.get(name, []))
         }
         for name in self.incomplete:
-            # Nobody knows which of them are right.
+            # It is unknown which of them are right.
             self.samples.pop(name, None)
         self.incomplete |= {n for n, row in self.trials.items() if with_notes(row, self.documents)}
         self.baselines = {(row["name"], row["trial"]): row for row in self._rows(BASELINES)}
@@ -116,7 +117,7 @@ class Readable:
         return good
 
     def _rows(self, table: Table, names: Iterable[Name] = ()) -> list[Row]:
-        """The rows of a table; those of one that is kept by its key are asked for by trials."""
+        """The rows of a table; a table without rowids is queried by trial."""
         columns = self.tables.get(table.name)
         if columns is None:
             return []
@@ -137,7 +138,7 @@ class Readable:
         after, _ = self._some(f"{select} ORDER BY rowid DESC")
         found |= {row[_NUMBER]: row for row in after}
         pending = deque([(low, min((row[_NUMBER] for row in after), default=low + BEYOND))])
-        # Wide ranges first; a rowid may be damaged, too, and then they never end.
+        # Wide ranges first; rowids may be damaged too, and then ranges never end.
         for _ in range(MOST_RANGES):
             if not pending:
                 break
@@ -164,7 +165,7 @@ class Readable:
     def _some(
         self, statement: str, values: Mapping[str, Any] | None = None
     ) -> tuple[list[Row], bool]:
-        """The rows in front of the first that SQLite cannot read, and whether these are all."""
+        """The rows before the first that SQLite cannot read, and whether these are all."""
         rows: list[Row] = []
         try:
             for some in self._connection.chunks(statement, values or {}, 1):
@@ -175,7 +176,7 @@ class Readable:
 
 
 def fits(row: Row, table: Table) -> bool:
-    """Whether the values of a row are such as its table has, in valid Unicode."""
+    """Whether a row's values have the types of its table, in valid Unicode."""
     try:
         return all(
             isinstance(value := row[column.name], _TYPES[column.kind])
@@ -187,7 +188,7 @@ def fits(row: Row, table: Table) -> bool:
 
 
 def is_trial(row: Row) -> bool:
-    """Whether a row matches its digest, or where it has none, can be read as a trial."""
+    """Whether a row matches its digest, or without one, can be read as a trial."""
     try:
         trial_of(row)
         return str(row["status"]) in STATUSES and is_sound(row)
@@ -196,7 +197,7 @@ def is_trial(row: Row) -> bool:
 
 
 def with_notes(row: Row, documents: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a trial that lack a section, with a note in the place of each."""
+    """The columns of a trial with missing sections, with a note in place of each."""
 
     def is_lost(name: str) -> bool:
         return name not in documents or any(map(is_lost, places_in(documents[name])))
@@ -206,7 +207,7 @@ def with_notes(row: Row, documents: Mapping[str, str]) -> dict[str, str]:
 
 
 def lacks_samples(row: Row, samples: Sequence[Row]) -> bool:
-    """Whether a trial has fewer samples than it took."""
+    """Whether a trial has fewer stored samples than it took."""
     processes = json.loads(row["metrics"]).get("processes", 0)
     fewer = isinstance(processes, int) and len(samples) < processes
     return fewer or not samples_are_sound(row[DIGEST], samples)

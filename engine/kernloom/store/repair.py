@@ -1,7 +1,7 @@
-"""`results repair`: puts a sound store in the place of a damaged one.
+"""`results repair`: replaces a damaged store by a sound one.
 
-The new store has what SQLite can still read of the damaged one, and from the backups what it
-cannot. The damaged file is kept beside it.
+The new store has everything that SQLite can still read of the damaged one, and the rest from the
+backups. The damaged file is kept beside it.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from kernloom.store.sqlite import Sqlite, repaired_of, wal_of
 
 KEPT = ".damaged"
 OUTCOME = "repair"
-"""The key in `meta` of a repaired store under which it has what became of the damaged one."""
+"""Key in `meta` of a repaired store with the outcome of the repair."""
 _SHARED_LOCK = (0x40000002, 510)
-"""The bytes that SQLite locks for as long as a file is open, as its documentation says."""
+"""The bytes that SQLite locks while a file is open, as documented."""
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """What became of a store."""
+    """The outcome of a repair."""
 
     saved: int
     lost: int = 0
-    """Trials that are known to have been there."""
+    """Number of trials known to have been there."""
     more: bool = False
-    """Whether others may have been there: their number is not known."""
+    """Whether there may have been others, in unknown number."""
     incomplete: int = 0
-    """Saved trials of whose config, machine or samples a part is lost."""
+    """Saved trials that lost a part of their config, machine or samples."""
     restored: int = 0
-    """Saved trials that come from a backup."""
+    """Saved trials from a backup."""
     kept: Path | None = None
-    """Where the damaged file is now; None if nothing was wrong."""
+    """Path of the damaged file; None if nothing was wrong."""
 
 
 def repair(path: Path) -> Repaired:
-    """Make a store readable again; a sound one is left as it is."""
+    """Make a store readable again; a sound one is left unchanged."""
     if not path.exists() and not repaired_of(path).exists():
         backup = next((file for file in backups_of(path) if file.exists()), None)
         hint = f"Its backup is {backup}: copy that." if backup else ""
@@ -84,7 +84,7 @@ def _repair(path: Path, folder: Path) -> Repaired:
             hint="Move it away: a new one is made. Or name another with store.path=FILE.",
         )
     kept = _free_name(path)
-    # While a backup lacks trials, their number is in the count file.
+    # While a backup lacks trials, the count file has their number.
     known = CountFile(path).read(found.meta.get("created", ""))
     lost = max(len(store.names - found.trials.keys()), known - len(found.trials))
     more = not (store.has_all_trials or known or backups)
@@ -105,7 +105,7 @@ def _repair(path: Path, folder: Path) -> Repaired:
 
 
 def _check_kind(path: Path, store: Readable) -> None:
-    """Refuse a sound database that is no store, and a store of a newer Kernloom."""
+    """Refuse a sound database that is not a store, and a store of a newer Kernloom."""
     if store.passes and schema.META.name not in store.tables:
         Sqlite(path).check_foreign(Connection(), sorted(store.tables))
     version = store.meta.get("schema_version", "")
@@ -125,13 +125,13 @@ def _copied(path: Path, folder: Path) -> Path:
         if source.exists():
             shutil.copyfile(source, copy.with_name(source.name))
     if not copy.stat().st_size:
-        # SQLite deletes the log of an empty file unread.
+        # SQLite deletes the log of an empty file without reading it.
         copy.write_bytes(bytes(4096))
     return copy
 
 
 class _Merged:
-    """The trials of a damaged store, and those of its backups that it has not, or not whole."""
+    """The trials of a damaged store, completed from its backups."""
 
     def __init__(self, store: Readable, backups: Sequence[Readable]) -> None:
         files = [store, *backups]
@@ -156,13 +156,13 @@ class _Merged:
         self.is_sound = store.is_sound and not self.restored
 
     def write(self, path: Path, outcome: Repaired) -> None:
-        """A store with these rows."""
+        """Write a store with these rows."""
         ids = {id for id, _ in self.trials}
         for name, row in self.trials.items():
-            # Of what is left: samples and sections may be lost.
+            # Digest of what is left: samples and sections may be lost.
             row[DIGEST] = trial_digest(row, self.samples[name])
         rows: dict[schema.Table, list[Row]] = {
-            # In their old order, as far as that is known.
+            # In their original order, as far as known.
             schema.TRIALS: sorted(self.trials.values(), key=lambda row: str(row["created"])),
             schema.SAMPLES: [row for taken in self.samples.values() for row in taken],
             schema.DOCUMENTS: [{"hash": name, "text": t} for name, t in self.documents.items()],
@@ -184,14 +184,14 @@ class _Merged:
             said = json.dumps(asdict(outcome) | {"kept": outcome.kept and outcome.kept.name})
             versions.set_meta(connection, **made, **{OUTCOME: said})
             connection.commit()
-            # All of it into the one file that is moved.
+            # Checkpoint everything into the one file that is moved.
             connection.run("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _changed(
     files: Sequence[Readable], table: schema.Table, of: Callable[[Readable], Mapping[Any, Row]]
 ) -> list[Row]:
-    """The rows of a table that is changed: those of the store, unless it has a gap there."""
+    """The rows of a mutable table: those of the store, unless they have a gap."""
     store, *backups = files
     gap = table.name in store.damaged or table.name not in store.tables
     taken = [*(backups[::-1] if gap else []), store]
@@ -199,7 +199,7 @@ def _changed(
 
 
 def _outcome(path: Path) -> Repaired:
-    """What became of the store whose repair was interrupted."""
+    """The outcome of an interrupted repair."""
     with closing(Sqlite(path).connect()) as connection:
         said = json.loads(versions.meta(connection)[OUTCOME])
     return Repaired(**said | {"kept": path.with_name(said["kept"])})
@@ -207,7 +207,7 @@ def _outcome(path: Path) -> Repaired:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """With nobody else having the store open."""
+    """Hold the store exclusively."""
     try:
         with path.open("r+b") as file:
             try:
@@ -223,10 +223,10 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _lock(file: BinaryIO) -> None:
-    """A lock that holds until this file is closed, whoever else opens and closes the same one.
+    """Lock the open file until it is closed, whoever else opens and closes the same file.
 
-    SQLite respects it, though its own are of the other kind: those that end when a process closes
-    any file of that name.
+    SQLite respects it, though its own locks are of the other kind, which end when a process closes
+    any descriptor of the file.
     """
     start, length = _SHARED_LOCK
     wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
@@ -234,7 +234,7 @@ def _lock(file: BinaryIO) -> None:
 
 
 def _take_place(path: Path) -> None:
-    """The repaired store under its own name; before that, the log of the damaged one must go."""
+    """Rename the repaired store to its final name, after removing the log of the damaged one."""
     _settle(path.parent)
     for file in (wal_of(path), path.with_name(path.name + "-shm"), count_file_of(path)):
         file.unlink(missing_ok=True)
@@ -244,7 +244,7 @@ def _take_place(path: Path) -> None:
 
 
 def _settle(path: Path) -> None:
-    """What was done to a file, or in a folder, outlives a power failure from here on."""
+    """Sync a file or folder, so that changes survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -19,14 +19,14 @@ OWN = (
     "artifacts",
 )
 SHARED = ("config", "machine")
-"""Documents of which large sections are kept once for all trials that have them."""
+"""Documents whose large sections are stored once for all trials that share them."""
 DOCUMENTS = (*OWN, *SHARED)
-"""Columns that hold JSON; a dotted key looks into them."""
-# Made once: json.dumps looks at more than there is to encode.
+"""Columns that hold JSON; dotted keys refer into them."""
+# Created once: json.dumps checks its arguments at every call.
 _encode = json.JSONEncoder().encode
 _encode_short = json.JSONEncoder(separators=(",", ":")).encode
 FACTS = "facts"
-"""What a trial's id is the hash of: shared like those, but read only by who asks for it."""
+"""The facts that a trial's id is the hash of: shared as well, but read only on request."""
 LISTS = ("artifacts", "warnings", "overrides")
 _OWN_VALUES = ("metrics", "config")
 
@@ -36,13 +36,13 @@ def now() -> str:
 
 
 def name_in(config: Mapping[str, Any], group: str, key: str = "name") -> str:
-    """`config.GROUP.KEY`, or nothing where a config does not go that far."""
+    """`config.GROUP.KEY`, or '' if the config lacks it."""
     chosen = config.get(group)
     return str(chosen.get(key, "")) if isinstance(chosen, Mapping) else str(chosen or "")
 
 
 def _text(text: str) -> str:
-    """What a program printed may be no valid Unicode; a database takes nothing else."""
+    """Text in valid Unicode, as databases require; a program's output may not be."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
@@ -51,7 +51,7 @@ def _text(text: str) -> str:
 def row_of(
     trial: Trial, writer: Writer, facts_writer: Writer
 ) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
-    """The row of a trial, and with their hashes the sections that it shares with others."""
+    """A trial's row, and the sections that it shares with others, with their hashes."""
     config, machine = writer.document(_unsecret(trial.config)), writer.document(trial.machine)
     facts = facts_writer.document(trial.facts)
     row: dict[str, Any] = {
@@ -82,13 +82,13 @@ def row_of(
 
 
 class SourceRows:
-    """Rows of which sources trials were planned from; most trials have those of the last one."""
+    """Rows with the sources of trials; most trials have the same as the previous one."""
 
     def __init__(self) -> None:
         self._last: tuple[Mapping[str, Any], str, str] = ({}, "", "")
 
     def row(self, trial: str, sources: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """The row of a trial, and the text of the document that it names."""
+        """A trial's row, and the text of the document that it refers to."""
         if self._last[0] is not sources:
             text = canonical_json(sources)
             self._last = (sources, text, hash_of(text))
@@ -105,7 +105,7 @@ def _numbers(values: tuple[float, ...]) -> str:
 
 
 def _unsecret(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The config, less the password of the store that it is going to."""
+    """The config without the password of its store."""
     store = config.get("store")
     if not isinstance(store, Mapping) or not store.get("url"):
         return config
@@ -113,14 +113,14 @@ def _unsecret(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def trial_of(row: Mapping[Any, Any], decode: Callable[[str], Any] = json.loads) -> Trial:
-    """The trial of a row; `decode` knows the sections that are kept apart, and gives equal texts
-    the same document."""
+    """The trial of a row; `decode` resolves shared sections and returns the same document for equal
+    texts."""
     documents = {name: decode(row[name]) for name in DOCUMENTS}
     for name in _OWN_VALUES:
-        # Every trial has other values under the same names, which need not be kept for each.
+        # The names are the same in every trial, so they are stored once in memory.
         documents[name] = {intern(key): value for key, value in documents[name].items()}
     if "placement" in documents["metrics"]:
-        # Up to version 1 of the tables it was among the metrics.
+        # In version 1 of the tables it was part of the metrics.
         placed = documents["metrics"].pop("placement")
         documents["placement"] = documents["placement"] | placed
     return Trial(

@@ -1,4 +1,4 @@
-"""The tables of a store, as data: each database is told of them in its own words."""
+"""The tables of a store as data, from which each database's SQL is generated."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 VERSION = 4
-"""Raised when the tables change; a store with a newer one is refused, not misread."""
+"""Increased when the tables change; a store with a newer version is refused, not misread."""
 Kind = Literal["name", "text", "integer", "float", "boolean"]
-"""What a column holds; trials are found and put in order by names, not by texts."""
+"""Type of a column; trials are found and sorted by names, not by texts."""
 _TYPES = {"text": "TEXT", "integer": "INTEGER", "float": "FLOAT", "boolean": "BOOLEAN"}
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column; none may be empty."""
+    """A column, always NOT NULL."""
 
     name: str
     kind: Kind
@@ -25,14 +25,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; its rows are known by those of its columns that are keys."""
+    """A table; the key columns identify its rows."""
 
     name: str
     columns: tuple[Column, ...]
     indexes: tuple[tuple[str, str], ...] = ()
-    """Name and column of each."""
+    """Name and column of each index."""
     by_key: bool = False
-    """Its rows are kept in the order of their keys, where a database can do that."""
+    """Rows are stored in key order, where the database supports it."""
 
     @property
     def names(self) -> list[str]:
@@ -95,35 +95,35 @@ BASELINES = Table(
 )
 
 REUSES = Table("reuses", (Column("trial", "name", key=True), Column("times", "integer")))
-"""How often a trial was taken from the store instead of being carried out again."""
+"""Number of cache hits of a trial."""
 
 SOURCES = Table(
     "sources",
     (Column("trial", "name", key=True), *_names("used", "document")),
     by_key=True,
 )
-"""From which kernel sources a trial was last planned, as the hash of a document, and when. Trials
-from before version 4 have none."""
+"""The kernel sources from which a trial was last planned, as the hash of a document, and when.
+Trials from before version 4 have none."""
 
 LOOKS = Table("looks", (Column("id", "name", key=True), *_names("created"), *_texts("text")))
-"""What came of looks at the points of a screening; no results, only what saves looking again."""
+"""Results of screening points; they are no trials, and only save screening again."""
 
 TABLES = (META, TRIALS, SAMPLES, DOCUMENTS, BASELINES, REUSES, LOOKS, SOURCES)
 ADDED = {
     table.name: {c.name: c.default for c in table.columns if c.default is not None}
     for table in TABLES
 }
-"""Table -> columns that version 1 did not have, all text, and what older rows have there.
+"""Table -> columns that version 1 did not have, all text, with the value for older rows.
 
-Version 2 had more of them, and more tables, as time went by; what a store lacks is seen from the
-store. `config` and `machine` of older rows are whole, and stay so.
+Version 2 gained columns and tables over time, so a store is inspected for what it lacks. `config`
+and `machine` of older rows are stored whole, and stay so.
 """
 
 
 def definitions(name: str, by_key: str) -> Iterator[str]:
-    """The statements that make whatever table is not there yet.
+    """The statements that create missing tables.
 
-    `name` is the type of names, `by_key` what a database calls tables kept in the order of keys.
+    `name` is the SQL type of names, `by_key` the clause for tables stored in key order.
     """
     types = {**_TYPES, "name": name}
     for table in TABLES:
@@ -142,7 +142,7 @@ def _definition(column: Column, kind: str) -> str:
 
 
 def insert_into(table: Table) -> str:
-    """The statement that adds a row of values by their columns' names."""
+    """The INSERT statement for a row, with values named like their columns."""
     values = (f":{name}" for name in table.names)
-    # All of it is ours, from the tables above.
+    # Safe: all names come from the tables above.
     return f"INSERT INTO {table.name} ({', '.join(table.names)}) VALUES ({', '.join(values)})"  # noqa: S608

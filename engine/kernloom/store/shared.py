@@ -1,8 +1,9 @@
-"""Documents that many trials share, kept once: a config is stored as what is its own.
+"""Sections that many documents share, stored once.
 
 The points of a sweep differ in a value or two, while a config has thousands of characters. So a
-large section of a document is kept under the hash of its text, and the documents that have it say
-`{"$": hash}` in its place. A document without any such place is whole, as all were in version 1.
+large section of a document is stored under the hash of its text, and the documents that contain it
+have a reference `{"$": hash}` in its place. A document without references is whole, as all were in
+version 1.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from typing import Any
 from kernloom.base.files import sha256_text
 
 LARGE = 320
-"""Sections with a longer text are kept apart."""
+"""Sections with a longer text are stored separately."""
 OUTER = 1200
-"""The same for outermost sections with parts that are kept apart: most often, what a point changes
-is in one of those, and then nobody shares it."""
+"""The same limit for outermost sections with separately stored parts: usually the part that a point
+changes is in one of those, and then nobody shares it."""
 HASH = 32
 KEPT = 1000
-"""How many sections and documents a reader or a writer keeps."""
+"""Sections and documents that a reader or writer keeps."""
 _PLACE = re.compile(r'\{"\$": "([0-9a-f]{32})"\}')
 _encode = json.JSONEncoder().encode
 
@@ -34,17 +35,17 @@ Sections = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Shared:
-    """The text of a document, and the sections that are kept apart from it."""
+    """The text of a document, and its separately stored sections."""
 
     text: str
     sections: Sections = ()
 
 
 class _Last:
-    """What a place in the last document held, its text, and the places inside it.
+    """The value at a place in the last document, its text, and the places inside it.
 
-    The documents of a sweep have most of their sections as the very same objects; those of the
-    last document are still held here, so that the same object means the same text.
+    The documents of a sweep share most sections as the same objects; the last document's are kept
+    alive here, so that the same object means the same text.
     """
 
     __slots__ = ("inside", "sections", "text", "value")
@@ -57,22 +58,22 @@ class _Last:
 
 
 class Writer:
-    """Turns documents into texts. Nothing in a document may change later."""
+    """Encodes documents as texts. A document must not change later."""
 
     def __init__(self) -> None:
         self._last = _Last()
 
     def document(self, value: Any) -> Shared:
-        """The outermost text is never kept apart: it is the trial's own."""
+        """The outermost text is never stored separately, because it is the trial's own."""
         if not isinstance(value, Mapping):
             return Shared(_encode(value))
         return _joined(value, self._last, depth=0)
 
 
 def _joined(value: Mapping[str, Any], last: _Last, depth: int) -> Shared:
-    """The text of a mapping, made of the texts of its sections."""
+    """The text of a mapping, joined from the texts of its sections."""
     if len(value) == 1 and str(next(iter(value))).startswith("$"):
-        # Not a place of ours: one more sign says so.
+        # Not one of our references: escaped by another `$`.
         value = {f"${name}": inner for name, inner in value.items()}
     parts: list[str] = []
     apart: Sections = ()
@@ -94,7 +95,7 @@ def _joined(value: Mapping[str, Any], last: _Last, depth: int) -> Shared:
 
 
 def _section(value: Any, last: _Last, depth: int) -> Shared:
-    """The text of a value in a document, or the place of a section with a long text."""
+    """The text of a value, or a reference if the text is long."""
     if not isinstance(value, Mapping):
         return Shared(_encode(value))
     whole = _joined(value, last, depth)
@@ -109,18 +110,18 @@ def hash_of(text: str) -> str:
 
 
 def check_hash(name: str, text: str) -> None:
-    """Refuse the text of a document that is not what was stored under its name."""
+    """Refuse the text of a document that does not match its hash."""
     if hash_of(text) != name:
         raise json.JSONDecodeError(f"section {name} does not match its hash", name, 0)
 
 
 def places_in(text: str) -> list[str]:
-    """The hashes of the sections that are kept apart from a text."""
+    """The hashes of the sections that a text refers to."""
     return _PLACE.findall(text)
 
 
 def without(text: str, lost: Callable[[str], bool]) -> str:
-    """The text with nothing but a note where a section is lost."""
+    """The text with a note in place of each lost section."""
 
     def instead(place: re.Match[str]) -> str:
         return json.dumps({"lost": place[1]}) if lost(place[1]) else place[0]
@@ -137,7 +138,7 @@ class _Known:
 
 
 class Reader:
-    """Turns texts into documents, each section of them once."""
+    """Decodes texts to documents, each section only once."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -145,14 +146,14 @@ class Reader:
         self._sections: dict[str, _Known] = {}
         """Hash -> section."""
         self._documents: dict[str, Any] = {}
-        """Text -> document; of those that many trials have the same."""
+        """Text -> document, for documents that are the same in many trials."""
         self._mappings: dict[tuple[Any, ...], _Known] = {}
-        """Entries -> mapping, where a mapping inside it stands as its number."""
+        """Entries -> mapping; a nested mapping is represented by its number."""
 
     def need(self, texts: Iterable[str], fetch: Callable[[list[str]], Mapping[str, str]]) -> None:
-        """Have ready whatever sections these texts lead to; `fetch` gives texts by hash."""
+        """Load all sections that these texts refer to; `fetch` returns texts by hash."""
         if len(self._texts) > KEPT:
-            # The points of a sweep may each have sections of their own.
+            # Each point of a sweep may have sections of its own.
             self._texts.clear()
             self._sections.clear()
         while missing := {name for text in texts for name in places_in(text)} - self._texts.keys():
@@ -165,7 +166,7 @@ class Reader:
             texts = list(found.values())
 
     def document(self, text: str) -> Any:
-        """The document of a text, which must not be changed: others may have the same one."""
+        """The document of a text; shared, so it must not be changed."""
         if '{"$' in text:
             return _plain(json.loads(text, object_hook=self._shared))
         if len(self._documents) > KEPT:
@@ -176,7 +177,7 @@ class Reader:
         return found
 
     def _shared(self, value: dict[str, Any]) -> _Known:
-        """The section in whose place a mapping is, or the first mapping with the same content."""
+        """The section that a reference stands for, or the first mapping with the same content."""
         if len(value) == 1:
             ((name, inner),) = value.items()
             if name == "$" and isinstance(inner, str) and inner in self._texts:

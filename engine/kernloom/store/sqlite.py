@@ -1,4 +1,4 @@
-"""SQLite in particular: how it is opened and made, and what its errors mean."""
+"""The SQLite database: opening, creating, and its errors explained."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kernloom.store.database import Connection, Database
 from kernloom.store.schema import definitions
 
 CHECKPOINT_PAGES = 250
-"""How long the log may grow: it holds the newest trials, a megabyte of them."""
+"""Size limit of the log: it holds the newest trials, a megabyte of them."""
 BUSY_SECONDS = 60.0
-"""How long a writer waits for the others; each of them holds the store for about a millisecond."""
+"""How long a writer waits for others; each holds the store for about a millisecond."""
 DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _DEFINITIONS = tuple(definitions(name="VARCHAR", by_key="WITHOUT ROWID"))
 
@@ -28,7 +28,7 @@ _DEFINITIONS = tuple(definitions(name="VARCHAR", by_key="WITHOUT ROWID"))
 class SqliteConnection(Connection):
     """A connection to the file."""
 
-    # At once: who reads first and then wants to write may be refused without having waited.
+    # Immediate: a transaction that reads first and then writes may be refused without waiting.
     begins = begins_alone = "BEGIN IMMEDIATE"
     lists_columns = (
         "SELECT tables.name AS table_name, columns.name AS column_name "
@@ -43,7 +43,7 @@ class SqliteConnection(Connection):
 
     def close(self) -> None:
         if self._wrote:
-            # SQLite empties the log by itself only where nobody else has the store open.
+            # SQLite empties the log by itself only if nobody else has the store open.
             with suppress(sqlite3.Error):
                 self.raw.rollback()
                 self.raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -59,11 +59,11 @@ class Sqlite(Database):
         super().__init__(str(path), _DEFINITIONS)
         self.path = path
         self._copy: sqlite3.Connection | None = None
-        """Of an older store that cannot be written, brought up in memory."""
+        """In-memory copy of an older read-only store, migrated there."""
         self._count = CountFile(path)
         self._backups = Backups(path)
         self._created = ""
-        """When the store was made: another one of the same name has other trials."""
+        """Creation time of the store: another store of the same name has other trials."""
 
     def connect(self) -> Connection:
         if repaired_of(self.path).exists():
@@ -71,14 +71,14 @@ class Sqlite(Database):
         if not self.path.exists():
             self._count.remove()
         elif self.path.is_file() and not self.path.stat().st_size and _size(wal_of(self.path)):
-            # SQLite would take it for a new database, and delete the log.
+            # SQLite would treat it as a new database and delete the log.
             raise self.damaged("it is empty, and what was last written lies beside it")
         return SqliteConnection(self._opened())
 
     def close(self) -> None:
         copied = self._backups.close()
         if not wal_of(self.path).exists() and copied >= self._count.read(self._created) > 0:
-            # Whatever happens to the store now, the backup has all of its trials.
+            # The backup has all trials, whatever happens to the store now.
             self._count.remove()
         self._copy = None
         self._created = ""
@@ -87,7 +87,7 @@ class Sqlite(Database):
         path = self.path
         uri = path.absolute().as_uri()
         if path.exists() and not os.access(path.parent, os.W_OK) and not wal_of(path).exists():
-            # A reader makes two files beside the store; where it cannot, nobody can be writing
+            # A reader creates two files beside the store; where it cannot, nobody can be writing
             # either.
             uri += "?immutable=1"
         if self._copy:
@@ -117,11 +117,11 @@ class Sqlite(Database):
     def make_tables(self, connection: Connection) -> None:
         _write_ahead(connection)
         versions.make(connection, self)
-        # A log that is lost takes no tables with it.
+        # Checkpoint, so that the loss of a log loses no tables.
         connection.run("PRAGMA wal_checkpoint(PASSIVE)")
 
     def read_older(self, connection: Connection, error: Exception) -> None:
-        """A store that cannot be written is read from a copy in memory, which can."""
+        """A read-only older store is read from a copy in memory, which can be migrated."""
         if not _error_name(error).startswith("SQLITE_READONLY"):
             raise error
         copy = sqlite3.connect(":memory:", check_same_thread=False)
@@ -133,9 +133,9 @@ class Sqlite(Database):
 
     def lost(self, connection: Connection) -> int:
         created = self._created_at(connection)
-        # In this order: others may be storing trials meanwhile.
+        # In this order, because others may be storing trials meanwhile.
         known = self._count.read(created)
-        # None is ever taken away, and SQLite numbers rows from 1.
+        # Trials are never deleted, and SQLite numbers rows from 1.
         (row,) = connection.rows("SELECT coalesce(max(rowid), 0) AS number FROM trials")
         connection.rollback()
         lost: int = known - row["number"]
@@ -145,7 +145,7 @@ class Sqlite(Database):
         return max(0, lost)
 
     def trial_added(self, connection: Connection) -> None:
-        # Asked for by itself: looking into the table would begin another transaction.
+        # Queried alone: a query of the table would begin another transaction.
         (row,) = connection.rows("SELECT last_insert_rowid() AS number")
         self._count.append(self._created_at(connection), row["number"])
         self._backups.added(row["number"])
@@ -205,12 +205,12 @@ def wal_of(path: Path) -> Path:
 
 
 def repaired_of(path: Path) -> Path:
-    """Where the store that replaces a damaged one is until then."""
+    """Temporary path of the store that will replace a damaged one."""
     return path.with_name(path.name + ".repaired")
 
 
 def read_any_text(connection: sqlite3.Connection) -> None:
-    """Damaged text may be no UTF-8; it must not keep the other rows from being read."""
+    """Accept damaged text that is not UTF-8, so that the other rows can be read."""
     connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
@@ -227,14 +227,14 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _connected(path: Path, uri: str) -> sqlite3.Connection:
-    """A connection to the file that has the store's name when it is made."""
+    """A connection to the file that has the store's name at this moment."""
     while True:
         before = _identity(path)
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
         if before is None:
             return connection
         try:
-            # Waits for whoever repairs the store, and then another file has its name.
+            # Waits for a running repair, after which another file has the name.
             connection.execute("PRAGMA schema_version").fetchone()
         except BaseException:
             connection.close()
@@ -245,7 +245,7 @@ def _connected(path: Path, uri: str) -> sqlite3.Connection:
 
 
 def _write_ahead(connection: Connection) -> None:
-    """Switch the file to WAL; SQLite itself does not wait for another process doing the same."""
+    """Switch the file to WAL; SQLite itself does not wait if another process does the same."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:

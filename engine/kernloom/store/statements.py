@@ -1,4 +1,4 @@
-"""Questions about the trials of a store, by any of their keys."""
+"""Queries of the trials of a store, by any of their keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kernloom.store.lookups import CHUNK, NEWEST, Lookups, Name, Row
 from kernloom.store.schema import TRIALS
 
 SEEN = 1000
-"""How many of the newest trials are searched first for the keys there are."""
+"""Number of the newest trials searched first for existing keys."""
 _KINDS = {column.name: column.kind for column in TRIALS.columns}
 _NEWEST_FIRST = "created DESC, id, attempt DESC"
 
@@ -34,14 +34,14 @@ def starting_with(store: Lookups, prefix: str) -> list[Trial]:
 
 
 def _start(prefix: str) -> str:
-    """A pattern of the texts that begin so."""
+    """A LIKE pattern for texts with this prefix."""
     for special in "/%_":
         prefix = prefix.replace(special, f"/{special}")
     return f"{prefix}%"
 
 
 class _Decoded(Mapping[str, Any]):
-    """The documents of a row, each decoded when it is first read."""
+    """The documents of a row, each decoded on first use."""
 
     def __init__(self, row: Row, decode: Callable[[str], Any]) -> None:
         self._row = row
@@ -68,9 +68,9 @@ def search(
     down: bool,
     history: bool,
 ) -> Iterator[Trial]:
-    """The trials of which all filters hold, in this order; some of them at a time are in memory.
+    """The trials that match all filters, sorted; only some are in memory at a time.
 
-    Columns are compared by the database. Documents are read here, only those that a key needs.
+    The database compares columns. Documents are read here, and only those that a key needs.
     """
     values: dict[str, Any] = {}
     conditions = [_condition(asked, values) for asked in filters if asked.key.column]
@@ -96,7 +96,7 @@ def search(
         try:
             found = {key: meanings.values(key, decoded) for key in keys}
         except ValueError:
-            # A damaged document: reading the whole trial tells.
+            # A damaged document, which is reported when the whole trial is read.
             candidates.append(((row["id"], row["attempt"]), None))
             continue
         missed -= {key for key, values_there in found.items() if values_there}
@@ -116,16 +116,16 @@ def search(
 def _decoded(
     store: Lookups, names: Iterable[str], rest: str, values: Mapping[str, Any]
 ) -> Iterator[tuple[Row, _Decoded]]:
-    """Some columns of rows, and their documents."""
+    """Some columns of rows, with their documents."""
     for rows in store.connection.chunks(f"SELECT {', '.join(names)} {rest}", values, CHUNK):
         store.need(rows)
         yield from ((row, _Decoded(row, store.document)) for row in rows)
 
 
 def distinct(store: Lookups, key: Key) -> list[Any]:
-    """The values that a key has: plain ones as they are, others as tables show them."""
+    """The distinct values of a key: plain ones unchanged, others as tables show them."""
     if key.column:
-        # Columns are named by us, never by who asks.
+        # Column names come from us, never from the user.
         statement = f"SELECT DISTINCT {key.column} AS value FROM trials ORDER BY 1"  # noqa: S608
         return [row["value"] for row in store.connection.rows(statement)]
     values: dict[str, Any] = {}
@@ -138,7 +138,7 @@ def distinct(store: Lookups, key: Key) -> list[Any]:
 
 
 def _sorted(candidates: list[tuple[Name, Any]], down: bool) -> list[tuple[Name, Any]]:
-    """By value, numbers before text; whatever has no value comes last, either way."""
+    """Sorted by value, numbers before text; missing values come last in both directions."""
 
     def rank(candidate: tuple[Name, Any]) -> tuple[bool, Any]:
         value = candidate[1]
@@ -158,8 +158,7 @@ def _fetch(store: Lookups, names: Sequence[Name]) -> Iterator[Trial]:
 
 
 def _condition(asked: Filter, values: dict[str, Any]) -> str:
-    """The SQL of what is asked of a column, whose values are added; the start of an id is
-    enough."""
+    """The SQL condition for a filter on a column, adding its values; ids match by prefix."""
     column = asked.key.column
     texts = asked.either or (asked.value,)
     kind = _KINDS[column]
@@ -197,7 +196,7 @@ def check_keys(store: Lookups, keys: Iterable[Key]) -> None:
 
 
 def _everywhere(store: Lookups, key: Key) -> Iterator[Any]:
-    """The values that trials have under a key of their documents, most of them repeatedly."""
+    """The values of a document key in all trials, with repetitions."""
     if key.documents:
         names = [f"DISTINCT {key.documents[0]}", *key.documents[1:]]
         for _, decoded in _decoded(store, names, "FROM trials", {}):
@@ -205,7 +204,7 @@ def _everywhere(store: Lookups, key: Key) -> Iterator[Any]:
 
 
 def _seen(store: Lookups) -> dict[str, set[str]]:
-    """The dotted paths that the newest trials have, by their documents."""
+    """The dotted paths in the newest trials, by document."""
     names = ("metrics", "placement", "conditions", "point", "params", "config", "machine")
     rest = f"FROM trials ORDER BY created DESC LIMIT {SEEN}"
     rows = [row for row, _ in _decoded(store, names, rest, {})]

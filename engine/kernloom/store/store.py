@@ -1,5 +1,5 @@
-"""Where trials are kept: one SQLite file that several processes may write and any may be killed,
-or a PostgreSQL server."""
+"""The store of trials: a SQLite file with any number of writers that may be killed at any time, or
+a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from kernloom.store.claims import Claims
 
 SHOWN = 3
-"""How many damaged trials are named."""
+"""Limit of damaged trials that are named."""
 
 
 def open_store(place: Path | str, say: Callable[[str], None] | None = None) -> Store:
-    """The store in a file, which appears with the first trial written to it, or at a URL.
+    """The store in a file, created with its first trial, or at a URL.
 
-    `say` is told of trials that are damaged or lost; by default, standard error is.
+    `say` receives messages about damaged or lost trials; the default is standard error.
     """
     return Store(place, say or _say)
 
@@ -42,18 +42,18 @@ class Store:
         self._place = place
         self._say = say
         self._damaged: set[Name] = set()
-        """Trials that were said to be damaged."""
+        """Trials already reported as damaged."""
         self._made: Database | None = None
         self._writer = Writer()
         self._facts_writer = Writer()
         self._source_rows = SourceRows()
         self._reader = Reader()
         self._written: set[str] = set()
-        """Hashes of sections that are surely in the store."""
+        """Hashes of sections known to be stored."""
         self._connection: Connection | None = None
-        """Kept open until something goes wrong with it."""
+        """Kept open until it fails."""
         self._ready = False
-        """The tables are there and of a version we know."""
+        """Whether the tables exist with a known version."""
 
     def __enter__(self) -> Self:
         return self
@@ -75,16 +75,16 @@ class Store:
 
     @property
     def name(self) -> str:
-        """For people: the file, or the URL without its password."""
+        """Name for people: the file, or the URL without its password."""
         return without_password(str(self._place))
 
     @property
     def file(self) -> Path | None:
-        """Where it is on this machine; a server's is not."""
+        """The store's file on this machine; None for a server."""
         return self._place if isinstance(self._place, Path) else None
 
     def add(self, trial: Trial) -> None:
-        """Keep a trial as the next attempt of its id, in one commit."""
+        """Store a trial as the next attempt of its id, in one commit."""
         row, sections = row_of(trial, self._writer, self._facts_writer)
         sources = None
         if trial.sources:
@@ -95,7 +95,7 @@ class Store:
             self._insert(row, trial.samples, new, sources)
         except Exception as error:
             with self._explained():
-                # A server that was restarted meanwhile is asked once more.
+                # Retry once, in case the server was restarted meanwhile.
                 if isinstance(error, KernloomError) or not self._database().is_gone(error):
                     raise
                 self._insert(row, trial.samples, new, sources)
@@ -116,7 +116,7 @@ class Store:
             self._database().trial_added(connection)
 
     def claims(self) -> Claims:
-        """Claims on what is to be stored here, shared by all who write to this store."""
+        """Claims on trials to be stored here, shared by all writers to this store."""
         from kernloom.store.claims import FileClaims, ServerClaims
 
         if isinstance(self._place, Path):
@@ -124,7 +124,7 @@ class Store:
         return ServerClaims(lambda: self._database().connect())
 
     def state(self) -> object:
-        """Something that is equal later on only if nobody else has written in the meantime."""
+        """A token that is equal later only if nobody else has written in the meantime."""
         with self._reading() as found:
             if not self._ready or not isinstance(self._place, Path):
                 # Equal to nothing.
@@ -133,17 +133,17 @@ class Store:
             return found.connection, row["data_version"]
 
     def latest(self, ids: Iterable[str]) -> dict[str, Trial]:
-        """The newest attempt of each id that is known."""
+        """The newest attempt of each id in the store."""
         with self._reading() as found:
             return found.latest(ids)
 
     def samples(self, id: str) -> tuple[Samples, ...]:
-        """What each process of a trial's newest attempt measured."""
+        """The samples of each process of a trial's newest attempt."""
         with self._reading() as found:
             return found.samples(id)
 
     def samples_of(self, trials: Iterable[Trial]) -> dict[Name, tuple[Samples, ...]]:
-        """What each process measured, by id and attempt of trials that came from here."""
+        """The samples of each process, by id and attempt, for trials from this store."""
         with self._reading() as found:
             return found.samples_of((trial.id, trial.attempt) for trial in trials)
 
@@ -155,10 +155,10 @@ class Store:
         *,
         history: bool = False,
     ) -> list[Trial]:
-        """Trials of which all filters hold, newest first or sorted by a key (`-key`: down).
+        """Trials that match all filters, newest first or sorted by a key (`-key`: descending).
 
-        A mapping asks for trials whose keys have just these values. Only the newest attempt of
-        each is asked, unless `history` asks for all.
+        A mapping selects trials whose keys have exactly these values. Only the newest attempt of
+        each is searched, unless `history` is set.
         """
         return list(self.stream(filters, limit, sort, history=history))
 
@@ -170,7 +170,7 @@ class Store:
         *,
         history: bool = False,
     ) -> Iterator[Trial]:
-        """The same trials one by one: however many there are, few are in memory at once."""
+        """The same trials as an iterator: however many there are, few are in memory at once."""
         if limit is not None and limit < 0:
             raise UsageError(f"a limit of {limit} makes no sense", hint="Allowed: 0 or more.")
         if isinstance(filters, Mapping):
@@ -182,35 +182,35 @@ class Store:
             yield from statements.search(found, wanted, limit, order, down, history)
 
     def check_keys(self, keys: Iterable[Key]) -> None:
-        """Refuse keys that no trial has, with the nearest that one has."""
+        """Refuse keys that no trial has, with a hint at the nearest one."""
         with self._asking() as found:
             statements.check_keys(found, keys)
 
     def starting_with(self, prefix: str) -> list[Trial]:
-        """The newest attempts of the trials whose ids begin so."""
+        """The newest attempts of trials whose ids have this prefix."""
         with self._asking() as found:
             return statements.starting_with(found, prefix)
 
     def distinct(self, key: str) -> list[Any]:
-        """The values that a key has in any trial."""
+        """The distinct values of a key in all trials."""
         with self._asking() as found:
             return statements.distinct(found, parse_key(key))
 
     def facts(self, workload: str, target: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
-        """Ids and facts of the newest trials of a workload on a target, as far as they have any."""
+        """Ids and facts of the newest trials of a workload on a target, for those with facts."""
         with self._reading() as found:
             return found.facts(workload, target, limit)
 
     def sources(self) -> tuple[list[SourceUse], dict[str, str]]:
-        """The kernel sources that trials were planned from, and which of them each trial was."""
+        """The kernel sources that trials were planned from, and the sources of each trial."""
         with self._reading() as found:
             return found.sources()
 
     def count_reuses(
         self, ids: Iterable[str], sources: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
-        """Note that trials were reused, and by id from which sources they were planned; a store
-        that cannot be written is only read."""
+        """Count cache hits, and record by id the sources that trials were planned from; does
+        nothing if the store is read-only."""
         wanted = list(ids)
         if not wanted:
             return
@@ -221,23 +221,23 @@ class Store:
             changes.note_sources(connection, [row for row, _ in noted])
 
     def reuses(self, ids: Iterable[str]) -> dict[str, int]:
-        """How often trials were reused."""
+        """Numbers of cache hits."""
         with self._reading() as found:
             return found.reuses(ids)
 
     def keep_looks(self, looks: Mapping[str, Trial]) -> None:
-        """Keep the results of looks at points of a screening, by their identities."""
+        """Store screening results of points, by their identities."""
         if looks:
             with self._writing() as connection:
                 changes.keep_looks(connection, looks)
 
     def looks(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The results of earlier looks: those fields of a trial that are not known beforehand."""
+        """Earlier screening results: the fields of a trial that are not known in advance."""
         with self._reading() as found:
             return found.looks(ids)
 
     def save_baseline(self, name: str, ids: Iterable[str]) -> None:
-        """Put trials under a name, in place of those that were under it."""
+        """Save a baseline of these trials, replacing the one of this name."""
         with self._writing() as connection:
             changes.save_baseline(connection, name, ids)
 
@@ -247,12 +247,12 @@ class Store:
                 raise _no_baseline(name, self._lookups(connection))
 
     def baselines(self) -> list[tuple[str, str, int]]:
-        """Name, time and number of trials of each baseline."""
+        """Name, time and number of trials of each saved baseline."""
         with self._reading() as found:
             return found.baselines()
 
     def baseline(self, name: str, filters: Iterable[Filter] = ()) -> list[Trial]:
-        """The trials under a name of which all filters hold."""
+        """The trials of a saved baseline that match all filters."""
         with self._reading() as found:
             ids = found.baseline(name)
             if not ids:
@@ -264,7 +264,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        """A connection whose changes are on disk when this ends."""
+        """A connection whose changes are on disk when the block ends."""
         with self._explained(), self._kept():
             connection = self._writable()
             connection.begin()
@@ -272,7 +272,7 @@ class Store:
             connection.commit()
 
     def _writable(self) -> Connection:
-        """The connection to a store that has its tables."""
+        """The connection to a store, with its tables created."""
         if self._ready and self._connection:
             return self._connection
         if isinstance(self._place, Path):
@@ -285,7 +285,7 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Lookups]:
-        """What reads the store; nothing is found where nothing was ever written."""
+        """Lookups on the store; finds nothing if nothing was ever written."""
         with self._explained(), self._kept():
             exists = not isinstance(self._place, Path) or self._place.exists()
             connection = self._open() if self._connection or exists else Connection()
@@ -294,8 +294,8 @@ class Store:
 
     @contextmanager
     def _asking(self) -> Iterator[Lookups]:
-        """The same on a connection of its own: whoever takes an answer row by row may use the store
-        meanwhile."""
+        """The same on a separate connection, so that the store can be used while rows are being
+        read."""
         with self._reading() as found:
             if not self._ready:
                 yield found
@@ -305,7 +305,7 @@ class Store:
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        """Keep the connection for what follows, unless something goes wrong with it."""
+        """Keep the connection open, unless an error occurs in the block."""
         try:
             yield
         except BaseException:
@@ -321,7 +321,7 @@ class Store:
         return Lookups(connection, self._reader, self._say_damaged)
 
     def _say_damaged(self, names: Sequence[Name]) -> None:
-        """Say once of each trial that what is stored of it is not what was measured."""
+        """Report each damaged trial once: its stored data is not what was measured."""
         new = [name for name in names if name not in self._damaged]
         if not new:
             return
@@ -362,7 +362,7 @@ class Store:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what the system and the database say into what a person can act on."""
+        """Translate errors of system and database into messages that a person can act on."""
         try:
             yield
         except KernloomError:

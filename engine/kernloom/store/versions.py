@@ -1,4 +1,4 @@
-"""The version of a store's tables: how they are made, and how older ones are brought up."""
+"""The version of a store's tables: creation, and migration of older ones."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _WITHOUT_DIGEST = (
 
 
 def check(connection: Connection, database: Database) -> bool:
-    """Whether the tables are there. Older ones are brought up; a store that this Kernloom cannot
-    read, and a database of something else, are refused."""
+    """Whether the tables exist. Migrates older ones; refuses a store that this Kernloom cannot
+    read, and a database of something else."""
     tables = connection.columns()
     if META.name not in tables:
         database.check_foreign(connection, sorted(tables))
@@ -50,7 +50,7 @@ def meta(connection: Connection) -> dict[str, str]:
 
 
 def make(connection: Connection, database: Database) -> None:
-    """Make the tables; a second process finds them made."""
+    """Create the tables; a second process finds them created."""
     connection.begin(alone=True)
     for definition in database.definitions:
         connection.run(definition)
@@ -71,14 +71,14 @@ def set_meta(connection: Connection, **facts: str) -> None:
 
 
 def is_complete(connection: Connection) -> bool:
-    """Whether the tables have everything, whatever their version says."""
+    """Whether the tables have all columns, whatever their version says."""
     there = connection.columns()
     return all(set(table.names) <= there.get(table.name, set()) for table in TABLES)
 
 
 def bring_up(connection: Connection, database: Database) -> None:
-    """Add the tables and columns that an older store lacks, and digests; one version number has
-    stood for several shapes of the tables, and another process may have been faster."""
+    """Add the tables, columns and digests that an older store lacks. One version number has had
+    several shapes of the tables, and another process may already have migrated it."""
     connection.begin(alone=True)
     there = connection.columns()
     for table, columns in ADDED.items():
@@ -95,7 +95,7 @@ def bring_up(connection: Connection, database: Database) -> None:
 
 
 def _add_digests(connection: Connection) -> None:
-    """Give trials that have no digest the one of their rows as they are."""
+    """Compute digests for trials without one, from their rows as they are."""
     last: dict[str, Any] = {"id": "", "attempt": 0}
     while rows := connection.rows(_WITHOUT_DIGEST, last):
         names = [(row["id"], row["attempt"]) for row in rows]

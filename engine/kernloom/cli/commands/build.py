@@ -73,7 +73,7 @@ def _build(builder: Builder, artifacts: Iterable[Artifact], invocation: Invocati
 
 def _document(outcome: Outcome) -> dict[str, object]:
     artifact = outcome.artifact
-    # One runner serves every arch of an isa.
+    # One runner serves all arches of an isa.
     isa = artifact.identity.triple.partition("-")[0]
     return {
         "name": artifact.name,

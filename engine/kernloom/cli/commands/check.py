@@ -1,7 +1,6 @@
-"""Correctness only: every case of the workloads on the target, verified against the golden.
+"""Verify every case of the workloads on the target against the golden, without measuring.
 
-Nothing is measured and nothing is stored. With no workload named, all of them are checked; where a
-case is chosen, those that have it.
+Nothing is stored. Without a named workload, all are checked; with a chosen case, all that have it.
 
   kernloom check
   kernloom check workload=matmul toolchain=clang
@@ -56,7 +55,7 @@ def run(invocation: Invocation) -> int:
 def _plan_workloads(
     assembly: Assembly, overrides: Overrides
 ) -> tuple[list[Planned], dict[str, KernloomError]]:
-    """The plans of every workload, and the error of each workload that cannot be planned."""
+    """The plans of all workloads, and the error of each workload that cannot be planned."""
     plans: list[Planned] = []
     errors: dict[str, KernloomError] = {}
     workloads = _workloads(assembly, overrides)
@@ -81,7 +80,7 @@ def _plan_workloads(
 
 
 def _workloads(assembly: Assembly, overrides: Overrides) -> list[tuple[str, Overrides]]:
-    """The overrides once for each workload, with its name where there are several."""
+    """The overrides for each workload, with its name if there are several."""
     named = overrides.values("workload")
     if len(named) == 1:
         return [("", overrides)]
@@ -93,8 +92,8 @@ def _workloads(assembly: Assembly, overrides: Overrides) -> list[tuple[str, Over
 def _with_cases(
     assembly: Assembly, overrides: Overrides, known: set[str], *, named: bool
 ) -> Overrides | None:
-    """The overrides with every case of their workload, or the cases that they choose; None for a
-    workload that nobody named and that has no such case. Adds the workload's cases to `known`."""
+    """The overrides with all cases of their workload, or the selected cases; None for a workload
+    that was not named and has no such case. Adds the workload's cases to `known`."""
     said = overrides.where(lambda override: override.key == "case" and override.kind != "delete")
     if said and named:
         return overrides
@@ -109,7 +108,7 @@ def _with_cases(
 
 
 def _check_case(chosen: Sequence[object], known: set[str]) -> None:
-    """Refuse a case that none of the workloads has, if their cases were looked at."""
+    """Refuse a case that none of the workloads has, if their cases are known."""
     for case in map(str, chosen):
         if known and case not in known:
             raise ConfigError(
@@ -120,7 +119,7 @@ def _check_case(chosen: Sequence[object], known: set[str]) -> None:
 def _refused(
     assembly: Assembly, overrides: Overrides, errors: Mapping[str, KernloomError]
 ) -> list[Trial]:
-    """A trial for every workload with an error, on each target and case that are chosen."""
+    """A refused trial for every workload with an error, on each selected target and case."""
     cases = [str(case) for case in overrides.values("case")] or ["default"]
     return [
         Trial(

@@ -1,9 +1,10 @@
-"""Measure two or more experiments in the same rounds, and say which is faster, if that can be said.
+"""Compare two or more experiments, measured in the same rounds, and report which is faster.
 
 Each is a set of overrides in quotes, a recipe file, or the id of a stored trial, whose own
-artifacts are run again. All are compared with the first. A difference is called one if it is real
-(95%, by Holm's correction when there are several) and at least measure.floor; `equivalent` if it
-is surely smaller; else `inconclusive`. The policy is rigorous unless --with says otherwise.
+artifacts are run again. All are compared with the first. The verdict is `faster` or `slower` if the
+difference is significant (95%, with Holm's correction for several) and at least measure.floor,
+`equivalent` if it is certainly smaller, and `inconclusive` otherwise. The measuring policy is
+rigorous unless --with sets another.
 
   kernloom compare 'toolchain=gcc' 'toolchain=clang'
   kernloom compare --with 'workload=softmax case=large' '' 'target.variant=release arch=x86_64_v2'
@@ -92,7 +93,7 @@ def run(invocation: Invocation) -> int:
 
 
 def exit_code(found: Compared, failing: set[str]) -> int:
-    """1 if a contender failed or a verdict is one of the unwanted."""
+    """1 if a contender failed or a verdict is in `failing`."""
     if any(entry.status != "ok" for entry in found.entries):
         unavailable = all(e.status in ("ok", "unavailable") for e in found.entries)
         return 3 if unavailable else 1

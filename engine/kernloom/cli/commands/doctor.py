@@ -1,9 +1,9 @@
-"""This machine: processor, memory, compilers, emulators, clocks, noise, and where things are kept.
+"""Describe this machine: processor, memory, compilers, emulators, clocks, noise, and folders.
 
-With --install: what the targets lack is shown and, once you agree, installed (Debian and Python
-packages). --yes agrees beforehand; without a terminal nothing is installed unless it is given.
-With --calibrate: the peak of each arch and the bandwidth of each level of memory are measured and
-kept for machines of this class; results then show which share of that roof they reach.
+--install shows the packages that targets lack and installs them after you confirm (Debian and
+Python packages). --yes confirms in advance; without a terminal it is required.
+--calibrate measures the peak of each arch and the bandwidth of each level of memory, and stores
+them for machines of this class; results then show the share of that roof they reach.
 
   kernloom doctor
   kernloom doctor --calibrate
@@ -45,7 +45,7 @@ FLAGS = {
     "yes": Flag("with --install: do not ask; needed where there is no terminal to ask on"),
 }
 SPINS = 60
-"""Short pieces of the same work, timed to see how much else this machine is doing."""
+"""Number of short pieces of equal work, timed to estimate the load of this machine."""
 NOISY = 0.05
 
 
@@ -89,7 +89,7 @@ def run(invocation: Invocation) -> int:
 
 
 def _calibration(invocation: Invocation, places: Places) -> Calibration | None:
-    """A new one if asked for, else the one that is kept."""
+    """A new calibration if requested, else the stored one."""
     if "calibrate" not in invocation.flags:
         return load_calibration(
             places.calibrations,
@@ -116,7 +116,7 @@ def _toolchains(places: Places) -> list[dict[str, Any]]:
 
 
 def _emulators(places: Places) -> list[dict[str, Any]]:
-    """Each that a target runs on, once, with those targets."""
+    """Each emulator of a target once, with its targets."""
     groups = Groups(places.folders("configs"))
     found: dict[str, dict[str, Any]] = {}
     for name in groups.options("target"):
@@ -124,7 +124,7 @@ def _emulators(places: Places) -> list[dict[str, Any]]:
             data = groups.read("target", name).get("target", {})
             emulator = convert(Target, data, f"target/{name}").emulator
         except KernloomError:
-            # `targets` says what is wrong with it.
+            # `targets` reports the problem.
             continue
         if emulator is None:
             continue
@@ -141,7 +141,7 @@ def _emulators(places: Places) -> list[dict[str, Any]]:
 
 
 def _driver_versions() -> str:
-    """Of compilers that are part of a device's driver: the devices."""
+    """The devices of compilers that are part of a device's driver."""
     from kernloom.device.opencl.probe import devices
 
     return "; ".join(item.title for item in devices()) or "no device"
@@ -215,7 +215,7 @@ def _spread(values: list[float]) -> float:
 
 
 def _huge_pages() -> str:
-    """What the system says about transparent huge pages: the word in brackets is in force."""
+    """The setting of transparent huge pages: the word in brackets is in force."""
     try:
         text = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text(encoding="ascii")
     except OSError:

@@ -1,4 +1,4 @@
-"""Why each artifact of an experiment has to be built, or was built when it last was.
+"""Explain why each artifact of an experiment has to be built, or why it was last built.
 
 Names the template line, flag, header, compiler or parameter that changed.
 

@@ -1,4 +1,4 @@
-"""What would be built and run, what is cached, and why the rest is not. Does nothing.
+"""Show what would be built and run, what is cached, and why the rest is not. Changes nothing.
 
 kernloom plan workload=mlp
 kernloom plan -m workload.sizes.N=64,128      # points, artifacts and the time it would take
@@ -126,7 +126,7 @@ def _show(plans: list[Planned], wanted: str, invocation: Invocation) -> None:
 
 
 def _output(plan: Planned, wanted: str) -> Any:
-    """`stage`, `stage.output` or deeper; the rendered text stands for a stage that has one."""
+    """`stage`, `stage.output` or deeper; a stage with a rendered text is shown as that text."""
     name, *path = wanted.split(".")
     if plan.refusal:
         raise plan.refusal.error

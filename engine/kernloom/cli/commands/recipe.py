@@ -1,4 +1,4 @@
-"""Replay a recipe file: the same configs and parameters, built, verified and measured again.
+"""Replay a recipe file: build, verify and measure the same configs and parameters again.
 
 kernloom run workload=mlp recipe=mlp.yaml    # writes one
 kernloom recipe run mlp.yaml                 # replays it
@@ -28,7 +28,7 @@ def run(invocation: Invocation) -> int:
     if len(words) != 2:
         raise UsageError("name one recipe file: kernloom recipe run FILE")
     assembly = Assembly()
-    # Tasks of a cluster compose their points from overrides, which a recipe has none of.
+    # Tasks of a cluster compose their points from overrides, which a recipe does not have.
     here = assembly.composer.choose({"output": invocation.output, "fleet": "local"})
     local = next(iter(assembly.composer.points(here))).data
     entries = read_recipe(Path(words[1]), assembly.composer, local)

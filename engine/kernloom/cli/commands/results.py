@@ -1,20 +1,20 @@
 """Query the store. Filters are key=value on columns, params, metrics or config keys.
 
-Other comparisons (!= < <= > >=) need quotes, or the shell takes them for its own. The store is the
-project's, or what store.path=FILE, or store=postgres store.url=URL, say.
+Other comparisons (!= < <= > >=) must be quoted, because the shell would interpret them. The store
+is the project's, or the one set by store.path=FILE, or by store=postgres store.url=URL.
 
 kernloom results
 kernloom results workload=matmul status=ok --sort metrics.median_ns --limit 10
 kernloom results mr=6 'median_ns<50000' 'status!=ok' --columns id,mr,median_ns,message
-kernloom results --group workload,toolchain           # how many, best and median of the time
-kernloom results --group workload --all-sources       # earlier versions of kernels, too, apart
+kernloom results --group workload,toolchain           # number, best and median time of each group
+kernloom results --group workload --all-sources       # also earlier versions of kernels, separately
 kernloom results status=ok,wrong N=64,128             # either value
 kernloom results workload=softmax --pivot N toolchain,case gflops
 kernloom results output=csv > trials.csv
 kernloom results output=parquet --to trials.parquet   # output=t4: for other autotuners
 kernloom results baseline save main workload=matmul   # for kernloom compare --baseline main
 kernloom results baseline list                        # also: show NAME, remove NAME
-kernloom results repair                               # saves what can be read of a damaged store
+kernloom results repair                               # recovers a damaged store
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ FLAGS = {
 }
 SHAPES = ("columns", "group", "pivot")
 ACTIONS = ("baseline", "repair")
-"""First words that are no filters."""
+"""First words that are not filters."""
 
 
 def run(invocation: Invocation) -> int:
@@ -121,7 +121,7 @@ def run(invocation: Invocation) -> int:
 
 
 class _Shown:
-    """The answer in the form that was asked for, on stdout or in a file."""
+    """The answer in the requested format, on stdout or in a file."""
 
     def __init__(self, invocation: Invocation, file: Path | None) -> None:
         self.invocation = invocation
@@ -137,14 +137,14 @@ class _Shown:
                 self.say(note)
 
     def rows(self, answer: questions.Answer) -> None:
-        """Rows of chosen keys."""
+        """Show rows of chosen keys."""
         if self.form.rows:
             with self._output() as out:
                 self.form.rows(answer, out)
         self._say_written(len(answer.rows), "row")
 
     def trials(self, trials: Iterable[Trial], store: Store) -> int:
-        """The trials; how many."""
+        """Show the trials; returns their number."""
         metric = self.invocation.flags.get("metric", "")
         report = ResultsReport(trials, store, metric, self.say)
         number = 0
@@ -158,7 +158,7 @@ class _Shown:
 
     @contextmanager
     def _output(self) -> Iterator[TextIO]:
-        """Where an answer is written: the file, or stdout once all of it is known."""
+        """The output of an answer: the file, or stdout once the answer is complete."""
         if self.file:
             with replacing(self.file) as out:
                 yield out
@@ -174,7 +174,7 @@ class _Shown:
 
 
 def _trials(store: Store, filters: Sequence[Filter], shown: _Shown) -> Iterator[Trial]:
-    """The trials to list; where they are ranked, only those of the newest sources."""
+    """The trials to list; if they are ranked, only those of the newest sources."""
     flags = shown.invocation.flags
     sort, history = flags.get("sort", ""), "history" in flags
     limit = int(flags["limit"]) if "limit" in flags else None
@@ -189,7 +189,7 @@ def _trials(store: Store, filters: Sequence[Filter], shown: _Shown) -> Iterator[
 def _of_newest_sources(
     trials: Iterable[Trial], shown: _Shown, limit: int | None = None
 ) -> Iterator[Trial]:
-    """Leave out trials of earlier sources, and say at the end how many."""
+    """Leave out trials of earlier sources, and report their number at the end."""
     kept = left_out = 0
     for trial in trials:
         if trial.source != NEWEST:
@@ -205,7 +205,7 @@ def _of_newest_sources(
 
 
 def _shape(shown: _Shown) -> str:
-    """Which of the flags that shape the answer was given, if any."""
+    """The flag that shapes the answer, if one was given."""
     output = shown.invocation.output
     given = [name for name in SHAPES if name in shown.invocation.flags]
     if len(given) > 1:
@@ -223,7 +223,7 @@ def _shape(shown: _Shown) -> str:
 
 
 def _answer(store: Store, filters: Sequence[Filter], axes: Sequence[str], shown: _Shown) -> None:
-    """Groups or a pivot table of all trials that the filters leave."""
+    """Groups or a pivot table of all trials that match the filters."""
     flags = shown.invocation.flags
     down: list[Key] = []
     if "pivot" in flags:

@@ -1,7 +1,7 @@
 """Build, verify and measure one experiment, or with -m every point of a sweep.
 
-Trials that are stored already are not carried out again (rerun=all does), and only what is missing
-is built. Exit code 0 only if everything verified.
+Stored trials are reused (rerun=all runs them again), and only missing artifacts are built. Exit
+code 0 only if everything verified.
 
   kernloom run
   kernloom run workload=softmax workload.sizes.N=1000 toolchain=clang measure=standard
@@ -9,16 +9,16 @@ is built. Exit code 0 only if everything verified.
   kernloom run workload=mlp recipe=mlp.yaml     # also writes a recipe that replays this run
 
 --objective FILE is for optimisers: JSON with the metric that the trial is ranked by and its value,
-null if the point is wrong or refused. Where nothing is known about the point no file is written.
+null if the point is wrong or refused. If nothing is known about the point, no file is written.
 
 Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline, select, measure):
 
-  rerun=none|failed|all             whether stored trials are carried out again
-  timeout=60, memory_limit=4GiB     what a trial may take
-  sweep=NAME, sweep.where=...       what axes cannot say: zips, constraints, samples, named points
-  screen.keep=10                    a quick look at every point; the best are measured in full
-  fleet=slurm, fleet.overlap=true   where, and whether while the rest is built
-  store=postgres, store.path=FILE   where trials are kept
+  rerun=none|failed|all             whether stored trials are run again
+  timeout=60, memory_limit=4GiB     limits of a trial
+  sweep=NAME, sweep.where=...       zips, constraints, samples, named points
+  screen.keep=10                    screen every point, measure only the best in full
+  fleet=slurm, fleet.overlap=true   where trials run; measure while others are built
+  store=postgres, store.path=FILE   where trials are stored
   output=table|json|jsonl|csv|junit, recipe=FILE, seed=0, build.jobs=N
 """
 
@@ -65,7 +65,7 @@ def run(invocation: Invocation) -> int:
         plans = plan_points(assembly, overrides, unplanned=unplanned)
     except ConfigError as error:
         if file and error.stage:
-            # The overrides make sense, but a stage of the pipeline refuses this point.
+            # The overrides are valid, but a stage of the pipeline refuses this point.
             from kernloom.run.objectives import write_refused
 
             write_refused(file)
@@ -119,8 +119,8 @@ def execute_and_report(
     invocation: Invocation,
     refused: Sequence[Trial] = (),
 ) -> Results:
-    """Carry the trials out, write the recipe if one is wanted, and print them, followed by those
-    that were refused without a plan."""
+    """Run the trials, write the recipe if requested, and print them, followed by those that were
+    refused without a plan."""
     experiment = plans[0].experiment
     recipe = destination(experiment.recipe, "recipe") if experiment.recipe else None
     progress = Progress(invocation.stderr)
@@ -143,7 +143,7 @@ def execute_and_report(
         if recipe and not results.interrupted and not results.failure:
             from kernloom.recipe.recipe import refusals, write_recipe
 
-            # Before the report: if it fails, the error is all that stdout shows.
+            # Before the report: if it fails, stdout shows only the error.
             write_recipe(recipe, results.trials)
             print(f"recipe written: {recipe}", file=invocation.stderr)
             for refusal in refusals(results.trials, assembly.composer):
@@ -161,7 +161,7 @@ def execute_and_report(
 
 
 def _line_printer(invocation: Invocation, text: TrialText | None) -> Callable[[Trial], None]:
-    """Prints the line of a trial at once, where the format has one."""
+    """Prints a trial's line at once, if the format has one."""
 
     def print_line(trial: Trial) -> None:
         if text:
@@ -176,7 +176,7 @@ def report(
     invocation: Invocation,
     samples_of: Callable[[Trial], tuple[Samples, ...]],
 ) -> None:
-    """The trials on stdout, in the form that was asked for."""
+    """Print the trials on stdout, in the requested format."""
     screening, failure = results.screening, results.failure
     document = RunReport(
         results.trials,
@@ -200,7 +200,7 @@ def report(
 
 
 def _print_screening(screening: Screening, file: TextIO) -> None:
-    """What failed under the quick look, and one line about all of it."""
+    """Print the failures of the screening, and one line about all of it."""
     from kernloom.report.tables import print_failures
 
     print_failures(screening.trials, file)
@@ -208,7 +208,7 @@ def _print_screening(screening: Screening, file: TextIO) -> None:
 
 
 def _kept(results: Results) -> str:
-    """What a run that ended early leaves."""
+    """The message about what an interrupted run has stored."""
     if results.trials:
         number = len(results.trials)
         return f"{count(number, 'finished trial')} {'is' if number == 1 else 'are'} kept"

@@ -1,4 +1,4 @@
-"""Every target: available, or the reason it is not and what installs the missing part."""
+"""List all targets: available, or why not and which command installs the missing part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says on stderr what is going on: a living view on a terminal, sparse lines elsewhere."""
+"""Progress on stderr: a live view on a terminal, sparse lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 _EVERY_S = 5.0
 _REFRESH_S = 0.25
 _FIRST_S = 0.5
-"""What is over sooner needs no view, and does not pay for one,"""
+"""A shorter run needs no view and does not pay for one,"""
 _LONG = 100
-"""unless there is so much to do that it will not be."""
+"""unless it has so many items that it cannot be short."""
 
 
 class Progress:
-    """Reports how far a phase has come, and what the trials that have ended so far came to.
+    """Shows the progress of a phase, and the results of the trials that have ended so far.
 
-    It draws only when it is told something, so never while a kernel is being timed.
+    It draws only when it is called, so never while a kernel is being timed.
     """
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
@@ -38,7 +38,7 @@ class Progress:
     def update(
         self, phase: str, done: int, total: int, note: str = "", *, part: float = 0.0
     ) -> None:
-        """`part` is how much of what is not done is done nevertheless, as far as one can tell."""
+        """`part` is the estimated progress of unfinished items."""
         if self._quiet or total <= 1:
             return
         now = time.monotonic()
@@ -48,7 +48,7 @@ class Progress:
             return
         if self._living:
             self._draw()
-            # The end of it: drawing may itself take a while.
+            # Counted from the end of drawing, which may itself take a while.
             self._next = time.monotonic() + _REFRESH_S
         else:
             self._next = now + _EVERY_S
@@ -60,13 +60,13 @@ class Progress:
             self._tally.add(trial)
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         if not self._quiet:
             self.clear()
             print(f"kernloom: {text}", file=self._stream, flush=True)
 
     def clear(self) -> None:
-        """Take the living view away before something else is printed."""
+        """Remove the live view before something else is printed."""
         if self._live:
             self._live.clear()
 

@@ -1,4 +1,4 @@
-"""The living view on a terminal: a bar, what failed, a table of the best points."""
+"""The live view on a terminal: a bar, failures, and a table of the best points."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from kernloom.cli.progress.tally import Tally
 
 LONG_SWEEP = 20
-"""From so many points on there is a table of the best ones."""
+"""Number of points from which the best ones are shown in a table."""
 LOWEST = 12
-"""A terminal with fewer lines has no room for that table."""
+"""Minimal height of a terminal for that table."""
 NARROW = 60
-"""One with fewer columns has none for a bar."""
+"""Minimal width of a terminal for a bar."""
 
 
 class Live:
-    """Draws over what it drew before. The cursor stays visible, so that a terminal is as it was
-    whatever ends the engine."""
+    """Draws over its previous output. The cursor stays visible, so that the terminal is intact
+    however the engine ends."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = styled(stream)
         self._lines = 0
 
     def draw(self, tally: Tally) -> None:
-        # Made anew, since it asks for the terminal's size only once where that is in COLUMNS.
+        # Created anew, because it reads the terminal's size only once if that is in COLUMNS.
         console = Console(file=self._stream, markup=False, highlight=False, emoji=False)
-        # One less than there are: a full line would make some terminals begin another.
+        # One less than the width: some terminals wrap after a full line.
         console.width = max(1, console.width - 1)
         with console.capture() as capture:
             console.print(view(tally, console.width, console.height))
@@ -53,7 +53,7 @@ class Live:
 
 
 def view(tally: Tally, width: int, height: int) -> RenderableType:
-    """What is shown, each part on lines that are cut to the width."""
+    """The view's parts, with lines cut to the width."""
     best = [(time, visible_line(point)) for time, point in tally.best()]
     failures = visible_line(tally.failures())
     parts: list[RenderableType] = [_bar(tally, width)]

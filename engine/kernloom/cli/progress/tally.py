@@ -1,4 +1,4 @@
-"""How far a run has come, how long the rest will take, and what came out so far."""
+"""The state of a run: its progress, its remaining time, and the results so far."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
     from kernloom.measure.trial import Trial
 
 LEADERS = 5
-"""How many of the best points are told."""
+"""Number of best points shown."""
 UNRANKED = 500
-"""How many trials wait until somebody looks."""
+"""Limit of trials that wait to be ranked until the view is drawn."""
 SURE_S = 1.0
-"""How long a phase must have lasted before its rate means anything."""
+"""Minimal duration of a phase for a meaningful rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Leader:
-    """A trial that is among the best of those that do the same work."""
+    """A trial among the best of those that do the same work."""
 
     cost: float
-    """The smaller, the better."""
+    """Smaller is better."""
     value: str
     point: str
 
 
 class Tally:
-    """What a view of a run shows."""
+    """The data that a view of a run shows."""
 
     def __init__(self) -> None:
         self.phase = self.note = ""
@@ -39,12 +39,12 @@ class Tally:
         self._first = self._part = 0.0
         self._ended: list[Trial] = []
         self._leaders: dict[bytes, list[_Leader]] = {}
-        """By the work they do."""
+        """Leaders by the work they do."""
 
     def reached(
         self, phase: str, done: int, total: int, note: str, part: float, now: float
     ) -> bool:
-        """Whether something else has begun."""
+        """Update the progress; returns whether a new phase has begun."""
         new = total != self.total or done < self.done or not self.phase
         if new:
             self._start, self._first = now, done + part
@@ -66,7 +66,7 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        """What is done in a second; 0: nobody knows yet."""
+        """Items per second; 0 while unknown."""
         seconds = self._now - self._start
         return (self.done + self._part - self._first) / seconds if seconds > SURE_S else 0.0
 
@@ -83,16 +83,16 @@ class Tally:
         return f"{often}, {left}"
 
     def best(self) -> list[tuple[str, str]]:
-        """Time and point of the leaders, best first, of work that was done more than once; where
+        """Value and point of the leaders, best first, for work that was done more than once; if
         points do different work, the best of each."""
         self._rank()
         several = len(self._leaders) > 1
-        # One that nothing can be compared with is not the best of anything.
+        # A trial without another to compare it with is not the best of anything.
         compared = (group for group in self._leaders.values() if len(group) > 1)
         shown = [leader for group in compared for leader in group[: 1 if several else LEADERS]]
         found = []
         for leader in shown[:LEADERS]:
-            # That which all have in common says nothing.
+            # The part that all points have in common is left out.
             point = leader.point if several else leader.point.partition(", ")[2] or leader.point
             found.append((leader.value, point))
         return found
@@ -117,7 +117,7 @@ class Tally:
         return ", ".join(f"{number} {status}" for status, number in self.failed.items())
 
     def line(self) -> str:
-        """All of it on one line."""
+        """The whole tally in one line."""
         best, failures = self.best(), self.failures()
         words = [f"{self.phase} {self.done}/{self.total}", self.note, self.speed]
         if best:

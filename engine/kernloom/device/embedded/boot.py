@@ -1,4 +1,4 @@
-"""A bare-metal part switched on: QEMU runs one image, given a launch, until it is done."""
+"""One boot of a bare-metal part: QEMU runs one image with one launch until it is done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPTIONS = ("-display", "none", "-monitor", "none", "-serial", "null", "-no-rebo
 
 @dataclass(frozen=True)
 class Boot:
-    """What is left when a part has been switched off again."""
+    """The outcome of a boot."""
 
     returncode: int
     report: Report | None
@@ -38,10 +38,10 @@ def boot_part(
     deadline: float,
     scratch: Path | None = None,
 ) -> Boot:
-    """Run an image until it is done; TimeoutError when it is not by the deadline.
+    """Run an image until it is done; TimeoutError if that is later than the deadline.
 
     All files are in memory, so nothing is left behind however the engine ends. QEMU runs in a
-    folder below `scratch`: semihosting opens files there.
+    folder below `scratch`, because semihosting opens files in its current folder.
     """
     with _memory_file() as given, _memory_file() as reported, _memory_file() as counted:
         for part in launch:

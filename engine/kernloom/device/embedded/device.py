@@ -40,9 +40,9 @@ MOST_SAMPLES = 10_000
 
 
 class EmbeddedDevice(Device):
-    """A part that runs one image at a time; each session has a part of its own.
+    """A part that runs one image at a time; each session has its own part.
 
-    There are no clocks: instructions are counted, and the time an emulator takes means nothing.
+    It has no clocks: instructions are counted, because an emulator's time means nothing.
     """
 
     name = "embedded"
@@ -63,7 +63,7 @@ class EmbeddedDevice(Device):
         scratch: Path | None = None,
     ) -> None:
         self.emulator = tuple(emulator)
-        """The program, by its path, and its options."""
+        """The emulator's path and options."""
         self.counter = counter
         self.supervisor = supervisor
         self.arch = arch
@@ -71,8 +71,7 @@ class EmbeddedDevice(Device):
         self.memory = memory
         self.index = index
         self.scratch = scratch
-        """Where the folders are that emulators run in; by default among the system's temporary
-        files."""
+        """Parent of the folders that emulators run in; default: the system's temporary folder."""
 
     @classmethod
     def from_setup(cls, setup: DeviceSetup) -> EmbeddedDevice:
@@ -106,7 +105,7 @@ class EmbeddedDevice(Device):
 
 
 class EmbeddedSession(Session):
-    """A part's memory, mirrored here, and the images that can be put on the part."""
+    """A mirror of the part's memory, and the images that can be flashed to the part."""
 
     def __init__(self, device: EmbeddedDevice, timeout: float) -> None:
         self._device = device
@@ -116,7 +115,7 @@ class EmbeddedSession(Session):
         )
         self._images: dict[Path, Image] = {}
         self._kernels: list[tuple[Image, int, int]] = []
-        """Image, address and number of arguments of each, by handle less one."""
+        """Image, address and argument count of each kernel, by handle minus one."""
         self._flashed: Image | None = None
         self._ended: DeviceError | None = None
 
@@ -143,17 +142,17 @@ class EmbeddedSession(Session):
         self._memory.fill(buffer, value)
 
     def flash(self, image: Path) -> None:
-        """Put an image on the part; launches of kernels from another one do so by themselves."""
+        """Flash an image; a launch of a kernel from another image flashes that one by itself."""
         self._check_open()
         self._flashed = self._image(image)
 
     @property
     def flashed(self) -> Path | None:
-        """The image that is on the part."""
+        """The image on the part."""
         return self._flashed.path if self._flashed else None
 
     def load(self, path: Path, arguments: Arguments, entry: str = "kl_entry") -> LoadedKernel:
-        """A function of a firmware image, which is put on the part."""
+        """Load a function of a firmware image, and flash the image."""
         self.flash(path)
         image = self._image(path)
         if entry not in image.functions:
@@ -169,9 +168,9 @@ class EmbeddedSession(Session):
     def launch(
         self, calls: Sequence[Call | Transfer], settings: LaunchSettings | None = None
     ) -> LaunchResult:
-        """Boots the part once for each sample, or for each call where they are in several images.
+        """Boots the part once per sample, or once per call if the calls are in several images.
 
-        Memory carries over from one boot to the next; variables of the firmware do not.
+        Memory carries over from one boot to the next; the firmware's variables do not.
         """
         self._check_open()
         how = settings or LaunchSettings()
@@ -246,7 +245,7 @@ class EmbeddedSession(Session):
         inner: int,
         deadline: float,
     ) -> int:
-        """Carry out the calls so often; how many instructions the counted ones took."""
+        """Run the calls `warmup` and then `inner` times; returns the instructions of the latter."""
         images = {image.path: image for image, _ in calls}
         if len(images) == 1:
             (image,) = images.values()

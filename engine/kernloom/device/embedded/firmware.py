@@ -1,6 +1,6 @@
-"""Firmware images, and the files through which a firmware takes a launch and reports.
+"""Firmware images, and the launch and report files that a firmware reads and writes.
 
-The layout of both is native/firmware/launch.h: 64-bit little-endian numbers on every part.
+native/firmware/launch.h defines both layouts: 64-bit little-endian numbers on every part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPORT = struct.Struct("<7Q64s")
 DONE, FAULT, LEFT, SIGNAL, REFUSED = range(5)
 BUFFER, SCALAR = range(2)
 PART_SECTION = ".kernloom"
-"""Holds the name of the part that an image was made for."""
+"""ELF section with the name of the part that an image was built for."""
 
 _ELF = b"\x7fELF"
 _SYMBOL_TABLE = 2
@@ -31,7 +31,7 @@ _MACHINE_NAMES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "64-bit Arm", 243: "RI
 
 @dataclass(frozen=True)
 class Machine:
-    """What an ELF file says of the machine that it is for."""
+    """The machine fields of an ELF header."""
 
     number: int
     bits: int
@@ -41,7 +41,7 @@ class Machine:
 
 
 MACHINES = {"armv7m": Machine(40, 32), "rv64": Machine(243, 64)}
-"""By the isa of an arch; native/firmware has a folder of start-up code for each."""
+"""Keyed by the arch's isa; native/firmware has a folder of start-up code for each."""
 
 
 def machine_of(isa: str) -> Machine:
@@ -54,14 +54,14 @@ def machine_of(isa: str) -> Machine:
 
 @dataclass(frozen=True)
 class Image:
-    """A firmware that can be put on a part: its functions by name."""
+    """A firmware image and the addresses of its functions by name."""
 
     path: Path
     functions: dict[str, int]
 
 
 def read_image(path: Path, part: str, machine: Machine) -> Image:
-    """The image, or a refusal that says why it is not one for this part."""
+    """Read and check an image; the error says why it is not one for this part."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -145,7 +145,7 @@ def _text(texts: bytes, at: int) -> str:
 
 @dataclass(frozen=True)
 class FirmwareCall:
-    """One call of a launch: the function's address, and kind and value of each argument."""
+    """One call of a launch: the function's address, and the kind and value of each argument."""
 
     function: int
     args: tuple[tuple[int, int], ...]
@@ -154,7 +154,7 @@ class FirmwareCall:
 def pack_launch(
     calls: Sequence[FirmwareCall], warmup: int, inner: int, address: int, nbytes: int
 ) -> bytes:
-    """All of a launch but the memory, which follows it in the file."""
+    """The launch file without the memory, which follows it."""
     words = [
         word
         for call in calls
@@ -174,7 +174,7 @@ def pack_launch(
 
 @dataclass(frozen=True)
 class Report:
-    """How a launch ended, in the firmware's words."""
+    """The outcome of a launch as the firmware reports it."""
 
     status: int
     code: int
@@ -189,7 +189,7 @@ class Report:
 
 
 def unpack_report(data: bytes) -> Report | None:
-    """None if the firmware did not get so far as to write one."""
+    """The report, or None if the firmware did not get as far as writing one."""
     if len(data) < REPORT.size:
         return None
     magic, status, code, address, has_address, pc, has_pc, name = REPORT.unpack_from(data)

@@ -1,4 +1,4 @@
-"""The memory of a bare-metal part, mirrored here: the part itself is only there during a launch."""
+"""A mirror of a bare-metal part's memory: the part itself exists only during a launch."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from kernloom.device.contract import Buffer
 
 ALIGNMENT = 64
 GUARD_BYTES = 64
-"""At least so much lies between two buffers, and before the first."""
+"""Minimal gap between two buffers, and before the first."""
 BEYOND_BYTES = 64 << 10
-"""How much of the unused memory behind the last buffer is watched, too."""
+"""Bytes of unused memory after the last buffer that are checked as well."""
 _PATTERN = bytes((37 * i + 11) % 251 for i in range(251))
-"""What unused memory holds: no value that a stray write is likely to leave in place."""
+"""Fill pattern of unused memory, which a stray write is unlikely to reproduce."""
 
 
 @dataclass(frozen=True)
 class MemoryMap:
-    """Where the memories of a part are, in bytes; the firmware has the first part of its RAM."""
+    """Addresses and sizes of a part's memories, in bytes; the firmware takes the start of its
+    RAM."""
 
     flash_base: int
     flash: int
     ram_base: int
     ram: int
     firmware: int
-    """Of the RAM: the stack, and the data of firmware and kernel."""
+    """The firmware's share of the RAM: its stack, and the data of firmware and kernel."""
     stack: int
 
     @property
@@ -37,12 +38,12 @@ class MemoryMap:
 
     @property
     def tensors(self) -> int:
-        """What is left of the RAM for tensors."""
+        """Bytes of RAM left for tensors."""
         return self.ram - self.firmware
 
 
 def memory_map(arch: Arch) -> MemoryMap:
-    """The part's memories as its arch gives them."""
+    """The memory map that an arch declares."""
     values = {}
     for name in MemoryMap.__dataclass_fields__:
         key = f"arch.memory.{name}"
@@ -69,7 +70,7 @@ def memory_map(arch: Arch) -> MemoryMap:
 
 @dataclass
 class _Block:
-    """A piece of memory that is or was a buffer."""
+    """A live or freed buffer."""
 
     buffer: Buffer
     freed: bool = False
@@ -83,14 +84,14 @@ class PartMemory:
         self._part = part
         self._nbytes = nbytes
         self._blocks: dict[int, _Block] = {}
-        """By address; freed ones stay until their memory is needed again."""
+        """Blocks by address; freed ones stay until their memory is reused."""
         self._used_to = 0
         self._mirror = bytearray()
 
     def allocate(self, nbytes: int, label: str) -> Buffer:
         if nbytes < 1:
             raise _refusal(f"buffer '{label}' cannot have {nbytes} bytes", "invalid")
-        # Fresh memory as long as there is some, so that stale buffers are recognised.
+        # Use fresh memory as long as possible, so that accesses to stale buffers are recognised.
         start = self._used_to + GUARD_BYTES
         if start + nbytes + GUARD_BYTES > self._nbytes:
             start = self._hole(nbytes)
@@ -136,16 +137,17 @@ class PartMemory:
         self._mirror[start : start + buffer.nbytes] = bytes([value]) * buffer.nbytes
 
     def address(self, buffer: Buffer) -> int:
-        """Where a kernel finds the buffer, which must be alive."""
+        """The address of a live buffer, as kernels see it."""
         self._start(buffer, 0, buffer.nbytes)
         return buffer.address
 
     def image(self) -> bytearray:
-        """What the part's memory holds before a launch."""
+        """The memory's content before a launch."""
         return self._mirror
 
     def take(self, image: bytes) -> None:
-        """What it holds after one; DeviceError if anything but live buffers has changed."""
+        """Store the memory's content after a launch; DeviceError if anything but live buffers
+        changed."""
         at = 0
         for block in [*self._live(), None]:
             end = block.buffer.address - self.base if block else len(self._mirror)
@@ -180,7 +182,7 @@ class PartMemory:
         return sum(_rounded(block.buffer.nbytes) + GUARD_BYTES for block in self._live())
 
     def _hole(self, nbytes: int) -> int:
-        """The first place between live buffers that is large enough; -1 if there is none."""
+        """The first gap between live buffers that is large enough; -1 if there is none."""
         start = GUARD_BYTES
         for block in self._live():
             at = block.buffer.address - self.base
@@ -190,7 +192,7 @@ class PartMemory:
         return start if start + nbytes + GUARD_BYTES <= self._nbytes else -1
 
     def _forget(self, start: int, end: int) -> None:
-        """Freed buffers whose memory is used anew are no longer known."""
+        """Forget freed buffers whose memory is reused."""
         first, last = self.base + start, self.base + end
         for address, block in list(self._blocks.items()):
             if address < last and first < address + block.buffer.nbytes:
@@ -203,7 +205,7 @@ class PartMemory:
             self._mirror += _pattern(len(self._mirror), size)
 
     def _start(self, buffer: Buffer, offset: int, nbytes: int) -> int:
-        """Where a range of a live buffer, or of a part of one, is in the mirror."""
+        """Index in the mirror of a range of a live buffer or sub-buffer."""
         known = self._block(buffer.address, "use_after_free").buffer
         rest = known.address + known.nbytes - buffer.address
         if offset < 0 or nbytes < 0 or offset + nbytes > min(buffer.nbytes, rest):
@@ -215,7 +217,7 @@ class PartMemory:
         return buffer.address - self.base + offset
 
     def _block(self, address: int, when_freed: str) -> _Block:
-        """The buffer that an address belongs to, which must be alive."""
+        """The buffer that contains an address; DeviceError if it was freed."""
         inside = (block for block in self._blocks.values() if _covers(block.buffer, address))
         block = next(inside, None)
         if block is None:
@@ -230,7 +232,7 @@ def _rounded(nbytes: int) -> int:
 
 
 def room(nbytes: Iterable[int]) -> int:
-    """How much memory buffers of these sizes take with all that lies between them."""
+    """Memory that buffers of these sizes take, gaps included."""
     return GUARD_BYTES + sum(_rounded(n) + GUARD_BYTES for n in nbytes)
 
 

@@ -1,4 +1,4 @@
-"""Another CPU as a device: its runner under QEMU, which counts the instructions of every sample."""
+"""Another CPU as a device: its runner under QEMU, which counts the instructions of each sample."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
 COUNTER_BYTES = 4096
-"""A page: the least that two processes can share."""
+"""Size of the counter file: one page, the least that two processes can share."""
 OWN_BYTES = 2 << 30
-"""What an emulator may take for itself on top of a memory limit; half of it for translated code."""
+"""Memory of the emulator itself on top of a memory limit; half of it for translated code."""
 
 
 class EmulatedDevice(Device):
-    """Each session is a fresh emulator with a fresh runner in it; any number can be open at once.
+    """Each session is a fresh emulator with a fresh runner; any number can be open at once.
 
-    There are no clocks, for the time an emulator takes says nothing about the CPU it emulates, and
-    no threads, for their instructions are not counted exactly.
+    It has no clocks, because an emulator's time says nothing about the emulated CPU, and no
+    threads, because their instructions are not counted exactly.
     """
 
     name = "emulated"
@@ -44,17 +44,17 @@ class EmulatedDevice(Device):
         scratch: Path | None = None,
     ) -> None:
         self.emulator = tuple(emulator)
-        """The program, by its path, and its options."""
+        """The emulator's path and options."""
         self.runner = runner
         self.counter = counter
         self.supervisor = supervisor
         self.arch = arch
         self.index = index
         self.memory_limit = memory_limit
-        """Bytes that all buffers of a session, and what kernels allocate themselves, may take;
-        0: the machine's memory."""
+        """Limit in bytes for all buffers of a session plus the memory that kernels allocate; 0: the
+        machine's memory."""
         self.scratch = ScratchPool(scratch)
-        """Where kernels run."""
+        """The folders that kernels run in."""
         self._windows = WindowPool()
 
     @classmethod
@@ -71,7 +71,7 @@ class EmulatedDevice(Device):
         )
 
     def open(self, *, timeout: float = 60.0) -> Session:
-        # Whoever only asks which devices there are does without the messages of a session.
+        # Imported late: listing the devices does not need it.
         from kernloom.device.runner import RunnerSession, data_limit
 
         counter = above_stdio(os.memfd_create("kernloom-counter", os.MFD_CLOEXEC))
@@ -94,7 +94,7 @@ class EmulatedDevice(Device):
                 timeout,
                 scratch,
                 counter=counter,
-                # QEMU would hand this machine's libraries to a program for another.
+                # QEMU would load this machine's libraries into a program for another.
                 environment={"LD_LIBRARY_PATH": ""},
             )
         finally:

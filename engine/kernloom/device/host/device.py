@@ -15,7 +15,7 @@ from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
 FLUSHES = ("aarch64", "x86_64")
-"""The CPUs for which native/runner/cache.c can empty the caches."""
+"""ISAs for which native/runner/cache.c can flush the caches."""
 
 
 class HostDevice(Device):
@@ -55,18 +55,18 @@ class HostDevice(Device):
         self.arch = arch or platform.machine()
         self.index = index
         self.pin = pin
-        """The core kernels run on; worker threads take the ones after it."""
+        """The core for kernels; worker threads take the cores after it."""
         self.memory_limit = memory_limit
-        """Bytes that all buffers of a session, and what kernels allocate themselves, may take;
-        0: the machine's memory."""
+        """Limit in bytes for all buffers of a session plus the memory that kernels allocate; 0: the
+        machine's memory."""
         self.sanitized = sanitized
-        """Whether the runner is one with a sanitizer, which sets aside terabytes of addresses."""
+        """Whether the runner has a sanitizer, which reserves terabytes of address space."""
         self.aslr = aslr
         """False: the same addresses in every session, where the system permits it."""
         self.libraries = tuple(path.absolute() for path in libraries)
-        """Opened first, so that kernels find what they leave undefined in them."""
+        """Loaded first, so that the kernels' undefined symbols resolve to them."""
         self.scratch = ScratchPool(scratch)
-        """Where kernels run."""
+        """The folders that kernels run in."""
         self._windows = WindowPool()
 
     @classmethod
@@ -120,7 +120,7 @@ class HostDevice(Device):
         return command + [f"--library={path}" for path in self.libraries]
 
     def open(self, *, timeout: float = 60.0) -> Session:
-        # Whoever only asks which devices there are does without the messages of a session.
+        # Imported late: listing the devices does not need it.
         from kernloom.device.runner import RunnerSession
 
         environment = _sanitizer_options(self.memory_limit) if self.sanitized else None
@@ -137,7 +137,7 @@ class HostDevice(Device):
 
 
 def _sanitizer_options(memory_limit: int) -> dict[str, str]:
-    """The sanitizer keeps the limit, since the system's does not suit it."""
+    """The sanitizer enforces the memory limit, because the system's limit does not suit it."""
     if not memory_limit:
         return {}
     return {"ASAN_OPTIONS": f"max_allocation_size_mb={max(1, memory_limit >> 20)}"}

@@ -1,4 +1,4 @@
-"""Which of a machine's OpenCL devices a target means."""
+"""Chooses the OpenCL device that a target asks for."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ INSTALL = (
 
 @dataclass(frozen=True)
 class Options:
-    """What a target's options may say."""
+    """The options of an OpenCL target."""
 
     platform: str = ""
-    """A part of the platform's name or version, in any case."""
+    """Substring of the platform's name or version, case-insensitive."""
     device: str = ""
-    """A part of the device's name, in any case."""
+    """Substring of the device's name, case-insensitive."""
     index: int = field(default=0, metadata=at_least(0))
-    """Which of those that are left."""
+    """Index among the devices that match."""
     compute_units: int = field(default=0, metadata=at_least(0))
-    """Devices are cut into sub-devices of so many units each; 0 leaves them whole."""
+    """Compute units per sub-device; 0 leaves devices whole."""
     host_memory: Literal["auto", "copy", "in_place"] = "auto"
-    """What becomes of tensors on the host: `auto` reads them in place where the device can."""
+    """Handling of tensors in host memory: `auto` reads them in place where the device can."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Found:
     version: str
     device: str
     kind: str
-    """Its own version, which with PoCL tells the processor that it compiles for."""
+    """The device's version, which with PoCL names the processor it compiles for."""
     driver: str
     units: int
     fp64: bool
     memory: int
     unified: bool
-    """Its memory is the host's."""
+    """Whether device and host share one memory."""
 
     @property
     def title(self) -> str:
@@ -53,7 +53,7 @@ class Found:
 
 
 def choose(found: Sequence[Found], options: Options) -> int:
-    """The place in `found` of the device that the options mean."""
+    """Index in `found` of the device that the options select."""
     if not found:
         raise UnavailableError(
             "no OpenCL platform has a device here",
@@ -79,12 +79,12 @@ def choose(found: Sequence[Found], options: Options) -> int:
 
 
 def in_place(item: Found, options: Options) -> bool:
-    """Whether tensors on the host are read where they are."""
+    """Whether tensors in host memory are read in place."""
     return item.unified and options.host_memory != "copy"
 
 
 def check_host_memory(item: Found, options: Options) -> None:
-    """Refuse to read in place what the device cannot reach."""
+    """Refuse reading in place if the device cannot access host memory."""
     if options.host_memory == "in_place" and not item.unified:
         raise ConfigError(
             f"OpenCL device '{item.device}' cannot read in place: its memory is not the host's",
@@ -94,7 +94,7 @@ def check_host_memory(item: Found, options: Options) -> None:
 
 
 def check_dtypes(item: Found, dtypes: Collection[str]) -> None:
-    """Refuse element types that the device does not have."""
+    """Refuse element types that the device does not support."""
     if "float64" in dtypes and not item.fp64:
         raise ConfigError(
             f"float64 is not possible: OpenCL device '{item.device}' has no double precision",

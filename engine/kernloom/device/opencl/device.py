@@ -1,4 +1,5 @@
-"""An OpenCL device, seen from the engine: every session is a worker with the driver in it."""
+"""An OpenCL device on the engine's side: every session is a worker process with the driver in
+it."""
 
 from __future__ import annotations
 
@@ -49,9 +50,9 @@ class OpenClDevice(Device):
         self.arch = arch
         self.index = options.index
         self.scratch = ScratchPool(scratch)
-        """Where kernels run."""
+        """The folders that kernels run in."""
         self._windows = WindowPool()
-        # Drivers keep compiled kernels in the user's home, which is not ours to fill.
+        # By default drivers cache compiled kernels in the user's home, which must stay untouched.
         self._own = None if cache else tempfile.TemporaryDirectory(dir=process_folder())
         self._cache = Path(self._own.name) if self._own else Path(cache or ".")
 
@@ -79,7 +80,7 @@ class OpenClDevice(Device):
             "kind": item.kind,
             "driver": item.driver,
             "units": str(item.units),
-            # How a driver compiles and runs kernels is seen in no other fact.
+            # No other fact covers how a driver compiles and runs kernels.
             "settings": canonical_json(settings_that_matter()),
         }
 
@@ -88,7 +89,7 @@ class OpenClDevice(Device):
         return in_place(chosen(target, cache), options_of(target))
 
     def open(self, *, timeout: float = 60.0) -> Session:
-        # Whoever only asks which devices there are does without the messages of a session.
+        # Imported late: listing the devices does not need it.
         from kernloom.device.runner import RunnerSession
 
         self._cache.mkdir(parents=True, exist_ok=True)
@@ -107,7 +108,7 @@ def options_of(target: Target) -> Options:
 
 
 def chosen(target: Target, cache: Path | None = None) -> Found:
-    """The device that a target means, as its driver describes it."""
+    """The device that a target selects, as its driver describes it."""
     options = options_of(target)
     found = devices(options.compute_units, cache)
     return found[choose(found, options)]

@@ -10,7 +10,7 @@ from kernloom.device.opencl.choice import Found
 
 
 def has_platform() -> bool:
-    """Whether there is a platform, with devices or without: none means that no driver is loaded."""
+    """Whether there is any platform, even without devices; none means that no driver is loaded."""
     try:
         return bool(cl.get_platforms())
     except cl.Error as error:
@@ -18,7 +18,7 @@ def has_platform() -> bool:
 
 
 def list_devices(compute_units: int = 0) -> list[tuple[Found, Any]]:
-    """Every device, or the sub-devices of so many compute units each that it can be cut into."""
+    """Every device, or its sub-devices of `compute_units` units each."""
     try:
         platforms = cl.get_platforms()
     except cl.Error:
@@ -42,7 +42,7 @@ def _parts(device: Any, compute_units: int) -> list[Any]:
     try:
         return list(device.create_sub_devices([equally, compute_units]))
     except cl.Error:
-        return []  # too few units, or not to be cut
+        return []  # too few units, or cannot be partitioned
 
 
 def _described(platform: Any, device: Any) -> Found:

@@ -1,4 +1,4 @@
-"""The worker's kernels: programs built by the driver, and how many work-items each is run with."""
+"""The worker's kernels: programs built by the driver, and their numbers of work-items."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYPES = {
     "int64": ("long", 8),
     "uint8": ("uchar", 1),
 }
-"""The name of an element type in OpenCL C, and its bytes."""
+"""Element type -> its name in OpenCL C and its size in bytes."""
 _SIGNED = 1 << 63
 
 
@@ -39,7 +39,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Pass:
-    """One function of a kernel, and how many work-items run it."""
+    """One function of a kernel and its numbers of work-items."""
 
     function: str
     items: tuple[int | str, ...]
@@ -54,11 +54,11 @@ class Loaded:
     arguments: tuple[Argument, ...]
     tunables: Mapping[str, Any]
     passes: tuple[Pass, ...]
-    """One after the other, all with the same arguments."""
+    """Run one after the other, all with the same arguments."""
     scratch: Argument | None = None
-    """Their last argument: memory of the device that lasts for a launch."""
+    """Their last argument: device memory that lasts for one launch."""
     elements: int | str = 0
-    """Of the scratch."""
+    """Elements of the scratch memory."""
 
     @property
     def function(self) -> str:
@@ -67,7 +67,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A function of a call made ready: its arguments set, the numbers of work-items known."""
+    """A function of a call that is ready to enqueue: arguments set, numbers of work-items known."""
 
     kernel: Any
     items: tuple[int, ...]
@@ -75,18 +75,18 @@ class Prepared:
 
 
 class Kernels:
-    """Everything a session has loaded."""
+    """All kernels that a session has loaded."""
 
     def __init__(self, context: Any, device: Any, memory: Memory) -> None:
         self._context = context
         self._device = device
         self._memory = memory
         self._programs: dict[tuple[str, str], Any] = {}
-        """Text, and the folder that it includes files from -> the program."""
+        """Text and include folder -> program."""
         self._loaded: list[Loaded] = []
 
     def load(self, path: Path, entry: str, count: int) -> int:
-        """The handle of a kernel."""
+        """Build a kernel; returns its handle."""
         description = _description(path)
         entries = description.get("entries", {})
         if entry not in entries:
@@ -129,8 +129,8 @@ class Kernels:
     def prepare(
         self, handle: int, arguments: Sequence[LaunchArgument]
     ) -> tuple[list[Prepared], list[Block], int | None]:
-        """What a call enqueues, the buffers it touches, and the address of its scratch, which is
-        the caller's to free."""
+        """The functions that a call enqueues, its buffers, and the address of its scratch memory,
+        which the caller must free."""
         if not 1 <= handle <= len(self._loaded):
             raise RequestError(Status.UNKNOWN_KERNEL, f"no kernel has the handle {handle}")
         loaded = self._loaded[handle - 1]
@@ -172,7 +172,7 @@ class Kernels:
     def _prepared(
         self, loaded: Loaded, each: Pass, known: Mapping[str, Any], values: Sequence[Any]
     ) -> Prepared:
-        # Its arguments belong to a kernel object, so each call has one.
+        # Arguments are state of a kernel object, so each call has its own.
         kernel = cl.Kernel(loaded.program, each.function)
         for place, value in enumerate(values):
             kernel.set_arg(place, value)
@@ -233,7 +233,7 @@ def _loaded(program: Any, entry: Mapping[str, Any]) -> Loaded:
 
 
 def _check_function(loaded: Loaded, function: str) -> None:
-    """Refuse a function whose arguments are not those of launch.json: the driver would not."""
+    """Refuse a function whose arguments differ from launch.json: the driver would not notice."""
     arguments = [*loaded.arguments, *([loaded.scratch] if loaded.scratch else [])]
     try:
         kernel = cl.Kernel(loaded.program, function)
@@ -251,7 +251,7 @@ def _check_function(loaded: Loaded, function: str) -> None:
         try:
             said = str(kernel.get_arg_info(place, info)).replace(" ", "")
         except cl.Error:
-            return  # a driver that does not tell
+            return  # this driver does not report arguments
         if said not in (wanted, wanted.replace("uchar", "unsignedchar")):
             raise _not_loaded(
                 f"argument '{argument.name}' of kernel '{function}' is {said}, but "
@@ -277,7 +277,7 @@ def _numbers(
 
 
 def _log(error: cl.Error) -> str:
-    """The compiler's own words, without the hints of the library around them."""
+    """The compiler's log, without pyopencl's hints around it."""
     text = str(error)
     _, found, log = text.partition("\n\n")
     log = log.partition("\n(options:")[0] if found else text

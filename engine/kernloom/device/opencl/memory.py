@@ -1,4 +1,4 @@
-"""The worker's buffers: device memory under addresses that are never given out twice."""
+"""The worker's buffers: device memory at addresses that are never reused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernloom.base.expressions import format_size
 from kernloom.device.messages import Status
 
 GUARD_BYTES = 4096
-"""On both sides of a buffer; a multiple of what any device asks of a sub-buffer's offset."""
+"""Guard bytes on both sides of a buffer; a multiple of every device's sub-buffer alignment."""
 CANARY = 0xA5
 FIRST_ADDRESS = 1 << 32
 
@@ -35,15 +35,15 @@ class Block:
     nbytes: int
     label: str
     whole: Any
-    """The guards included."""
+    """The allocation, guards included."""
     buffer: Any
-    """What kernels get: a sub-buffer between the guards."""
+    """The kernels' view: a sub-buffer between the guards."""
     parts: dict[int, Any] = field(default_factory=dict)
     """Offset -> sub-buffer from there to the end."""
     host: Any = None
-    """The host's copy, while a launch transfers it."""
+    """The host's copy, while a launch transfers the buffer."""
     in_place: bool = False
-    """It is memory of the host that the device reads where it is."""
+    """Whether it is host memory that the device reads in place."""
 
     @property
     def title(self) -> str:
@@ -51,7 +51,7 @@ class Block:
 
 
 class Memory:
-    """Everything a session has allocated on one device."""
+    """All buffers that a session has allocated on one device."""
 
     def __init__(self, context: Any, queue: Any, device: Any) -> None:
         self._context = context
@@ -108,7 +108,7 @@ class Memory:
             part.release()
 
     def find(self, address: int, nbytes: int = 0) -> tuple[Block, int]:
-        """The buffer that holds these bytes, and where in it they start."""
+        """The buffer that contains these bytes, and their offset in it."""
         place = bisect_right(self._starts, address) - 1
         start = self._starts[place] if place >= 0 else -1
         size, label = self._extents.get(start, (0, ""))
@@ -126,10 +126,10 @@ class Memory:
         return block, offset
 
     def move_to_host(self, block: Block) -> None:
-        """Have the buffer, with what it holds, in the host's memory from now on."""
+        """Move the buffer and its content to host memory for good."""
         if block.in_place:
             return
-        # Whole pages: some drivers make a copy of what does not start at one.
+        # Whole pages: some drivers copy memory that is not page-aligned.
         memory = np.frombuffer(mmap.mmap(-1, block.nbytes + 2 * self._guard), np.uint8)
         cl.enqueue_copy(self._queue, memory, block.whole)
         for part in (*block.parts.values(), block.buffer, block.whole):
@@ -141,7 +141,7 @@ class Memory:
         block.in_place = True
 
     def argument(self, address: int) -> tuple[Block, Any]:
-        """What a kernel is given for an address: the buffer, or the rest of it."""
+        """The kernel argument for an address: the buffer, or a sub-buffer from there on."""
         block, offset = self.find(address)
         if offset == 0:
             return block, block.buffer
@@ -176,13 +176,13 @@ class Memory:
         cl.enqueue_fill_buffer(self._queue, buffer, pattern, start, nbytes).wait()
 
     def check_guards(self, block: Block) -> None:
-        """Say by name that a kernel wrote beside the buffer."""
+        """Raise an error with the buffer's name if a kernel wrote beside it."""
         guard = np.empty(self._guard, np.uint8)
         for start, first in ((0, -self._guard), (self._guard + block.nbytes, block.nbytes)):
             cl.enqueue_copy(self._queue, guard, block.whole, src_offset=start)
             (changed,) = np.nonzero(guard != CANARY)
             if changed.size:
-                # The one nearest to the buffer.
+                # The changed byte nearest to the buffer.
                 at = first + int(changed[-1 if start == 0 else 0])
                 raise RequestError(
                     Status.OUT_OF_BOUNDS, f"a kernel wrote to byte offset {at} of {block.title}"

@@ -1,7 +1,7 @@
-"""Which OpenCL devices this machine has.
+"""Detects the OpenCL devices of this machine.
 
-Another process looks, for drivers crash, and stay once loaded. That takes a quarter of a second, so
-what it found is remembered for as long as nothing that drivers go by has changed.
+A separate process asks the drivers, because they may crash and stay loaded. That takes a quarter of
+a second, so the result is cached until anything that drivers depend on changes.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _KEPT = (
     "RUSTICL_",
     "ZE_",
 )
-"""How the variables begin that choose and set up drivers."""
+"""Prefixes of the variables that choose and configure drivers."""
 _NO_MATTER = ("CUDA_CACHE_PATH", "OCL_ICD_DEBUG", "POCL_CACHE_DIR")
-"""Those of them that change no result."""
+"""Variables that change no result."""
 _VENDORS = "/etc/OpenCL/vendors"
 _NODES = ("/dev/dri", "/dev/kfd", "/dev/nvidiactl", "/dev/nvidia0", "/sys/module/nvidia/version")
-"""What comes and goes with the part of a driver that is in the system's kernel."""
+"""Files that come and go with a driver's kernel module."""
 _SYSTEM = ("/etc/ld.so.cache", "/proc/sys/kernel/random/boot_id")
 
 
 def devices(compute_units: int = 0, cache: Path | None = None) -> tuple[Found, ...]:
-    """All devices of this machine, as remembered in the folder `cache` if that is still true."""
+    """All devices of this machine, from the cache folder if its record is still valid."""
     settings = driver_settings()
     return _devices(compute_units, cache, tuple(settings.items()))
 
@@ -68,8 +68,7 @@ def _devices(
         if known is not None:
             return known
     answer = _asked(compute_units, cache)
-    # A machine without a device may be one whose driver is busy: that is asked again, unless
-    # there is no driver at all.
+    # No device may mean a busy driver: this is not cached unless there is no driver at all.
     none = not answer["platform"] and not _lists_drivers(surroundings, settings)
     if answer["devices"] or none:
         answer["stamps"] = _stamps(answer.pop("libraries"))
@@ -78,7 +77,7 @@ def _devices(
 
 
 def driver_settings() -> dict[str, str]:
-    """The variables of our environment that drivers get to see."""
+    """Variables of the environment that drivers see."""
     return {
         name: value
         for name, value in sorted(os.environ.items())
@@ -87,12 +86,13 @@ def driver_settings() -> dict[str, str]:
 
 
 def settings_that_matter() -> dict[str, str]:
-    """Those of them on which results may depend."""
+    """Those variables that may affect results."""
     return {name: value for name, value in driver_settings().items() if name not in _NO_MATTER}
 
 
 def worker_environment(cache: Path) -> dict[str, str]:
-    """Drivers keep what they compile below `cache`: the user's home is not ours to fill."""
+    """Environment of a worker: drivers cache compiled kernels below `cache`, not in the user's
+    home."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "PYTHONPATH": str(Path(kernloom.__file__).resolve().parents[1]),
@@ -108,7 +108,7 @@ def worker_environment(cache: Path) -> dict[str, str]:
 
 
 def _asked(compute_units: int, folder: Path | None = None) -> dict[str, Any]:
-    """What the drivers say of themselves, and the libraries they were loaded from."""
+    """The devices that the drivers report, and the loaded driver libraries."""
     import subprocess
 
     if importlib.util.find_spec("pyopencl") is None:
@@ -145,7 +145,7 @@ def _found(items: Iterable[Mapping[str, Any]]) -> tuple[Found, ...]:
 
 
 def _still_true(record: Mapping[str, Any]) -> tuple[Found, ...] | None:
-    """The devices of a record, if its libraries are all as they were."""
+    """The devices of a record, if none of its libraries has changed."""
     try:
         stamps = record["stamps"]
         same = all(file_stamp(Path(path)) == stamp for path, stamp in stamps.items())
@@ -155,9 +155,9 @@ def _still_true(record: Mapping[str, Any]) -> tuple[Found, ...] | None:
 
 
 def _surroundings(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Everything beside variables and libraries that decides which devices are found."""
+    """Everything beside variables and libraries that determines which devices are found."""
     found = importlib.util.find_spec("pyopencl")
-    # Drivers that come as Python packages put themselves there.
+    # Drivers that are Python packages install themselves there.
     beside = Path(found.origin).parent / ".libs" if found and found.origin else None
     named = [settings.get(name) for name in ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")]
     places = [_VENDORS, *(name for name in named if name), *([str(beside)] if beside else [])]
@@ -178,7 +178,7 @@ def _surroundings(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _lists_drivers(surroundings: Mapping[str, Any], settings: Iterable[tuple[str, str]]) -> bool:
-    """Whether any file or variable names a driver, be it one that does not work."""
+    """Whether any file or variable names a driver, even one that does not work."""
     listed = (
         stamp is not None and (path.endswith(".icd") or path == place)
         for place, files in surroundings["drivers"].items()

@@ -1,4 +1,4 @@
-"""What the worker does with each message."""
+"""Carries out the worker's requests, one method per message."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from kernloom.device.opencl.memory import Block, Memory, RequestError
 
 MAX_SAMPLES = 1_000_000
 MAX_INNER = 1 << 20
-"""More iterations would take longer to enqueue than any sample should last."""
+"""Limit of iterations: more would take longer to enqueue than any sample should last."""
 AT_ONCE = 512
-"""Commands that are in the queue before they are waited for."""
+"""Commands enqueued before the worker waits for them."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Command:
     """One call of an iteration."""
 
     enqueue: Callable[[], Sequence[Any]]
-    """Gives the events of what it has put into the queue."""
+    """Enqueues the call and returns its events."""
     transfer: bool
 
 
@@ -53,7 +53,7 @@ class Service:
     """One device with its memory and kernels."""
 
     def __init__(self, device: Any, window: mmap.mmap, *, in_place: bool = False) -> None:
-        """With `in_place`, a buffer that is transferred is memory of the host, and only mapped."""
+        """With `in_place`, a transferred buffer is host memory and is only mapped."""
         self._in_place = in_place
         self._context = cl.Context([device])
         self._queue = cl.CommandQueue(
@@ -140,7 +140,8 @@ class Service:
     def _commands(
         self, message: KernelLaunch, scratch: list[int]
     ) -> tuple[list[Command], list[Block]]:
-        """What an iteration enqueues, and the buffers it touches; `scratch` notes what to free."""
+        """The commands of an iteration and the buffers they touch; adds scratch addresses to free
+        to `scratch`."""
         calls = []
         waiting = list(message.arguments)
         for call in message.calls:
@@ -148,7 +149,7 @@ class Service:
             calls.append((call.kernel, arguments))
         blocks: dict[int, Block] = {}
         transfers = {}
-        # First, for kernels are given the buffers as the transfers leave them.
+        # Transfers first: kernels get the buffers as the transfers leave them.
         for place, (kernel, arguments) in enumerate(calls):
             if kernel in (COPY_IN, COPY_OUT):
                 transfers[place], block = self._transfer(arguments, kernel == COPY_IN)
@@ -200,7 +201,7 @@ class Service:
         return Command(enqueue, transfer=True), block
 
     def _handed_over(self, block: Block, inwards: bool) -> list[Any]:
-        """The host has the buffer, to write or to read it, and gives it back."""
+        """Map the buffer for the host to write or read, and unmap it."""
         flags = cl.map_flags.WRITE if inwards else cl.map_flags.READ
         given: Any = cl.enqueue_map_buffer(
             self._queue,
@@ -215,7 +216,7 @@ class Service:
         return [mapped, view.base.release(self._queue)]
 
     def _run(self, commands: Sequence[Command], iterations: int) -> Sample:
-        """So many iterations; times are what the device's own clock says of each command."""
+        """Run iterations; times come from the device's own clock, per command."""
         kernels = transfers = 0
         waiting: list[tuple[Any, bool]] = []
         for iteration in range(iterations):
@@ -231,8 +232,8 @@ class Service:
         return Sample(kernels + transfers, 0, 0, 0, 0, transfers)
 
     def _calibrated(self, commands: Sequence[Command], least_ns: int, warm: Sequence[int]) -> int:
-        """How many iterations make a sample last `least_ns`; `warm` are the times of single ones.
-        An interruption only lengthens a time, hence the shorter of two."""
+        """Iterations for a sample to last `least_ns`; `warm` has the times of single iterations.
+        The shorter of two is used, because an interruption only lengthens a time."""
         inner, times = 1, list(warm)
         while True:
             while len(times) < 2 and min(times, default=least_ns) >= least_ns:

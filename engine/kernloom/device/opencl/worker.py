@@ -1,4 +1,4 @@
-"""The process that holds an OpenCL driver: it speaks the messages of the native runner.
+"""The process that holds an OpenCL driver and speaks the messages of the native runner.
 
 `--list=UNITS` prints the machine's devices as JSON instead.
 """
@@ -34,7 +34,7 @@ from kernloom.device.opencl.choice import Options, choose, in_place
 from kernloom.device.supervisor import supervise
 
 NOT_A_MESSAGE = 3
-"""What the worker, like the native runner, exits with when it was sent something else."""
+"""Exit code for input that is not a message, the same as the native runner's."""
 
 
 def main() -> int:
@@ -49,7 +49,7 @@ def main() -> int:
     if given.list is not None:
         print(json.dumps(_listed(given.list)))
         return 0
-    # Before a driver is loaded, which may start threads and processes.
+    # Before a driver is loaded, because drivers may start threads and processes.
     supervise()
     faulthandler.enable()
     os.fchdir(given.scratch)
@@ -71,7 +71,7 @@ def _listed(compute_units: int) -> dict[str, Any]:
 
 
 def _libraries() -> list[str]:
-    """The files that this process, the drivers in it included, was loaded from."""
+    """The files mapped into this process, drivers included."""
     lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     paths = {line[line.index("/") :] for line in lines if "/" in line}
     return sorted(path for path in paths if ".so" in path and Path(path).is_file())
@@ -84,7 +84,7 @@ def _serve(channel: socket.socket, window: mmap.mmap, options: Options) -> int:
         try:
             received = _receive(channel)
         except MessageError as error:
-            # Where the next message would begin, nobody knows.
+            # The start of the next message is unknown.
             answer = Response(0, error.status, 0, str(error), ())
             channel.sendall(pack(answer, correlation=0, request=0))
             return NOT_A_MESSAGE
@@ -125,7 +125,7 @@ def _session(window: mmap.mmap, options: Options) -> Any:
 
 
 def _receive(channel: socket.socket) -> tuple[Header, bytes] | None:
-    """The next message; None when the engine is gone."""
+    """The next message; None if the engine has ended."""
     start = _exactly(channel, HEADER.size)
     if start is None:
         return None

@@ -1,1 +1,1 @@
-"""A cluster that Slurm runs: trials in tasks of job arrays."""
+"""A Slurm cluster: trials in tasks of job arrays."""

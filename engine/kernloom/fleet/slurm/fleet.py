@@ -1,7 +1,7 @@
-"""Trials on the nodes of a cluster: points in chunks as the tasks of Slurm arrays.
+"""Trials on the nodes of a cluster: chunks of points as tasks of Slurm job arrays.
 
-All that is known lies in the submission's folder, so this only compares what is wanted, what has
-been tried, what the queue says and what is finished, again and again, until nothing is missing.
+The whole state is in the submission's folder, so the fleet repeatedly compares the wanted points,
+the tries, the queue and the finished trials until nothing is missing.
 """
 
 from __future__ import annotations
@@ -54,19 +54,20 @@ from kernloom.run.sharing import Share
 from kernloom.store.store import Store
 
 RERUNS = ("none", "failed", "all")
-"""Of a command: each has submissions of its own."""
+"""Values of `rerun`: each has its own submissions."""
 MAX_TASKS = 1000
-"""Of an array: what Slurm accepts if nobody has changed MaxArraySize."""
+"""Largest array: Slurm's default MaxArraySize."""
 SHRINK = 4
-"""Every retry has chunks this much smaller, so that a point that ends its task ends few others."""
+"""Every retry has chunks smaller by this factor, so that a point that kills its task takes few
+others with it."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 2.0
-"""Between two looks at the results: short for short tasks."""
+"""Pause between two reads of the results: short for short tasks."""
 FAREWELL_S = 10.0
-"""How long tasks whose trials are all there are given to leave the queue."""
+"""Time for tasks to leave the queue after all their trials are gathered."""
 
 
 class Slurm(Fleet):
-    """A cluster, from a machine that can submit to it."""
+    """A cluster, seen from a machine that can submit to it."""
 
     Settings: ClassVar[type[FleetSettings]] = SlurmSettings
 
@@ -82,9 +83,9 @@ class Slurm(Fleet):
         self._folder = Path(settings.folder or assembly.places.build / "fleet").absolute()
         self._place = place_of(settings)
         self._keys: dict[str, str] = {}
-        """Plan's id -> its key, the same on every login."""
+        """Plan id -> its key, which is the same on every login node."""
         self._key = ""
-        """Of the whole sweep."""
+        """Digest of the whole sweep."""
 
     @classmethod
     def create(cls, settings: SlurmSettings, setup: FleetSetup) -> Self:
@@ -117,21 +118,22 @@ class Slurm(Fleet):
         return self._keys
 
     def _submission_folder(self, rerun: str) -> Path:
-        """Of this sweep; what was submitted to be measured anew, or not, is no other's."""
+        """Folder of this sweep's submission; one for each value of `rerun`, because their trials
+        differ."""
         name = f"{self._place}-{self._key}"
         return self._folder / (name if rerun == "none" else f"{name}-{rerun}")
 
     def execute(
         self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share | None = None
     ) -> None:
-        # Not shared: `at_work` lets only one engine look after a sweep.
+        # No sharing: `at_work` permits only one engine per sweep.
         self._close_what_is_over()
         if plans:
             check_here(self._settings)
         if self._settings.build == "login":
             self._outcomes = build(plans)
         here = [plan for plan in plans if plan.refusal or not self._built(plan)]
-        # No node is needed to say that these cannot be.
+        # Refused points need no node.
         local = Local(self._assembly, self._progress, LocalSettings(self._settings.name))
         local.measure(here, self._outcomes, keep)
         settled = {plan.id for plan in here}
@@ -149,10 +151,10 @@ class Slurm(Fleet):
                 away.pop(point.plan, None)
 
     def _close_what_is_over(self) -> None:
-        """Take submissions away that an engine had gathered whole when it was killed: a later
+        """Remove submissions that an engine had completely gathered when it was killed: a later
         command would take their trials for new ones."""
         for rerun in RERUNS:
-            # One that cannot be read matters to whoever wants to go on with it.
+            # An unreadable one matters only to a command that resumes it.
             with suppress(UnavailableError):
                 submission = read_submission(self._submission_folder(rerun))
                 if submission is None:
@@ -163,7 +165,7 @@ class Slurm(Fleet):
                     self._close(submission)
 
     def _taken(self, submission: Submission, rows: Sequence[TaskRow]) -> dict[int, str]:
-        """Point -> when the trial was made that the store has; the last one may not be noted."""
+        """Point -> creation time of the stored trial; the last one may not be recorded."""
         taken = submission.taken()
         there = self._store.latest([row.trial.id for row in rows if row.point not in taken])
         for row in rows:
@@ -178,7 +180,7 @@ class Slurm(Fleet):
     def _see_through(
         self, submission: Submission, plans: Mapping[str, Planned], keep: Keep, *, resumed: bool
     ) -> None:
-        """Wait for the trials of a submission, and submit again what got lost."""
+        """Wait for the trials of a submission, and resubmit lost points."""
         gathering = Gathering(submission)
         waiting = {
             number: plans[point.plan]
@@ -216,14 +218,14 @@ class Slurm(Fleet):
         keep: Keep,
         total: int,
     ) -> None:
-        """Ask the queue, gather, and deal with points that no task has any more."""
+        """Query the queue, gather trials, and handle points that no task has any more."""
         rounds = submission.rounds()
         try:
             states = tasks_in_queue(round.name for round in rounds)
         except QueueDownError as error:
             self._progress.say(f"{error.message}; asking again")
             return
-        # After the queue: what a task that is gone has written is there by now.
+        # After the queue: the files of a finished task are complete by now.
         for row in gathering.rows(rounds, set(waiting)):
             self._take(submission, row, waiting, keep)
         tasks = [(r, n, set(points)) for r in rounds for n, points in enumerate(r.tasks)]
@@ -266,7 +268,7 @@ class Slurm(Fleet):
                 shutil.rmtree(submission.folder, ignore_errors=True)
             unsure = isinstance(error, QueueDownError) and error.unsure
             if round.number and isinstance(error, UnavailableError) and not unsure:
-                # Else what the queue never had would count as a try.
+                # Otherwise a round that the queue never had would count as a try.
                 submission.drop_round(round)
             raise
         self._progress.say(
@@ -282,7 +284,7 @@ class Slurm(Fleet):
         *,
         stored: bool = False,
     ) -> None:
-        """A finished trial, unless its point has one already."""
+        """Handle a finished trial, unless its point has one already."""
         plan = waiting.pop(row.point, None)
         if plan is None:
             return
@@ -292,8 +294,8 @@ class Slurm(Fleet):
         submission.note_taken(row.point, trial)
 
     def _settled(self, trial: Trial, plan: Planned) -> Trial:
-        """The trial as one of this run: the sections of its config are those of the plan where
-        they are equal, and what was built here was not there before."""
+        """The trial as one of this run: equal config sections become those of the plan, and
+        artifacts built by this run are not reported as cached."""
         data = plan.point.data
         config = {
             key: data[key] if key in data and data[key] == value else value
@@ -324,7 +326,7 @@ class Slurm(Fleet):
         number: int,
         states: Mapping[tuple[str, int], TaskState],
     ) -> str:
-        """What is known of the last task that had a point and did not finish it."""
+        """The known facts about the last task that had a point and did not finish it."""
         tried = [(r, n) for r in rounds for n, points in enumerate(r.tasks) if number in points]
         round, task = tried[-1]
         state = states.get((round.name, task))
@@ -344,7 +346,7 @@ class Slurm(Fleet):
             )
 
     def _close(self, submission: Submission) -> None:
-        """Take the submission away; what the tasks of lost points printed is kept."""
+        """Remove the submission; keep the output of tasks that lost points."""
         names = [round.name for round in submission.rounds()]
         deadline = time.monotonic() + FAREWELL_S
         try:
@@ -362,7 +364,7 @@ class Slurm(Fleet):
 
 
 def chunks(points: Sequence[int], tries: Mapping[int, int], size: int) -> list[list[int]]:
-    """The points of each task: those that were tried more often in smaller chunks."""
+    """The points of each task: points with more tries in smaller chunks."""
     least = math.ceil(len(points) / MAX_TASKS)
     found = []
     for tried in sorted({tries.get(point, 0) for point in points}):
@@ -373,7 +375,7 @@ def chunks(points: Sequence[int], tries: Mapping[int, int], size: int) -> list[l
 
 
 def _named(trial: Trial, plan: Planned) -> Trial:
-    """The trial under the names that its point has in this run."""
+    """The trial with the names that its point has in this run."""
     experiment = plan.experiment
     return replace(
         trial,

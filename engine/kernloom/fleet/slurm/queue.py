@@ -1,4 +1,4 @@
-"""Slurm's queue: submitting through submitit, asking what is there, and what its errors mean."""
+"""Slurm's queue: submission through submitit, queries, and explained errors."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ ENDED = frozenset(
         "TIMEOUT",
     )
 )
-"""States of a task that will not come back; Slurm shows one that it starts again as waiting."""
+"""States of a task that will not run again; Slurm shows a requeued task as pending."""
 ASK_S = 120
-"""A controller that is busy may take this long to answer."""
+"""Timeout for a busy controller."""
 SIGNAL_S = 10
-"""Submitit wants to be told before the time is up; our tasks need no warning."""
+"""Submitit asks for a warning time before the limit; our tasks need none."""
 UNREACHABLE = re.compile("unable to contact|connect failure|connection refused", re.IGNORECASE)
 BROKEN_OFF = re.compile("timed out|zero bytes|communication", re.IGNORECASE)
-"""How sbatch says that nobody heard it, and that it did not hear the answer."""
+"""Messages of sbatch: the request was not received, or its response was not."""
 PING = "Ask `scontrol ping` whether its controller is up, or use fleet=local."
 _OPTION = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 OURS = {
@@ -48,12 +48,12 @@ OURS = {
     "partition": "fleet.partition",
     "time": "fleet.time",
 }
-"""Options of sbatch that other keys stand for."""
+"""Options of sbatch that other keys set."""
 
 
 @dataclass(frozen=True)
 class TaskState:
-    """What the queue says of a task."""
+    """The state of a task in the queue."""
 
     state: str
     reason: str = ""
@@ -64,7 +64,7 @@ class TaskState:
 
 
 class QueueDownError(UnavailableError):
-    """Slurm does not answer; `unsure` if it may have done what it was asked for all the same."""
+    """Slurm does not answer; `unsure` if it may have executed the request nevertheless."""
 
     def __init__(self, message: str, *, hint: str = "", unsure: bool = False) -> None:
         super().__init__(message, hint=hint)
@@ -72,7 +72,7 @@ class QueueDownError(UnavailableError):
 
 
 def check_settings(fleet: SlurmSettings) -> None:
-    """Refuse what could not stand in a batch script; sbatch itself judges the rest."""
+    """Refuse settings that cannot be part of a batch script; sbatch checks the rest."""
     for name, value in fleet.options.items():
         key = f"fleet.options.{name}"
         if not _OPTION.fullmatch(name):
@@ -112,7 +112,7 @@ def check_here(fleet: SlurmSettings) -> None:
 
 
 def tasks_in_queue(names: Iterable[str]) -> Mapping[tuple[str, int], TaskState]:
-    """(Name of the job, number of the task) -> state, for tasks that Slurm still knows."""
+    """(Job name, task number) -> state, for tasks that Slurm still knows."""
     chosen = ",".join(names)
     if not chosen:
         return {}
@@ -129,7 +129,7 @@ def tasks_in_queue(names: Iterable[str]) -> Mapping[tuple[str, int], TaskState]:
     found = {}
     for line in told.splitlines():
         name, number, state, reason = (*line.strip().split("|", 3), "", "", "")[:4]
-        # A job of one task is no array: its number is N/A.
+        # A job of one task is not an array: its number is N/A.
         found[name, int(number) if number.isdigit() else 0] = TaskState(state, reason)
     return found
 
@@ -152,9 +152,9 @@ def _ask(argv: Sequence[str]) -> str:
 
 
 def submit(fleet: SlurmSettings, name: str, folder: Path, argv: Sequence[str], tasks: int) -> None:
-    """Submit `argv` with the number of the task as its last word, once for each task.
+    """Submit an array that runs `argv` with the task number as its last argument.
 
-    Submitit writes down the words of the command and nothing else of ours.
+    Submitit stores only the arguments of the command.
     """
     from submitit import SlurmExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError
@@ -186,7 +186,7 @@ def submit(fleet: SlurmSettings, name: str, folder: Path, argv: Sequence[str], t
 
 
 def _not_submitted(said: str) -> UnavailableError:
-    """What sbatch means by its last words."""
+    """The error for sbatch's message."""
     unreachable, broken_off = UNREACHABLE.search(said), BROKEN_OFF.search(said)
     if unreachable or broken_off:
         unsure = not unreachable

@@ -1,4 +1,4 @@
-"""The settings of a fleet that Slurm runs."""
+"""The settings of a Slurm fleet."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ class SlurmSettings(FleetSettings):
 
     kind: str = "slurm"
     exclusive: Literal["node", "measuring", "none"] = "none"
-    """`node`: a whole node for each task; `measuring`: never two measure on a machine at once."""
+    """`node`: a whole node per task; `measuring`: never two measurements on a machine at once."""
     chunk: int = field(default=50, metadata=at_least(1))
-    """Points for each task."""
+    """Points per task."""
     max_tasks: int = field(default=64, metadata=at_least(1))
-    """Tasks that run at once."""
+    """Limit of concurrent tasks."""
     time: int = field(default=60, metadata=at_least(1))
-    """Minutes that a task may take."""
+    """Time limit of a task in minutes."""
     retries: int = field(default=2, metadata=between(0, 100))
-    """How often the points of a lost task are submitted again."""
+    """Number of retries for the points of a lost task."""
     build: Literal["login", "first"] = "login"
     """Who builds: this machine before it submits, or the first task that needs an artifact."""
     partition: str | None = None
     options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
     """Further options of sbatch, by their long names."""
     poll: float = field(default=10.0, metadata=between(0.05, 3600))
-    """Seconds between two questions to the queue, at most."""
+    """Longest interval between two queries of the queue, in seconds."""
     folder: str | None = None
-    """Where submissions are kept; every node must see it under this name."""
+    """Folder of submissions; every node must have it under this path."""
 
     @property
     def on_node(self) -> LocalSettings:
-        """How a task measures on its node."""
+        """The settings with which a task measures on its node."""
         return LocalSettings(self.name, exclusive=self.exclusive)

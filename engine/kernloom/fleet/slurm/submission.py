@@ -1,15 +1,15 @@
-"""A submission: a folder that every node sees, with all that is known of a sweep under way.
+"""A submission: a folder shared by all nodes, with the whole state of a running sweep.
 
     submission.json     the points
     rounds/N.json       the tasks of the Nth submission to the queue, and the points of each
     results/N-I.jsonl   the trials of task I of round N, each on disk the moment it ended
-    results/N-I.failed  why the task could not go on, if it said so
-    taken               which trials an engine has put into the store
-    given-up            is there if some points are: what their tasks printed is kept
-    slurm/              what the tasks printed
+    results/N-I.failed  why the task could not continue, if it said so
+    taken               the trials that an engine has stored
+    given-up            exists if points were given up: the output of their tasks is kept
+    slurm/              the output of the tasks
 
-Whoever reads the folder knows what is finished and what was tried; nothing is kept elsewhere, so
-an engine that is killed is replaced by the next one, on any machine.
+The folder tells what is finished and what was tried; no state is kept elsewhere, so a killed engine
+is replaced by the next one, on any machine.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ from kernloom.plan.planned import Planned
 
 FORMAT = 3
 NOT_SENT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep")
-"""Root keys that are about the whole run, which a task has no use for."""
+"""Root keys that apply to the whole run and not to a task."""
 NO_STORE = ("store=sqlite", "store.path=null", "store.url=null")
-"""What a task composes instead of the store: its files are no place for a password."""
+"""Replaces the store in a task's config: its files must not contain a password."""
 
 
 @dataclass(frozen=True)
 class SentPoint:
-    """A point as a task gets it: the words that compose it, and what it must then be."""
+    """A point as sent to a task: the overrides that compose it, and its expected identity."""
 
     plan: str
-    """The plan's key, the same on every login."""
+    """The plan's key, the same on every login node."""
     words: tuple[str, ...]
     config: str
-    """Hash of the config, less the arch, which follows from the node if it is `native`."""
+    """Hash of the config without the arch, which depends on the node if it is `native`."""
     arch: str
     artifacts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Round:
-    """What was submitted to the queue at once."""
+    """One submission to the queue."""
 
     number: int
     name: str
-    """Of the job; no other job has it."""
+    """Unique name of the job."""
     tasks: tuple[tuple[int, ...], ...]
-    """The points of each."""
+    """The points of each task."""
 
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A trial that a task has ended."""
+    """A trial that a task has finished."""
 
     point: int
     trial: Trial
@@ -72,7 +72,7 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class Submission:
-    """The folder."""
+    """The folder of a submission."""
 
     folder: Path
     token: str
@@ -91,45 +91,45 @@ class Submission:
         return found
 
     def add_round(self, tasks: Sequence[Sequence[int]]) -> Round:
-        """A further round, noted before it is submitted: killed in between, it is found again by
-        its name."""
+        """Add a round, recorded before it is submitted: after a kill in between, its name finds it
+        again."""
         number = len(self.rounds())
         round = Round(number, f"kernloom-{self.token}-{number}", tuple(map(tuple, tasks)))
         results = self.folder / "results"
         results.mkdir(exist_ok=True)
         for task in range(len(tasks)):
-            # Made here, so that no file system keeps saying that there is none.
+            # Created here, because some file systems cache that a file does not exist.
             self.results(number, task).touch()
         path = self._round_file(number)
         write_sealed(path, {"name": round.name, "tasks": round.tasks}, self._key(path))
         return round
 
     def drop_round(self, round: Round) -> None:
-        """Forget the last round: the queue never had it."""
+        """Forget the last round, which the queue never had."""
         self._round_file(round.number).unlink()
 
     def _round_file(self, number: int) -> Path:
         return self.folder / "rounds" / f"{number:04}.json"
 
     def note_taken(self, point: int, trial: Trial) -> None:
-        """Note that the store has this trial of a point."""
+        """Record that the store has this trial of a point."""
         with (self.folder / "taken").open("a", encoding="utf-8") as file:
             line = {"point": point, "created": trial.created}
             file.write(seal(line, self._key(self.folder / "taken")) + "\n")
 
     def taken(self) -> dict[int, str]:
-        """Point -> when the trial was made that the store has."""
+        """Point -> creation time of the stored trial."""
         found = {}
         with suppress(FileNotFoundError):
             for line in (self.folder / "taken").read_bytes().splitlines():
-                # The last line may be torn; what a damaged one said is put into the store again.
+                # The last line may be torn; the trial of a damaged line is stored again.
                 with suppress(ValueError):
                     data = unseal(line, self._key(self.folder / "taken"))
                     found[data["point"]] = data["created"]
         return found
 
     def _key(self, path: Path) -> str:
-        """By which a sealed file belongs to this submission and to no other."""
+        """The key that ties a sealed file to this submission."""
         return f"{self.token}/{path.name}"
 
     def note_given_up(self) -> None:
@@ -146,12 +146,12 @@ class Submission:
         return self.results(round, task).with_suffix(".failed")
 
     def note_failure(self, round: int, task: int, why: str) -> None:
-        """Note why a task could not go on."""
+        """Record why a task could not continue."""
         path = self.failure(round, task)
         write_sealed(path, {"why": why}, self._key(path))
 
     def why_failed(self, round: int, task: int) -> str:
-        """What a task said when it could not go on; nothing if it did not say."""
+        """A task's recorded reason for not continuing; empty if there is none."""
         path = self.failure(round, task)
         try:
             return str(read_sealed(path, self._key(path))["why"])
@@ -161,7 +161,7 @@ class Submission:
             return f"{path.name}, where it says why, cannot be read: {error}"
 
     def ended(self, points: Collection[int]) -> set[int]:
-        """Those of the points that any task has ended."""
+        """The points among these that any task has finished."""
         return {row.point for row in Gathering(self).rows(self.rounds(), points)}
 
 
@@ -173,8 +173,8 @@ class Gathering:
         self._read: dict[Path, int] = {}
 
     def rows(self, rounds: Sequence[Round], points: Collection[int]) -> Iterator[TaskRow]:
-        """What was written since the last time by tasks that have any of these points; a line
-        that is not whole yet is left."""
+        """Rows written since the last call by tasks with any of these points; skips an incomplete
+        line."""
         for round in rounds:
             for number, task in enumerate(round.tasks):
                 if any(point in points for point in task):
@@ -190,15 +190,15 @@ class Gathering:
         whole = data.rfind(b"\n") + 1
         self._read[path] = self._read.get(path, 0) + whole
         for line in data[:whole].splitlines():
-            # A task that was killed while it wrote and then started again left a torn line. The
-            # point of a damaged one counts as not done.
+            # A task that was killed while writing and then restarted left a torn line. The point of
+            # a damaged line counts as not done.
             with suppress(ValueError, KeyError, TypeError):
                 row = unseal(line, _rows_key(path))
                 yield TaskRow(row["point"], trial_from(row["trial"]))
 
 
 def append_row(path: Path, row: TaskRow) -> None:
-    """Put a trial on disk, less the store of its config, which is none of the task's."""
+    """Write a trial to disk, without the store in its config, which does not belong to the task."""
     data = asdict(row.trial)
     data["config"] = {key: value for key, value in data["config"].items() if key != "store"}
     text = seal({"point": row.point, "trial": data}, _rows_key(path))
@@ -211,7 +211,7 @@ def append_row(path: Path, row: TaskRow) -> None:
 
 
 def _rows_key(path: Path) -> str:
-    """Of a file of results: the folder of its submission, and its own name."""
+    """The key of a results file: its submission's folder, and its own name."""
     return f"{path.parent.parent.name}/{path.name}"
 
 
@@ -247,7 +247,7 @@ def sent_point(plan: Planned, key: str) -> SentPoint:
 
 
 def begin(folder: Path, plans: Mapping[str, Planned], fleet: SlurmSettings) -> Submission:
-    """A submission of plans, by their keys."""
+    """Create a submission of plans, given by their keys."""
     points = tuple(sent_point(plan, key) for key, plan in plans.items())
     submission = Submission(folder, secrets.token_hex(4), points, fleet)
     (folder / "rounds").mkdir(parents=True, exist_ok=True)
@@ -264,7 +264,7 @@ def begin(folder: Path, plans: Mapping[str, Planned], fleet: SlurmSettings) -> S
 
 
 def read_submission(folder: Path) -> Submission | None:
-    """The submission of a folder; None where none was begun."""
+    """The submission in a folder; None if there is none."""
     path = folder / "submission.json"
     try:
         data = read_sealed(path)
@@ -284,7 +284,7 @@ def read_submission(folder: Path) -> Submission | None:
         for entry in data["points"]
     )
     known = {field.name for field in fields(SlurmSettings)}
-    # Earlier versions noted the settings of other fleets, too.
+    # Earlier versions also recorded the settings of other fleets.
     fleet = {key: value for key, value in data["fleet"].items() if key in known}
     return Submission(folder, data["token"], points, SlurmSettings(**fleet))
 
@@ -298,8 +298,7 @@ def _unreadable(path: Path, folder: Path, error: Exception) -> UnavailableError:
 
 @contextmanager
 def only_engine(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Wait until no other engine looks after the submission that this file stands for; `waiting`
-    is called if there is one."""
+    """Wait until no other engine holds this submission's lock file; calls `waiting` if one does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

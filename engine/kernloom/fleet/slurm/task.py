@@ -1,7 +1,7 @@
 """A task of a submission, on a node: `python -m kernloom.fleet.slurm.task FOLDER ROUND TASK`.
 
-Plans its points by the same code and with the identity of the machine it runs on, builds what is
-missing, and writes every trial down the moment it ends.
+Plans its points with the same code and the identity of its own machine, builds missing artifacts,
+and writes every trial to disk the moment it ends.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from kernloom.run.progress import NoProgress
 
 ENDING = ("SIGTERM", "SIGKILL")
 GRACE_S = 1.0
-"""Who ends a task signals its processes one by one: a kernel that such a signal ended was perhaps
-hit just before this process, which then writes nothing down."""
+"""Ending a task signals its processes one by one: a kernel ended by such a signal may have been hit
+just before this process, which then writes nothing."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     def end(number: int, frame: object) -> None:
         raise Terminated
 
-    # The second is how submitit has itself told that the time is up.
+    # The second is submitit's signal that the time is up.
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGUSR2, end)
     prepare_streams()
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _execute(submission: Submission, round: int, task: int) -> None:
     path = submission.results(round, task)
-    # Slurm starts a task again whose node failed, and another round may have been faster.
+    # Slurm restarts a task whose node failed, and another round may have finished its points.
     mine = submission.rounds()[round].tasks[task]
     ended = submission.ended(set(mine))
     numbers = [number for number in mine if number not in ended]
@@ -100,7 +100,7 @@ def _planned(assembly: Assembly, sent: SentPoint) -> Planned:
     (point,) = assembly.composer.points(assembly.composer.parse(sent.words, multirun=False))
     (plan,) = plan_each(assembly, [point], alone=True)
     now = sent_point(plan, sent.plan)
-    # Another arch (`native`, on another kind of machine) means other artifacts.
+    # Another arch (`native` on another kind of machine) means other artifacts.
     same = now.arch != sent.arch or now.artifacts == sent.artifacts
     if now.config != sent.config or not same:
         raise ConfigError(

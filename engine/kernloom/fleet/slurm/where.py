@@ -1,8 +1,8 @@
-"""Which trials stand for the points of this machine on the nodes of a cluster.
+"""Maps the points of this machine to trials measured on the nodes of a cluster.
 
-A trial's identity is that of the node that measured it, which the machine that submits cannot
-know. So what was gathered is noted: the plan's key, which is the same on every login, and the
-trial's id there.
+A trial's identity includes the node that measured it, which the submitting machine cannot know. So
+gathered trials are recorded: the plan's key, which is the same on every login node, and the trial's
+id.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from kernloom.plan.identity import ID_LENGTH
 
 
 def place_of(fleet: SlurmSettings) -> str:
-    """A name for the nodes that a fleet's tasks may run on: other ones, other trials."""
+    """A name for the nodes that a fleet's tasks may run on: other nodes, other trials."""
     return sha256_json([fleet.kind, fleet.partition, dict(fleet.options)])[:8]
 
 
 def unmeasured_id(plan: str, place: str) -> str:
-    """The id of a trial that no node has carried out: no machine's identity, so that it stands
-    beside what any of them has measured."""
+    """The id of a trial that no node has run: it has no machine's identity and cannot collide with
+    a measured trial."""
     return sha256_json([plan, place])[:ID_LENGTH]
 
 
 class Gathered:
-    """Plan's key -> trial's id, in a file for each sweep: only one engine at a time writes it."""
+    """Plan key -> trial id, in one file per sweep, which only one engine at a time writes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ class Gathered:
             with suppress(OSError):
                 stamp = path.stat().st_mtime
                 for line in path.read_bytes().splitlines():
-                    # The last line may be torn; the point of a damaged one is measured again.
+                    # The last line may be torn; the point of a damaged line is measured again.
                     with suppress(ValueError):
                         plan, trial = _entry(line, key_of(path))
                         if found.get(plan, (0.0, ""))[0] <= stamp:
@@ -55,8 +55,8 @@ class Gathered:
 
 
 def _entry(line: bytes, key: str) -> tuple[str, str]:
-    """Plan's key and trial's id of a line. Older Kernlooms wrote a list without a hash: a damaged
-    one names a trial or a plan that does not exist."""
+    """Plan key and trial id of a line. Older Kernlooms wrote a list without a hash: a damaged one
+    names a trial or plan that does not exist."""
     if line.startswith(b"["):
         plan, trial = json.loads(line)
         return str(plan), str(trial)

@@ -26,8 +26,8 @@ FORMATS: Registry[Format] = Registry(
 
 
 def format_for(name: str, report: str, *, command: str = "") -> Format:
-    """The format `name` for the documents of a command (`report`); `command` is the one that was
-    typed, if that is another. A format that does not serve it is refused with those that do."""
+    """The format `name` for the reports of a command (`report`); `command` is the typed command, if
+    different. A format that does not serve it is refused, with a list of those that do."""
     found = FORMATS.get(name, key="output") if FORMATS.knows(name) else None
     if found is None or report not in found.commands:
         raise UsageError(
@@ -37,7 +37,7 @@ def format_for(name: str, report: str, *, command: str = "") -> Format:
 
 
 def write_file(name: str, report: Report, path: Path) -> None:
-    """Write a document of a command to a file, which appears whole or not at all."""
+    """Write a command's report to a file atomically."""
     with replacing(path) as out:
         FORMATS.get(name, key="output").write(report, out)
 

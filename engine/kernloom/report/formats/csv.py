@@ -15,7 +15,7 @@ from kernloom.store.keys import value_text
 
 
 def write_csv(trials: Iterable[Trial], file: TextIO) -> int:
-    """One line for each trial; how many."""
+    """Write one line per trial; returns their number."""
     names, rows = rows_of(trials)
     writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()

@@ -1,4 +1,4 @@
-"""One JSON document with everything."""
+"""Everything in one JSON document."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_check(report: CheckReport, out: TextIO) -> None:
 
 
 def write_compare(report: CompareReport, out: TextIO) -> None:
-    # What measures is imported where something was.
+    # Imported late: only `compare` needs it.
     from kernloom.report.comparisons import comparisons_document
 
     print(to_json(comparisons_document(report.found)), file=out)

@@ -1,4 +1,4 @@
-"""A line of JSON for each trial, comparison or row."""
+"""One line of JSON per trial, comparison or row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JUnit XML for CI: a test case for each trial or comparison."""
+"""JUnit XML for CI: one test case per trial or comparison."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _test_case(trial: Trial) -> str:
 
 
 def comparisons_suite(found: Compared, failing: Collection[str]) -> str:
-    """Each comparison a test case, failed if its verdict is one of `failing`; each contender that
-    could not be compared an error."""
+    """One test case per comparison, failed if its verdict is in `failing`; a contender that could
+    not be compared is an error."""
     cases = []
     for comparison in found.comparisons:
         name = quoteattr(xml_text(f"{comparison.b} against {comparison.a}"))

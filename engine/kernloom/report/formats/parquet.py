@@ -1,4 +1,4 @@
-"""Parquet files: typed columns, and config and machine as JSON."""
+"""Parquet files: typed columns, with config and machine as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernloom.report.format import Format, ResultsReport
 from kernloom.report.rows import rows_of
 
 BATCH = 1000
-"""How many rows are written to a file at a time."""
+"""Rows written to a file at a time."""
 PACKAGE = "pyarrow"
 
 
@@ -27,8 +27,8 @@ def write_results(report: ResultsReport, path: Path) -> int:
 
 
 def write_parquet(trials: Iterable[Trial], path: Path) -> int:
-    """A typed column for every number, parameter and swept key, and the config as JSON; returns
-    the number of rows."""
+    """Write a typed column for every number, parameter and swept key, and the config as JSON;
+    returns the number of rows."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -58,7 +58,7 @@ def write_parquet(trials: Iterable[Trial], path: Path) -> int:
 
 
 def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The rows, so many at a time; none once if there are none."""
+    """The rows in batches; one empty batch if there are none."""
     waiting = iter(rows)
     some = list(itertools.islice(waiting, BATCH))
     while True:

@@ -1,7 +1,7 @@
 """T4, the format of the autotuning community.
 
-It is what Kernel Tuner and the benchmarks built around it read and write: one entry for each
-configuration, its times in milliseconds.
+Kernel Tuner and the benchmarks around it read and write it: one entry per configuration, with times
+in milliseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernloom.store.lookups import CHUNK
 
 VERSION = "1.0.0"
 REST = {"schema_version": VERSION}
-"""What a document has beside its results."""
+"""Fields of a document beside its results."""
 INVALIDITY = {
     "ok": "correct",
     "unconverged": "correct",
@@ -34,7 +34,7 @@ INVALIDITY = {
     "build_failed": "compile",
     "refused": "constraints",
 }
-"""Status -> what T4 calls it; any other is `runtime`."""
+"""Status -> its name in T4; any other is `runtime`."""
 _MS = 1e-6
 
 
@@ -58,7 +58,7 @@ def write_results(report: ResultsReport, out: TextIO) -> int:
 
 
 def _rankable(report: ResultsReport) -> Iterable[Trial]:
-    """Leave out trials whose times mean nothing, and say at the end how many."""
+    """Leave out trials whose times mean nothing, and report their number at the end."""
     left_out = 0
     for trial in report.trials:
         if trial.good and is_sanitized(trial):
@@ -70,8 +70,8 @@ def _rankable(report: ResultsReport) -> Iterable[Trial]:
 
 
 def _objectives(trials: Sequence[Trial], report: ResultsReport) -> Callable[[Trial], str]:
-    """What each trial is to be optimised for: what was asked for, or what it is ranked by; if it
-    failed, what others on its target are ranked by."""
+    """The metric to optimise for each trial: the requested one, or the one it is ranked by; for a
+    failed trial, the one that others on its target are ranked by."""
     if report.metric:
         return lambda trial: report.metric
     usual = questions.objectives(trials)
@@ -105,8 +105,8 @@ def t4_result(trial: Trial, objective: str, samples: Sequence[Samples]) -> dict[
         "configuration": _configuration(trial),
         "objectives": [objective],
         "times": {
-            # Artifacts are shared by trials and built before any of them; there is no search
-            # within a trial, and verifying is a part of the rest.
+            # Artifacts are shared by trials and built before any of them; there is no search within
+            # a trial, and verification is part of the rest.
             "compilation": 0.0,
             "benchmark": benchmark,
             "framework": max(0.0, trial.seconds * 1e3 - benchmark),
@@ -125,7 +125,7 @@ def t4_result(trial: Trial, objective: str, samples: Sequence[Samples]) -> dict[
 
 
 def _configuration(trial: Trial) -> dict[str, Any]:
-    """What was chosen: workload and where it ran, the swept keys, every parameter."""
+    """The configuration: workload, where it ran, swept keys and all parameters."""
     chosen = {"workload": trial.workload, "case": trial.case, "target": trial.target}
     return {**chosen, **plain(trial.point), **dict(leaves(plain(trial.params)))}
 

@@ -8,7 +8,7 @@ from kernloom.base.spool import Spool
 from kernloom.report.format import CheckReport, CompareReport, Format, ResultsReport, RunReport
 from kernloom.report.questions import Answer
 
-# What draws tables is imported when one is drawn: a run shows progress long before.
+# Table modules are imported when a table is drawn: a run shows progress long before.
 
 
 def write_run(report: RunReport, out: TextIO) -> None:
