@@ -303,7 +303,7 @@ def test_numpy_is_refused_where_it_cannot_be_measured_like_a_kernel() -> None:
     with pytest.raises(ConfigError, match=r"measure\.cache.*'numpy'"):
         cold.sample()
     with pytest.raises(ConfigError, match="counts instructions"):
-        baseline(expression("x")).count()
+        baseline(expression("x")).exact()
     with pytest.raises(DeviceError, match="core 100000"):
         baseline(expression("x"), pin=100000).sample()
 

@@ -79,9 +79,9 @@ class NumpyBaseline:
         )
 
     def exact(self) -> dict[str, float]:
-        """Empty: the host has no exact gauges, and numpy runs only there."""
+        """Refused: numpy runs on the host, which has no exact gauges."""
         raise ConfigError(
-            f"{self._name} does not run on a device with exact gauges",
+            f"{self._name} does not run on a device that counts instructions",
             key="measure.baselines",
         )
 
