@@ -115,8 +115,9 @@ def test_an_interpolation_that_leads_nowhere_is_named(
         assert part in str(caught.value)
 
 
-def test_the_shipped_configs_are_all_valid(composer: Composer) -> None:
-    words = ["arch=x86_64_v2", "workload=glob(*)", "toolchain=glob(*)", "measure=glob(*)"]
+@pytest.mark.parametrize("group", ["workload", "toolchain", "measure"])
+def test_the_shipped_configs_are_all_valid(composer: Composer, group: str) -> None:
+    words = ["arch=x86_64_v2", f"{group}=glob(*)"]
     for point in points_of(composer, words, multirun=True):
         experiment(point.data)
 
