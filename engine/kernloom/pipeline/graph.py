@@ -295,7 +295,7 @@ def _check_ref(ref: Ref, wanted: str, stage: Stage, nodes: Mapping[str, Node], k
         if len(ref.path) > 1:
             found = _INSIDE.get(found, ANY)
     if found == "config":
-        # Of the experiment's data, only numbers and text have types that stages declare.
+        # Only numbers and text of the experiment's data have types that stages declare.
         fits = wanted not in (*_INSIDE, *_CLOSED - {"number", "text"}, *_WHOLE)
     else:
         fits = ANY in (found, wanted) or found == wanted
