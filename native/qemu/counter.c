@@ -1,12 +1,15 @@
-/* QEMU plugin that counts the instructions a program executes between two markers.  A program under
- * qemu-user marks with a system call (kernloom/marker.h). With counter=FD, the count of the last
- * region is at the start of that file, which the program can map, too.  A program under qemu-system
- * marks with a no-op instruction that no compiler emits. With out=FILE, the total of all regions is
- * written there at the end, as a decimal number.  Counts are exact for one thread. Distributions do
- * not ship the header of QEMU's plugin interface, hence these declarations: version 1 (QEMU 7.2),
- * version 2 (9.0), where a plugin adds to a slot per CPU and no longer to a variable, and version 3
- * (9.1), which copies an instruction's bytes. Functions that only some versions have are declared
- * weak, and are NULL in the others. */
+/* QEMU plugin that counts the instructions a program executes between two markers.
+ *
+ * A program under qemu-user marks with a system call (kernloom/marker.h). With counter=FD, the
+ * count of the last region is at the start of that file, which the program can map, too.
+ *
+ * A program under qemu-system marks with a no-op instruction that no compiler emits. With out=FILE,
+ * the total of all regions is written there at the end, as a decimal number.
+ *
+ * Counts are exact for one thread. Distributions do not ship the header of QEMU's plugin interface,
+ * hence these declarations: version 1 (QEMU 7.2), version 2 (9.0), where a plugin adds to a slot
+ * per CPU and no longer to a variable, and version 3 (9.1), which copies an instruction's bytes.
+ * Functions that only some versions have are declared weak, and are NULL in the others. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>

@@ -104,7 +104,7 @@ enum { PROVEN = 2 };
 static const struct shortest NO_RUN = {.ns = UINT64_MAX};
 static bool launched_before;
 
-/* Of all threads, since a kernel's workers may be interrupted, too. */
+/* Interruptions of all threads, since a kernel's workers may be interrupted, too. */
 static long interruptions(void) {
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);

@@ -1,4 +1,4 @@
-/* Supervisor of an emulator, a separate program since QEMU cannot do this inside:
+/* Supervisor of an emulator, since this cannot be done inside of QEMU:
  *
  *     supervisor [--scratch=FD] [--data-limit=BYTES] PROGRAM ARGUMENT...
  *

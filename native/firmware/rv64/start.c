@@ -1,5 +1,4 @@
-/* Start-up code of a 64-bit RISC-V part in machine mode: protection, floating point, named faults.
- */
+/* Start-up code of a 64-bit RISC-V part in machine mode: protection, floating point, faults. */
 #include "part.h"
 
 enum { TRAP_STACK_BYTES = 4096 };
@@ -50,8 +49,7 @@ __attribute__((naked, aligned(4))) static void trap(void) {
                      "j on_trap\n" ::"i"(TRAP_STACK_BYTES));
 }
 
-/* The debugger takes the three instructions as a request if they are uncompressed and on one page.
- */
+/* A request to the debugger: the three instructions must be uncompressed and on one page. */
 __asm__(".section .text.part_semihost, \"ax\"\n"
         ".option push\n"
         ".option norvc\n"
