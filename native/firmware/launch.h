@@ -1,10 +1,10 @@
-/* What the engine and a firmware tell each other, through two files. All numbers are 64 bits wide,
+/* Launch protocol between engine and firmware, as two files. All numbers are 64 bits wide,
  * little-endian, on every part.
  *
  * In: struct launch; `words` numbers; `bytes` bytes of memory. The numbers are, for each call, the
  * address of its function, the number of its arguments, and two for each argument: its kind and an
  * address or a value.
- * Out: struct report; when the calls are done also the memory as they left it. */
+ * Out: struct report; if the calls completed, also the memory afterwards. */
 #ifndef KERNLOOM_LAUNCH_H
 #define KERNLOOM_LAUNCH_H
 
@@ -18,8 +18,8 @@ enum { REPORT_DONE, REPORT_FAULT, REPORT_LEFT, REPORT_SIGNAL, REPORT_REFUSED };
 
 struct launch {
     uint64_t magic;
-    uint64_t warmup; /* iterations that are not counted, first */
-    uint64_t inner;  /* iterations that are */
+    uint64_t warmup; /* uncounted iterations, first */
+    uint64_t inner;  /* counted iterations */
     uint64_t calls;
     uint64_t words;
     uint64_t address;
@@ -29,12 +29,12 @@ struct launch {
 struct report {
     uint64_t magic;
     uint64_t status;
-    uint64_t code;    /* with which a kernel left, or the signal that it raised */
-    uint64_t address; /* what a fault is about, if has_address */
+    uint64_t code;    /* exit code of a kernel, or the signal it raised */
+    uint64_t address; /* address of a fault, if has_address */
     uint64_t has_address;
-    uint64_t pc; /* where a fault happened, if has_pc */
+    uint64_t pc; /* program counter of a fault, if has_pc */
     uint64_t has_pc;
-    char name[NAME_BYTES]; /* a fault's name, or what is wrong with the launch */
+    char name[NAME_BYTES]; /* a fault's name, or the problem of the launch */
 };
 
 #endif

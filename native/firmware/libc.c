@@ -1,4 +1,4 @@
-/* What the C library asks of the system: little, for a kernel should ask for nothing. */
+/* System calls of the C library: few, since a kernel should need none. */
 #include "part.h"
 #include "semihost.h"
 
@@ -12,7 +12,7 @@ enum { MOST_PRINTED = 64 << 10 };
 
 static size_t printed;
 
-/* What a talkative kernel says beyond the limit is lost. */
+/* Output of a kernel beyond the limit is dropped. */
 static void print(const char *text, size_t bytes) {
     char piece[128];
     while (bytes > 0 && printed < MOST_PRINTED) {

@@ -1,4 +1,4 @@
-/* The firmware around a kernel: takes one launch from a file, carries it out, and reports. */
+/* The firmware around a kernel: reads one launch from a file, executes it, and reports. */
 #include "launch.h"
 #include "part.h"
 #include "semihost.h"
@@ -10,7 +10,7 @@
 #define TEXT(name) #name
 #define TEXT_OF(name) TEXT(name)
 
-/* By this the engine knows which part an image is for. */
+/* Tells the engine which part an image is for. */
 __attribute__((section(".kernloom"), used)) static const char part[] = TEXT_OF(KL_PART);
 
 enum { COMMAND_LINE_BYTES = 256 };
@@ -110,7 +110,7 @@ void firmware_start(void) {
     __builtin_unreachable();
 }
 
-/* On one core tasks run one after the other. */
+/* With one core, tasks run one after the other. */
 void kl_parallel(int64_t tasks, int64_t threads, kl_task_function body, void *context) {
     (void)threads;
     for (int64_t task = 0; task < tasks; task++)

@@ -28,7 +28,7 @@ void semihost_close(intptr_t file) {
     request(SYS_CLOSE, file, 0, 0);
 }
 
-/* Both answer with how much is left over. */
+/* Both requests return the number of remaining bytes. */
 bool semihost_read(intptr_t file, void *to, size_t bytes) {
     return bytes == 0 || request(SYS_READ, file, (intptr_t)to, (intptr_t)bytes) == 0;
 }

@@ -1,4 +1,4 @@
-/* Files, the console and the end, through the machine that the part is attached to. */
+/* Semihosting: files, console and exit through the host machine. */
 #ifndef KERNLOOM_SEMIHOST_H
 #define KERNLOOM_SEMIHOST_H
 
@@ -8,10 +8,10 @@
 
 enum { SEMIHOST_READ = 1, SEMIHOST_WRITE = 5 };
 
-/* A negative number if it cannot be opened. */
+/* Negative if the file cannot be opened. */
 intptr_t semihost_open(const char *path, intptr_t mode);
 void semihost_close(intptr_t file);
-/* Whether all of it was read, or written. */
+/* True if all bytes were read or written. */
 bool semihost_read(intptr_t file, void *to, size_t bytes);
 bool semihost_write(intptr_t file, const void *from, size_t bytes);
 bool semihost_command_line(char *to, size_t bytes);

@@ -1,15 +1,15 @@
-/* A plugin for QEMU that counts the instructions a program executes between two markers.
+/* QEMU plugin that counts the instructions a program executes between two markers.
  *
- * A program under qemu-user marks with a system call (kernloom/marker.h). With counter=FD the count
- * of the region that ended last stands at the start of that file, which the program can map, too.
+ * A program under qemu-user marks with a system call (kernloom/marker.h). With counter=FD, the
+ * count of the last region is at the start of that file, which the program can map, too.
  *
- * A program under qemu-system marks with an instruction that does nothing and that no compiler
- * emits. With out=FILE the total of all regions is written there, as a decimal number, at the end.
+ * A program under qemu-system marks with a no-op instruction that no compiler emits. With out=FILE,
+ * the total of all regions is written there at the end, as a decimal number.
  *
  * Counts are exact for one thread. Distributions do not ship the header of QEMU's plugin interface,
- * hence the declarations: of version 1 (QEMU 7.2), of version 2 (9.0), where a plugin adds to a
- * slot per CPU and no longer to a variable, and of version 3 (9.1), which copies an instruction's
- * bytes. What only some versions have is declared weak, and then NULL in the others. */
+ * hence these declarations: version 1 (QEMU 7.2), version 2 (9.0), where a plugin adds to a slot
+ * per CPU and no longer to a variable, and version 3 (9.1), which copies an instruction's bytes.
+ * Functions that only some versions have are declared weak, and are NULL in the others. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -32,7 +32,7 @@ struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 struct qemu_plugin_scoreboard;
 
-/* A number of each CPU, kept by QEMU. */
+/* A counter per CPU, held by QEMU. */
 struct slots {
     struct qemu_plugin_scoreboard *board;
     size_t offset;
@@ -79,7 +79,7 @@ typedef size_t (*copy_of)(const struct qemu_plugin_insn *, void *, size_t);
 EXPORT int qemu_plugin_version = 1;
 EXPORT int qemu_plugin_install(plugin_id, const struct qemu_info *, int, char **);
 
-/* The instructions that mark regions on the machines qemu-system is used for. */
+/* Marker instructions of the machines that run under qemu-system. */
 struct markers {
     const char *machine;
     size_t bytes;
@@ -102,7 +102,7 @@ static const struct markers *markers;
 static volatile uint64_t *last_region;
 static char *out;
 
-/* QEMU reads the version, and refuses one that it does not have, when the plugin is loaded. */
+/* QEMU checks the version when it loads the plugin, and refuses one that it does not support. */
 __attribute__((constructor)) static void choose_version(void) {
     if (qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu)
         qemu_plugin_version = SLOTS_SINCE;
@@ -175,7 +175,7 @@ static uint32_t code_of(const struct qemu_plugin_insn *instruction) {
     return code;
 }
 
-/* A marker may stand in the middle of a block, and a fault may leave it: every one for itself. */
+/* A marker may be inside a block, and a fault may leave it early: count each instruction. */
 static void count_instructions(plugin_id id, struct qemu_plugin_tb *block) {
     (void)id;
     size_t count = qemu_plugin_tb_n_insns(block);
@@ -215,7 +215,7 @@ static bool number(const char *text, long *value) {
     return rest != text && !*rest;
 }
 
-/* What follows NAME= in one of the options, or NULL. */
+/* The text after NAME= in one of the options, or NULL. */
 static const char *value_of(const char *name, int count, char **options) {
     size_t length = strlen(name);
     for (int i = 0; i < count; i++)

@@ -1,4 +1,4 @@
-/* What is in the caches of the CPU. */
+/* CPU cache flushing. */
 #ifndef RUNNER_CACHE_H
 #define RUNNER_CACHE_H
 
@@ -7,10 +7,10 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Whether this CPU lets a process empty its caches. */
+/* Whether this CPU lets a process flush its caches. */
 bool cache_can_flush(void);
 
-/* Writes back and drops the bytes from every level, on all cores. */
+/* Writes back and evicts the bytes from every level, on all cores. */
 void cache_flush(const void *from, size_t bytes);
 
 #pragma GCC visibility pop

@@ -19,7 +19,7 @@ void channel_open(int descriptor) {
     channel = descriptor;
 }
 
-/* Fewer than `bytes` only at the end of the stream. */
+/* Reads fewer than `bytes` only at the end of the stream. */
 static size_t receive_fully(void *to, size_t bytes) {
     size_t done = 0;
     while (done < bytes) {
@@ -33,7 +33,7 @@ static size_t receive_fully(void *to, size_t bytes) {
     return done;
 }
 
-/* Both at once, so that whoever waits for them wakes up once. */
+/* Both in one call, so that the reader wakes up once. */
 static void send_both(const void *first, size_t first_bytes, const void *second,
                       size_t second_bytes) {
     struct iovec parts[2] = {{(void *)first, first_bytes}, {(void *)second, second_bytes}};
@@ -53,7 +53,7 @@ static void send_both(const void *first, size_t first_bytes, const void *second,
     }
 }
 
-/* A stream that has lost its framing cannot be read on: say why and end. */
+/* A stream that has lost its framing is unreadable: report and exit. */
 static void refuse_stream(enum kl_status status, const char *why) {
     struct reply reply = {.status = status, .value = KL_VERSION};
     snprintf(reply.detail, sizeof reply.detail, "%s", why);

@@ -8,7 +8,7 @@
 
 #include "kernloom/messages.h"
 
-/* Hidden, so that no function of a kernel library is bound to one of ours by its name. */
+/* Hidden, so that no symbol of a kernel library binds to one of the runner's. */
 #pragma GCC visibility push(hidden)
 
 enum { DETAIL_BYTES = 1024 };
@@ -30,13 +30,13 @@ struct reply {
 
 void channel_open(int descriptor);
 
-/* Waits for the next request; false when the engine has closed its end. */
+/* Waits for the next request; false if the engine has closed its end. */
 bool channel_receive(struct request *request);
 
-/* Answers the request received last. Safe in a signal handler. */
+/* Answers the last request. Safe in a signal handler. */
 void channel_respond(const struct reply *reply);
 
-/* True when nobody is left to read a response. */
+/* True if there is no reader for a response. */
 bool channel_abandoned(void);
 
 void reply_fail(struct reply *reply, enum kl_status status, const char *format, ...)

@@ -51,7 +51,7 @@ static void describe(char *detail, const struct buffer *buffer, const void *addr
     append_number(detail, offset);
 }
 
-/* Two threads may fault at once; the first one answers. */
+/* Two threads may fault at once; only the first one responds. */
 static void respond(struct reply *reply, uint32_t status) {
     if (atomic_flag_test_and_set(&reported))
         for (;;)
@@ -75,8 +75,7 @@ void *__asan_get_report_address(void);
 void __asan_set_error_report_callback(void (*callback)(const char *report));
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 
-/* Only what ASan knows more about than the signal says; and no leaks: the runner never cleans up.
- */
+/* Handle only signals where ASan adds information; no leak check: the runner never cleans up. */
 const char *__asan_default_options(void) {
     return "exitcode=4:detect_leaks=0:handle_sigfpe=0:handle_sigill=0:"
            "handle_abort=0:handle_sigbus=0:print_legend=0";
@@ -86,14 +85,14 @@ static bool starts_with(const char *text, const char *start) {
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* A plain crash: ASan has printed where, the engine only lacks the signal. */
+/* A plain crash: ASan has printed the location, the engine only needs the signal. */
 static bool is_signal(const char *error) {
     return starts_with(error, "AddressSanitizer: SEGV") ||
            starts_with(error, "AddressSanitizer: stack-overflow");
 }
 
-/* An allocation that fails is reported, for by the time of the crash that it would lead to errno
- * has another value. */
+/* A failed allocation is reported at once: by the time of a later crash, errno has another
+ * value. */
 static bool is_shortage(const char *error) {
     return starts_with(error, "AddressSanitizer: requested allocation size") ||
            starts_with(error, "AddressSanitizer: allocator is out of memory");
@@ -116,7 +115,7 @@ static void on_report(const char *report) {
             error && is_shortage(error) ? KL_STATUS_OUT_OF_MEMORY : KL_STATUS_OUT_OF_BOUNDS);
 }
 
-/* ASan keeps its own handler, which tells more than ours could. */
+/* ASan keeps its own handler, which reports more than this one could. */
 void guard_install(void) {
     __asan_set_error_report_callback(on_report);
 }
@@ -126,7 +125,7 @@ void guard_thread(void) {
 
 #else
 
-/* QEMU 7.2 calls a handler with its stack eight bytes off, where aligned vectors fault again. */
+/* QEMU 7.2 misaligns a handler's stack by eight bytes, where aligned vectors fault again. */
 #if defined(__aarch64__)
 #define ON_ANY_STACK
 #elif defined(__x86_64__)
@@ -135,7 +134,7 @@ void guard_thread(void) {
 #define ON_ANY_STACK
 #endif
 
-/* Whoever used what an allocation did not give ends by a signal, with the reason still in errno. */
+/* A kernel that uses the result of a failed allocation crashes with ENOMEM still in errno. */
 static void respond_if_out_of_memory(void) {
     if (errno != ENOMEM)
         return;
@@ -147,7 +146,7 @@ static void respond_if_out_of_memory(void) {
 
 ON_ANY_STACK static void on_fault(int number, siginfo_t *info, void *context) {
     (void)context;
-    /* si_code <= 0: somebody sent the signal, there is no address. */
+    /* si_code <= 0: the signal was sent by a process, there is no address. */
     const struct buffer *buffer = info->si_code > 0 ? memory_owner(info->si_addr) : NULL;
     if (!buffer) {
         respond_if_out_of_memory();
@@ -170,7 +169,7 @@ void guard_install(void) {
 }
 
 void guard_thread(void) {
-    /* SIGSTKSZ is too small where vector registers are large. */
+    /* SIGSTKSZ is too small for large vector registers. */
     size_t bytes = 64 << 10;
     void *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stack != MAP_FAILED)

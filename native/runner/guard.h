@@ -1,4 +1,4 @@
-/* Faults of a kernel: out of bounds becomes a response, everything else a death by its signal. */
+/* Faults of a kernel: out of bounds becomes a response, others end the process by their signal. */
 #ifndef RUNNER_GUARD_H
 #define RUNNER_GUARD_H
 
@@ -6,7 +6,7 @@
 
 void guard_install(void);
 
-/* A signal stack of its own for the calling thread: its usual one may be what overflowed. */
+/* Sets a separate signal stack for the calling thread, since its usual one may have overflowed. */
 void guard_thread(void);
 
 #pragma GCC visibility pop

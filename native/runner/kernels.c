@@ -31,7 +31,7 @@ bool kernels_usable(struct reply *reply) {
 }
 
 static void load(const char *path, const char *entry, uint32_t arguments, struct reply *reply) {
-    /* Without a slash dlopen would search the system's folders. */
+    /* Without a slash, dlopen would search the system's folders. */
     if (!strchr(path, '/'))
         return reply_fail(reply, KL_STATUS_LOAD_FAILED, "'%s' is not a path", path);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

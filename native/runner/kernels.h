@@ -15,16 +15,16 @@ struct kernel {
     uint32_t arguments;
 };
 
-/* Opens a library whose symbols the kernels loaded later may use. Where it cannot be used, nothing
- * is served: kernels_usable says why. */
+/* Opens a library whose symbols kernels loaded later may use. If it fails, every request is
+ * refused: kernels_usable says why. */
 void kernels_add_library(const char *path);
 
-/* False, and the reason in `reply`, when a library that was to be added cannot be used. */
+/* False, with the reason in `reply`, if an added library is not usable. */
 bool kernels_usable(struct reply *reply);
 
 void kernels_load(const struct request *request, struct reply *reply);
 
-/* NULL, and the reason in `reply`, for a handle that was never given out. */
+/* NULL, with the reason in `reply`, for an unknown handle. */
 const struct kernel *kernels_find(uint64_t handle, struct reply *reply);
 
 #pragma GCC visibility pop

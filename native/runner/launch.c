@@ -25,7 +25,7 @@ struct call {
     void **args;
 };
 
-/* A launch made ready: every address resolved, every scalar in a place of its own. */
+/* A prepared launch: every address resolved, every scalar in its own slot. */
 struct program {
     struct call *calls;
     uint32_t call_count;
@@ -46,7 +46,7 @@ static void run(const struct program *program, uint64_t iterations) {
             call->entry(call->args);
 }
 
-/* Where the counter leaves its count, if there is one. */
+/* Location of the instruction count, if there is a counter. */
 static const volatile uint64_t *counter;
 
 bool launch_counted(int descriptor) {
@@ -57,7 +57,7 @@ bool launch_counted(int descriptor) {
     return true;
 }
 
-/* Nothing but the kernels lies between the markers. */
+/* Only the kernels run between the markers. */
 static uint64_t run_counted(const struct program *program, uint64_t iterations) {
     if (!counter) {
         run(program, iterations);
@@ -92,9 +92,9 @@ static struct kl_sample take_sample(const struct program *program, uint64_t inne
                               .instructions = instructions};
 }
 
-/* The shortest of several runs of equally many iterations. An interruption makes a run look longer
- * than it is, and so does all that is touched for the first time: one run is proof enough after an
- * earlier launch and without an interruption, and otherwise it takes two. */
+/* The shortest of several runs with the same number of iterations. Interruptions and first touches
+ * lengthen a run: one run is sufficient proof after an earlier launch and without an interruption;
+ * otherwise it takes two. */
 struct shortest {
     uint64_t ns;
     int proof;
@@ -104,7 +104,7 @@ enum { PROVEN = 2 };
 static const struct shortest NO_RUN = {.ns = UINT64_MAX};
 static bool launched_before;
 
-/* Of all threads, since a kernel's workers may be interrupted as well. */
+/* Interruptions of all threads, since a kernel's workers may be interrupted, too. */
 static long interruptions(void) {
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);
@@ -119,9 +119,9 @@ static void look(struct shortest *shortest, const struct program *program, uint6
         shortest->ns = ns;
 }
 
-/* The count with which a sample should last a little longer than asked for. */
+/* The count for a sample slightly longer than requested. */
 static uint64_t larger(uint64_t inner, uint64_t ns, uint64_t min_sample_ns) {
-    /* Without a time, the run is shorter than the clock can tell. */
+    /* 0 ns: the run is shorter than the clock's resolution. */
     double factor = ns ? 1.1 * (double)min_sample_ns / (double)ns : 16;
     double wanted = (double)inner * (factor < 1.2 ? 1.2 : factor);
     if (wanted >= (double)MAX_INNER)
@@ -129,7 +129,7 @@ static uint64_t larger(uint64_t inner, uint64_t ns, uint64_t min_sample_ns) {
     return (uint64_t)wanted > inner ? (uint64_t)wanted : inner + 1;
 }
 
-/* The inner count, from what the warm-up has shown of single iterations. */
+/* The inner count, starting from the warm-up's time of single iterations. */
 static uint64_t calibrate(const struct program *program, uint64_t min_sample_ns,
                           struct shortest warm) {
     struct shortest found = warm;
@@ -150,7 +150,7 @@ static void dispose(struct program *program) {
     free(program->scalars);
 }
 
-/* The next `count` arguments of a call, or false and the reason in `reply`. */
+/* Reads the next `count` arguments of a call; false with the reason in `reply`. */
 static bool bind(struct program *program, const struct kl_launch_argument *arguments, size_t from,
                  size_t count, struct reply *reply) {
     for (size_t i = from; i < from + count; i++) {
@@ -176,7 +176,7 @@ static bool prepare(struct program *program, const struct kl_kernel_launch *mess
     const struct kl_launch_call *calls = (const void *)tail;
     const struct kl_launch_argument *arguments =
         (const void *)(tail + message->calls_count * sizeof *calls);
-    /* One more than asked for, since an empty list is no failure. */
+    /* One more than needed, since allocating an empty list may return NULL. */
     program->calls = calloc((size_t)message->calls_count + 1, sizeof *program->calls);
     program->args = calloc((size_t)message->arguments_count + 1, sizeof *program->args);
     program->scalars = calloc((size_t)message->arguments_count + 1, sizeof *program->scalars);
@@ -220,11 +220,11 @@ static void measure(const struct program *program, const struct kl_kernel_launch
         return reply_fail(reply, KL_STATUS_OUT_OF_MEMORY, "no memory for %u samples",
                           message->samples);
     samples = room;
-    /* Touched before the clock starts. */
+    /* Touch the pages before the clock starts. */
     memset(samples, 0, (message->samples + 1) * sizeof *samples);
-    /* What a crash finds in it is the kernel's own. */
+    /* After a crash, errno is the kernel's own. */
     errno = 0;
-    /* Only the first iteration after a flush is a cold one. */
+    /* Only the first iteration after a flush is cold. */
     uint64_t inner = cold ? 1 : message->inner;
     if (inner) {
         run(program, message->warmup);
@@ -247,12 +247,12 @@ static void measure(const struct program *program, const struct kl_kernel_launch
     reply->sample_count = message->samples;
 }
 
-/* The samples, under the conditions asked for as far as they can be had. */
+/* Takes samples under the requested conditions, as far as the system permits them. */
 static void measure_under(const struct program *program, const struct kl_kernel_launch *message,
                           struct reply *reply) {
     bool realtime = (message->conditions & KL_CONDITION_REALTIME) && process_start_realtime();
     measure(program, message, reply);
-    /* Before the answer, so that nobody competes for it with a real-time thread. */
+    /* Before the answer, so that its reader does not compete with a real-time thread. */
     if (realtime)
         process_end_realtime();
     reply->conditions = (message->conditions & KL_CONDITION_COLD) |

@@ -8,8 +8,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* From now on every sample has the count of its instructions: a counter (native/qemu) writes it to
- * this file. False when the file cannot be mapped. */
+/* From now on, every sample has an instruction count, which a counter (native/qemu) writes to this
+ * file. False if the file cannot be mapped. */
 bool launch_counted(int descriptor);
 
 /* The reply's samples stay valid until the next launch. */

@@ -1,5 +1,5 @@
-/* The runner: a process of its own that loads and runs kernels for the engine, which it answers
- * over a socket. Whatever a kernel does ends here and not in the engine. */
+/* The runner: a separate process that loads and runs kernels for the engine, controlled over a
+ * socket. A crash of a kernel ends this process and not the engine. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -53,7 +53,7 @@ static uint64_t number(const char *text, uint64_t most) {
 }
 
 static void add_library(struct options *options, const char *path) {
-    /* Without a slash dlopen would search the system's folders. */
+    /* Without a slash, dlopen would search the system's folders. */
     if (!strchr(path, '/'))
         usage("--library must be a path");
     size_t bytes = (options->library_count + 1) * sizeof *options->libraries;
@@ -175,7 +175,7 @@ static int serve(void) {
     struct request request;
     while (channel_receive(&request)) {
         struct reply reply = {.status = KL_STATUS_OK};
-        /* An engine that died before we asked to die with it shows here. */
+        /* Detects an engine that died before PR_SET_PDEATHSIG was set. */
         if (channel_abandoned())
             break;
         carry_out(&request, &reply);
@@ -192,7 +192,7 @@ int main(int count, char **arguments) {
         process_fix_addresses(arguments);
     bool emulated = options.counter >= 0;
     process_limit(emulated);
-    /* An emulator is supervised as a whole, and from outside. */
+    /* An emulator is supervised as a whole, from outside. */
     if (!emulated)
         supervisor_start();
     process_confine(emulated, options.data_limit);
@@ -201,7 +201,7 @@ int main(int count, char **arguments) {
     fcntl(options.channel, F_SETFD, FD_CLOEXEC);
     setvbuf(stdout, NULL, _IOLBF, 0);
     parallel_open(process_cores(), prepare_worker);
-    /* Before pinning, which threads that a library starts would inherit. */
+    /* Before pinning, which threads started by a library would inherit. */
     for (size_t i = 0; i < options.library_count; i++)
         kernels_add_library(options.libraries[i]);
     if (options.pin >= 0 && !process_pin(options.pin))
@@ -214,6 +214,6 @@ int main(int count, char **arguments) {
     guard_install();
     int code = serve();
     fflush(NULL);
-    /* Without the destructors of kernel libraries: they could still hang or crash. */
+    /* Skip destructors of kernel libraries: they could hang or crash. */
     _exit(code);
 }

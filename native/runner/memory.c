@@ -12,9 +12,9 @@
 enum {
     LINE = 64,
     HUGE_PAGE = 2 << 20,
-    /* Wide, so that an index error of whole rows lands here too; it costs addresses only. */
+    /* Wide, so that an index error of whole rows is caught, too; costs address space only. */
     GUARD = 1 << 20,
-    /* An odd number of lines: 64 large buffers in a row start at different places of a page. */
+    /* An odd number of lines: 64 consecutive large buffers start at different page offsets. */
     STAGGER = 11 * LINE,
     STAGGER_SPAN = 4096,
 };
@@ -37,7 +37,7 @@ bool memory_open(int descriptor, uint64_t bytes, uint64_t limit) {
     close(descriptor);
     if (window == MAP_FAILED)
         return false;
-    /* No process that a kernel starts gets to write what the engine reads. */
+    /* Not inherited: no process that a kernel starts can write what the engine reads. */
     madvise(window, bytes, MADV_DONTFORK);
     return true;
 }
@@ -46,8 +46,8 @@ static size_t round_up(size_t value, size_t to) {
     return (value + to - 1) / to * to;
 }
 
-/* Odd bytes from 0xD1 to 0xDF: rare as data, and different from place to place, so that no repeated
- * value passes for them. */
+/* Odd bytes from 0xD1 to 0xDF: rare as data, and different by position, so that no repeated value
+ * matches them. */
 static unsigned char canary(const unsigned char *at) {
     return (unsigned char)(0xD1u | ((uintptr_t)at * 0x9Du >> 3 & 0x0Eu));
 }
@@ -170,7 +170,7 @@ void memory_free(const struct request *request, struct reply *reply) {
     if (buffer->freed)
         return reply_fail(reply, KL_STATUS_DOUBLE_FREE, "buffer '%s' is freed already",
                           buffer->label);
-    /* The addresses stay taken, so that a stale one is known for what it is. */
+    /* The addresses stay reserved, so that use after free is recognised. */
     if (mmap(buffer->region, buffer->region_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
         return reply_fail(reply, KL_STATUS_OUT_OF_MEMORY, "buffer '%s' cannot be unmapped",
@@ -199,7 +199,7 @@ unsigned char *memory_resolve(uint64_t address, uint64_t bytes, struct reply *re
     return buffer->data + offset;
 }
 
-/* Both ends of a transfer, or false and the reason in `reply`. */
+/* Resolves both ends of a transfer; false with the reason in `reply`. */
 static bool resolve_transfer(uint64_t address, uint64_t offset, uint64_t bytes,
                              unsigned char **data, unsigned char **shared, struct reply *reply) {
     if (offset > window_bytes || bytes > window_bytes - offset) {
@@ -251,11 +251,11 @@ void memory_flush(void) {
             cache_flush(buffers[i].data, buffers[i].bytes);
 }
 
-/* The first byte of the changed ones that are nearest to the data, or NULL. */
+/* Start of the changed bytes that are nearest to the data, or NULL. */
 NOT_SANITIZED static const unsigned char *changed_byte(const struct buffer *buffer) {
     for (const unsigned char *at = buffer->data; at > buffer->open; at--)
         if (at[-1] != canary(at - 1)) {
-            /* Back to where that write began: y[-1] is at -4, not at its last byte. */
+            /* Back to the start of that write: y[-1] is at -4, not at its last byte. */
             for (at--; at > buffer->open && at[-1] != canary(at - 1);)
                 at--;
             return at;

@@ -10,8 +10,8 @@
 enum { MAX_WORKERS = 255, MAX_SPINS = 4000 };
 
 /* Participant 0 is the caller, participant p is worker p. Each starts with task p, so that a kernel
- * with as many tasks as threads finds its data in the same caches every time; the rest is taken by
- * whoever is free. The next job starts only after every participant has left this one. */
+ * with as many tasks as threads finds its data in the same caches every time; the remaining tasks
+ * go to idle participants. The next job starts only after every participant has left this one. */
 struct job {
     kl_task_function body;
     void *context;
@@ -20,7 +20,7 @@ struct job {
 
 static struct job job;
 static atomic_int_fast64_t next_task;
-static atomic_int remaining; /* participants, the caller aside, that are still at work */
+static atomic_int remaining; /* participants, except the caller, that are still working */
 static atomic_uint generation;
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
@@ -84,8 +84,8 @@ static void *worker(void *argument) {
     unsigned seen = start.generation;
     for (;;) {
         seen = wait_for_job(seen);
-        /* A worker that takes no part is not waited for, so it must not read the job: how many
-         * workers do take part is the low byte of the generation. */
+        /* Idle workers are not waited for, so they must not read the job: the low byte of the
+         * generation is the number of participating workers. */
         if (start.number > (int)(seen & 0xFFu))
             continue;
         work(start.number);
@@ -108,7 +108,7 @@ static void add_workers(int wanted) {
         pthread_detach(thread);
         workers = number;
     }
-    /* More threads than cores cannot gain by spinning: they would keep each other from working. */
+    /* With more threads than cores, spinning would keep other threads from working. */
     atomic_store(&spins, workers < cores ? MAX_SPINS : 0);
 }
 
@@ -134,7 +134,7 @@ void kl_parallel(int64_t tasks, int64_t threads, kl_task_function body, void *co
         threads = tasks;
     if (threads <= 1)
         return run_inline(tasks, body, context);
-    /* Taken while a job runs: this call comes from inside a task. */
+    /* Held while a job runs: this call comes from inside a task. */
     if (atomic_flag_test_and_set(&busy))
         return run_inline(tasks, body, context);
     add_workers(threads > MAX_WORKERS ? MAX_WORKERS : (int)threads - 1);

@@ -42,8 +42,7 @@ static void prefer_as_victim(void) {
 }
 
 void process_limit(bool emulated) {
-    /* 1 and not 0: with 0 Linux still feeds a core pattern that is a pipe. But QEMU heeds only 0.
-     */
+    /* 1 and not 0: with 0 Linux still feeds a core pattern that is a pipe. QEMU respects only 0. */
     limit(RLIMIT_CORE, emulated ? 0 : 1);
     limit(RLIMIT_FSIZE, MAX_FILE_BYTES);
     signal(SIGXFSZ, SIG_IGN);
@@ -51,11 +50,11 @@ void process_limit(bool emulated) {
 
 void process_confine(bool emulated, uint64_t data_limit) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* Only what a process can write and shares with nobody counts, not addresses it sets aside. */
+    /* RLIMIT_DATA counts private writable memory only, not reserved addresses. */
     if (data_limit)
         limit(RLIMIT_DATA, data_limit);
     prefer_as_victim();
-    /* Last, for it takes away the files of /proc/self. */
+    /* Last, since it makes /proc/self inaccessible. */
     if (emulated)
         prctl(PR_SET_DUMPABLE, 0);
 }
@@ -110,7 +109,7 @@ void process_fix_addresses(char **arguments) {
     if (!process_randomized())
         return;
     errno = EPERM;
-    /* Asked again afterwards: a system that only pretends would have us start for ever. */
+    /* Check that it took effect: otherwise the process would restart for ever. */
     if (current != -1 && personality((unsigned)current | ADDR_NO_RANDOMIZE) != -1 &&
         !process_randomized())
         execv("/proc/self/exe", arguments);
@@ -119,8 +118,8 @@ void process_fix_addresses(char **arguments) {
         personality((unsigned)current);
 }
 
-/* All threads, since a library of a kernel may have started some of its own: left behind in the
- * usual class they would starve beside a main thread that waits for them. */
+/* All threads, since a kernel's library may have started some: left in the normal class they
+ * would starve beside a main thread that waits for them. */
 static void schedule_threads(int class, const struct sched_param *priority) {
     DIR *threads = opendir("/proc/self/task");
     if (!threads)

@@ -1,4 +1,4 @@
-/* What the runner asks of the system for itself: limits, its parent, its cores, its addresses. */
+/* Process settings of the runner: limits, parent, cores, addresses, scheduling. */
 #ifndef RUNNER_PROCESS_H
 #define RUNNER_PROCESS_H
 
@@ -7,36 +7,36 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Leave no core file and fill no disk. An emulator writes core files of its own accord. */
+/* Writes no core file and limits file sizes. An emulator writes core files by itself. */
 void process_limit(bool emulated);
 
-/* Die with the supervisor, take no more than `data_limit` bytes of private memory (0: any number),
- * be the first to go when memory is short. */
+/* Dies with the supervisor, uses at most `data_limit` bytes of private memory (0: no limit), and is
+ * the first choice of the OOM killer. */
 void process_confine(bool emulated, uint64_t data_limit);
 
-/* Makes an open folder the current one, and closes it. */
+/* Makes an open folder the current one, and closes its descriptor. */
 bool process_enter(int folder);
 
-/* How many cores this process may use; to be called before pinning. */
+/* Number of cores this process may use; call before pinning. */
 int process_cores(void);
 
 bool process_pin(int cpu);
 
-/* Where the main thread is pinned, a worker takes the next core of those allowed. */
+/* Pins a worker to the next allowed core, if the main thread is pinned. */
 void process_pin_worker(int worker);
 
-/* Executes this program again, once, with the same addresses every time. Returns where that is so
- * already or where the system refuses it, which is then said on stderr. */
+/* Executes this program again, once, without address randomization. Returns if that is already off,
+ * or if the system refuses it, with a message on stderr. */
 void process_fix_addresses(char **arguments);
 
-/* Whether a process started from this one gets other addresses each time. */
+/* Whether a process started from this one gets random addresses. */
 bool process_randomized(void);
 
-/* Puts every thread of the process into the real-time class, at its lowest priority; threads that
- * they start follow. False, and nothing changed, where the system does not permit it. */
+/* Puts every thread of the process, and threads they start, into the real-time class at its lowest
+ * priority. False, with nothing changed, if the system does not permit it. */
 bool process_start_realtime(void);
 
-/* Back to the class from before process_start_realtime. */
+/* Restores the class from before process_start_realtime. */
 void process_end_realtime(void);
 
 #pragma GCC visibility pop

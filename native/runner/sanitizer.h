@@ -1,5 +1,5 @@
-/* AddressSanitizer, where the runner is built with it: poisoned bytes beside every tensor, and its
- * report as a response. Elsewhere these do nothing. */
+/* AddressSanitizer, if the runner is built with it: poisoned bytes around every tensor, and its
+ * report as a response. Otherwise these do nothing. */
 #ifndef RUNNER_SANITIZER_H
 #define RUNNER_SANITIZER_H
 

@@ -1,9 +1,9 @@
-/* Runs an emulator under supervision, which cannot be had inside of QEMU:
+/* Supervisor of an emulator, since this cannot be done inside of QEMU:
  *
  *     supervisor [--scratch=FD] [--data-limit=BYTES] PROGRAM ARGUMENT...
  *
- * The program works in the open folder FD, writes no core file and may take that much private
- * memory. It ends with the engine, and all that it started with it; see kernloom/supervisor.h. */
+ * The program runs in the open folder FD, writes no core file, and has that limit of private
+ * memory. It ends with the engine, as do all processes it started; see kernloom/supervisor.h. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void fail(const char *what, int code) {
     exit(code);
 }
 
-/* The number that follows NAME= in an argument; false if it is another argument. */
+/* Parses the number after NAME=; false if it is another argument. */
 static bool option(const char *argument, const char *name, uint64_t *value) {
     size_t length = strlen(name);
     if (strncmp(argument, name, length) != 0)
@@ -54,7 +54,7 @@ int main(int count, char **arguments) {
         fprintf(stderr, "usage: supervisor [--scratch=FD] [--data-limit=BYTES] PROGRAM...\n");
         return EXIT_USAGE;
     }
-    /* QEMU writes core files of the programs that it emulates by itself, unless this is 0. */
+    /* QEMU itself writes core files of emulated programs, unless this is 0. */
     limit(RLIMIT_CORE, 0);
     supervisor_start();
     if (scratch && fchdir((int)scratch) != 0)

@@ -1,1 +1,1 @@
-"""What everyone may import: errors, files, places, expressions, registries, text for people."""
+"""Shared helpers that every package may import: errors, files, places, expressions, registries."""

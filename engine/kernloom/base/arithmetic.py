@@ -1,6 +1,6 @@
-"""What the operators and functions of expressions do: on numbers and arrays alike, within bounds.
+"""Operators and functions of expressions, for numbers and arrays, with bounded results.
 
-The grammar is in `expressions`; here is what keeps a short text from asking for a huge result.
+The grammar is in `expressions`; the bounds here keep a short text from producing a huge result.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from kernloom.base.errors import ExpressionError
 
 MAX_BITS = 256
-"""No whole number grows longer."""
+"""Longest integer that an operation may produce."""
 MAX_ELEMENTS = 2**27
-"""No array that is larger than those it is made from has more elements."""
+"""Largest array that an operation may produce, unless an operand is larger."""
 _PLAIN = (int, float)
-"""Types of operands about which nothing need be asked."""
+"""Operand types that need no conversion or broadcast check."""
 
 
 def is_array(value: Any) -> bool:
@@ -40,7 +40,7 @@ def shown(value: Any) -> str:
 
 
 def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`operation` on numbers and arrays only, with a result of a size that can be borne."""
+    """`operation` restricted to numbers and arrays, with a bounded result."""
 
     def call(a: Any, b: Any) -> Any:
         if type(a) not in _PLAIN or type(b) not in _PLAIN:
@@ -60,7 +60,7 @@ def _bounded(value: Any) -> Any:
 
 
 def check_broadcast(*values: Any) -> None:
-    """Arrays that fill each other out must not make a much larger one."""
+    """Refuse operands whose broadcast result would be much larger than they are."""
     arrays = [value for value in values if is_array(value)]
     if len({array.shape for array in arrays}) > 1:
         import numpy
@@ -86,7 +86,7 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _array_power(base: Any, exponent: Any) -> Any:
-    """Whole numbers stay whole unless that would overflow or the exponent is negative."""
+    """Integers stay integers unless that would overflow or the exponent is negative."""
     import numpy
 
     rounded = numpy.asarray(base, dtype=float) ** exponent
@@ -97,7 +97,7 @@ def _array_power(base: Any, exponent: Any) -> Any:
 
 
 def _dividing(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Whole arrays divided by zero give NaN there: numpy's 0 would satisfy `N % 0 == 0`."""
+    """Integer arrays divided by zero give NaN there: numpy's 0 would satisfy `N % 0 == 0`."""
 
     def call(a: Any, b: Any) -> Any:
         whole = all(_kind(value) in "iu" for value in (a, b))
@@ -144,7 +144,7 @@ def _numpy_or_math(name: str) -> Callable[..., Any]:
 
 
 def _extreme(name: str) -> Callable[..., Any]:
-    """min and max over their arguments, element by element where one is an array."""
+    """min and max over the arguments, element by element if one is an array."""
     plain = {"minimum": min, "maximum": max}[name]
 
     def call(*values: Any) -> Any:
@@ -162,7 +162,7 @@ def _extreme(name: str) -> Callable[..., Any]:
 
 
 def _reduction(name: str) -> Callable[..., Any]:
-    # Nothing further by position: numpy would take an array to write into.
+    # Keyword-only: numpy would take a further positional argument as an output array.
     def call(value: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
         import numpy
 
@@ -172,7 +172,7 @@ def _reduction(name: str) -> Callable[..., Any]:
 
 
 def _numbers(value: Any) -> Any:
-    """An array, or a list of numbers as one."""
+    """An array as it is, or a list of numbers converted to an array."""
     if hasattr(value, "__array__"):
         return value
     import numpy

@@ -1,4 +1,4 @@
-"""Which code worked something out: what is kept on disk must not outlive the code that made it."""
+"""Hash of the code that computed a cached result, so that the cache is invalid for other code."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _PACKAGE = Path(kernloom.__file__).resolve().parent
 
 @cache
 def code_stamp(*modules: str, packages: tuple[str, ...] = ()) -> str:
-    """A hash of our version, of these modules of ours (`plan/render`) and of the versions of other
-    packages, none of which is imported for it."""
+    """A hash of Kernloom's version, of these modules (`plan/render`) and of the versions of other
+    packages. Imports none of them."""
     ours = [_ours(module) for module in modules]
     return sha256_json([__version__, ours, [_others(package) for package in packages]])
 
 
 def _ours(module: str) -> str:
     if not (_PACKAGE / "__init__.py").exists():
-        return ""  # Installed without sources: then our version must do.
+        return ""  # Installed without sources: the version has to do.
     return sha256_file(_PACKAGE / f"{module}.py")
 
 
 def _others(package: str) -> list[Any]:
-    """What an installed package's folder and the name of its metadata say about its version."""
+    """Version evidence of an installed package: names of metadata, mtime and size of its file."""
     found = importlib.util.find_spec(package)
     if found is None or not found.origin:
         return []

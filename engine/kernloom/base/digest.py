@@ -1,8 +1,8 @@
-"""Config sections with digests, and results remembered by them.
+"""Config sections with digests, and caches keyed by these digests.
 
-The points of a sweep share most of their config. A section knows the digest of its content, worked
-out once; whatever follows from one section is kept with it (`derive`), whatever follows from
-several is kept by their digests in a `DigestCache` that somebody owns and that has a bound.
+The points of a sweep share most of their config. A section computes the digest of its content once.
+Results derived from one section are kept with it (`derive`); results derived from several are kept
+by their digests in a `DigestCache`, which has an owner and a bound.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ V = TypeVar("V")
 D = TypeVar("D", bound="Digested")
 
 LIMIT = 4_000
-"""How many results a cache keeps: those of the points that are being worked on, and no more."""
+"""Results per generation of a cache: enough for the points that are in progress."""
 _LENGTH = 16
 
 
@@ -28,7 +28,7 @@ def digest_of(value: Any) -> str:
     if type(value) is Section:
         return value.digest
     if isinstance(value, str):
-        return f"'{value}"  # no digest starts so
+        return f"'{value}"  # no digest starts with a quote
     if value is None or isinstance(value, (bool, int, float)):
         return repr(value)
     if isinstance(value, type):
@@ -46,20 +46,20 @@ def digest_of(value: Any) -> str:
 
 
 def _mapping_digest(mapping: Mapping[Any, Any]) -> str:
-    """In its order: that of steps and stages means something."""
+    """Digest in iteration order: the order of steps and stages has a meaning."""
     parts = (part for key, value in mapping.items() for part in (str(key), digest_of(value)))
     return _hashed("{", *parts)
 
 
 def _hashed(*parts: str) -> str:
-    """With lengths, so that no text can pass for several parts."""
+    """Hash with lengths, so that one text cannot equal several parts."""
     text = "".join([f"{len(part)}:{part}" for part in parts])
     data = text.encode(errors="surrogatepass")
     return hashlib.blake2b(data, digest_size=_LENGTH).hexdigest()
 
 
 class _Derives:
-    """Keeps what follows from it alone, for as long as it lives."""
+    """Base of objects that cache results derived from them alone, for as long as they live."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ class _Derives:
         raise AttributeError("_kept")
 
     def derive(self, make: Callable[..., T], *more: Hashable) -> T:
-        """What `make(self, *more)` gave when it was first asked for."""
+        """The result of `make(self, *more)`, computed on the first call."""
         kept = self._kept()
         key = (make, *more) if more else make
         try:
@@ -78,7 +78,7 @@ class _Derives:
 
 
 class Section(dict[str, V], _Derives, Generic[V]):
-    """A mapping of a config that nobody changes any more; nested mappings are sections, too."""
+    """An immutable mapping of a config; nested mappings are sections, too."""
 
     __slots__ = ("_derived", "_digest")
 
@@ -91,7 +91,7 @@ class Section(dict[str, V], _Derives, Generic[V]):
             return self._digest
 
     def with_digest(self, digest: str) -> Section[V]:
-        """This section, just made from something with a digest that tells it from all others."""
+        """Set the digest of a new section from a unique digest of its inputs."""
         self._digest = digest
         return self
 
@@ -109,7 +109,7 @@ class Section(dict[str, V], _Derives, Generic[V]):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        """Plain data: whoever asks for a copy of all of it wants to change it."""
+        """Plain data: a caller that asks for a deep copy wants to change it."""
         plain: dict[str, Any] = as_plain(self)
         return plain
 
@@ -121,12 +121,12 @@ class Section(dict[str, V], _Derives, Generic[V]):
 
 
 class Digested(_Derives):
-    """Base of frozen dataclasses that are made from sections: they have digests, too."""
+    """Base of frozen dataclasses that are made from sections, with digests as well."""
 
     __slots__ = ("_derived", "_digest")
     _derived: dict[Any, Any]
     _digest: str
-    # Not among the fields: `vars` and `asdict` show what the config says and nothing else.
+    # Slots, not fields: `vars` and `asdict` show only the config's own values.
 
     @property
     def digest(self) -> str:
@@ -141,7 +141,7 @@ class Digested(_Derives):
             ).digest
 
     def with_digest(self: D, digest: str) -> D:
-        """This object, just made from something with a digest that tells it from all others."""
+        """Set the digest of a new object from a unique digest of its inputs."""
         object.__setattr__(self, "_digest", digest)
         return self
 
@@ -153,12 +153,12 @@ class Digested(_Derives):
             return self._derived
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was derived may not be picklable, and is soon worked out again.
+        # Derived results may not be picklable, and are cheap to compute again.
         return dict(self.__dict__)
 
 
 def as_section(value: Any) -> Any:
-    """Plain data with all of its mappings made sections."""
+    """Plain data with all of its mappings converted to sections."""
     if isinstance(value, Section):
         return value
     if isinstance(value, Mapping):
@@ -169,7 +169,7 @@ def as_section(value: Any) -> Any:
 
 
 def as_plain(value: Any) -> Any:
-    """Sections made plain data again, for those who ask for the type itself: YAML, OmegaConf."""
+    """Sections as plain dicts and lists, for libraries that check types: YAML, OmegaConf."""
     if isinstance(value, Mapping):
         return {key: as_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -178,10 +178,10 @@ def as_plain(value: Any) -> Any:
 
 
 class DigestCache:
-    """Results by the function that made them and the digests of what they were made from.
+    """Cache of results, keyed by the function that made them and the digests of its arguments.
 
-    Two generations bound its size: when the newer one is full, the older one is forgotten, so that
-    what is asked for again and again stays.
+    Two generations bound its size: when the newer one is full, the older one is dropped, so that
+    frequently used results stay.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -190,11 +190,11 @@ class DigestCache:
         self._older: dict[Any, Any] = {}
 
     def get(self, make: Callable[..., T], *parts: Any) -> T:
-        """What `make(*parts)` gave when it was first asked for parts with these digests."""
+        """The result of `make(*parts)`, computed once for parts with these digests."""
         return self.by_key((make, *map(digest_of, parts)), lambda: make(*parts))
 
     def by_key(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The same, where the caller knows a key that tells all results apart."""
+        """The same with a unique key that the caller provides."""
         try:
             return self._newer[key]  # type: ignore[no-any-return]
         except KeyError:

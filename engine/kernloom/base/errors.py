@@ -1,7 +1,7 @@
-"""Every error a person may see, with the exit code it leads to.
+"""Every error that a user may see, with its exit code.
 
 A message says what is wrong, where, what is allowed and what to do. The command line prints it
-without a traceback; anything that is not a KernloomError is a bug of ours.
+without a traceback; any exception that is not a KernloomError is a bug of Kernloom.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class KernloomError(Exception):
         self.message = message
         self.hint = hint
         self.stage = ""
-        """The stage of the pipeline it came from, if any."""
+        """Name of the pipeline stage that raised it, if any."""
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
 
     def document(self, exit_code: int | None = None) -> dict[str, str | int]:
-        """For programs."""
+        """The error as JSON-ready data."""
         return {
             "kind": type(self).__name__,
             "message": self.message,
@@ -92,7 +92,7 @@ class DeviceError(KernloomError):
         self.status = status
         self.stderr = stderr
         self.code = code or status
-        """What the device itself calls it, where that says more: `use_after_free`."""
+        """The device's own name for the failure, if it is more specific: `use_after_free`."""
 
 
 class Terminated(BaseException):
@@ -100,13 +100,13 @@ class Terminated(BaseException):
 
 
 _SERVER = r"(postgres[\w+]*://[^:/\s]*:)(?!\*\*\*@).*(@)"
-"""A server's password may have anything in it, spaces too: all is hidden up to the last @."""
+"""URL with a password. The password may contain anything: all is hidden up to the last @."""
 _OTHER = r"(://[^:/\s]*:)(?!\*\*\*@)\S+(@)"
 _OPTION = r"(?i)([?&][\w.%-]*(?:password|passwd)=)(?!\*\*\*(?:[&\s'\"]|$))[^&'\"\n]+"
 
 
 def without_password(text: str) -> str:
-    """The text with `***` for the passwords of any URL in it: it may be printed and stored."""
+    """The text with `***` for the password of every URL, safe to print and store."""
     if "://" not in text:
         return text
     text = re.sub(_OTHER, r"\1***\2", re.sub(_SERVER, r"\1***\2", text))
@@ -114,13 +114,13 @@ def without_password(text: str) -> str:
 
 
 SHOWN = 40
-"""How many names a hint lists."""
+"""Number of names that a hint lists."""
 
 
 def nearest(name: str, known: Iterable[str], first: Iterable[str] = ()) -> str:
-    """A hint that lists what is allowed and, where one is close, the name that was meant.
+    """A hint that lists the allowed names and, if one is close, the name that was probably meant.
 
-    Those that are to be listed first also stay where there are too many to list.
+    Names in `first` are listed first, and stay in the list when there are too many.
     """
     import difflib
 

@@ -2,9 +2,9 @@
 
 Python's grammar, but only the nodes and functions listed here: no attributes (except `.T`), no
 calls by value, no comprehension, no import, no eval. The same expression works on plain numbers
-and, vectorised, on numpy arrays, so a constraint can be asked of a whole tuning space at once:
-element by element it gives what it would give for the numbers alone. What would take more memory or
-time than its text suggests (huge powers, repeated text, arrays that blow each other up) is refused.
+and, vectorised, on numpy arrays, so a constraint can be evaluated on a whole tuning space at once,
+with the same result for each element as for plain numbers. Expressions that would take far more
+memory or time than their text suggests (huge powers, repeated text, huge broadcasts) are refused.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _UNITS = {
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _LONGEST_SIZE = 60
 Value: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""What an expression is, given its variables."""
+"""A compiled expression: variables -> value."""
 
 
 def parse_size(value: Any, *, key: str = "") -> int:
@@ -113,25 +113,25 @@ class Expression:
 
 
 def _quietly() -> AbstractContextManager[Any]:
-    """What numpy would warn about is in the result, as inf or NaN."""
+    """Suppress numpy's warnings: the result itself shows them, as inf or NaN."""
     import numpy
 
     return numpy.errstate(all="ignore")
 
 
 def _plain(value: Any) -> Any:
-    """A single number of numpy's as Python's own."""
+    """A numpy scalar as a Python number."""
     return value.item() if hasattr(value, "__array__") and value.ndim == 0 else value
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Expression:
-    """Read an expression; anything outside the language is refused by name."""
+    """Parse an expression; anything outside the language is refused by name."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression of {len(text)} characters is too long")
     try:
         with warnings.catch_warnings():
-            # Python's remarks on style, such as `1if x`, are not about our language.
+            # Python's style warnings, such as for `1if x`, do not apply to this language.
             warnings.simplefilter("ignore")
             tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -143,7 +143,7 @@ def parse(text: str) -> Expression:
 
 
 def evaluate(text: str | int | float | bool, variables: Mapping[str, Any], *, key: str = "") -> Any:
-    """The value of `text`, which stands at `key`; numbers stand for themselves."""
+    """The value of `text`, found at `key` of the config; numbers evaluate to themselves."""
     if not isinstance(text, str):
         return text
     try:
@@ -159,7 +159,7 @@ def names_in(texts: Iterable[str | int | float]) -> set[str]:
 
 
 def _check(node: ast.AST, names: set[str], depth: int) -> None:
-    """Refuse what is not in the language and collect the variables' names."""
+    """Refuse nodes that are not in the language, and collect the names of variables."""
     if depth > MAX_DEPTH:
         raise ExpressionError("the expression is nested too deeply")
     children: list[ast.AST] = []
@@ -208,7 +208,7 @@ def _check(node: ast.AST, names: set[str], depth: int) -> None:
 
 
 def _compiled(node: ast.AST | None) -> Value:
-    """A checked tree as a function of the variables."""
+    """A checked syntax tree as a function of the variables."""
     match node:
         case None:
             return lambda variables: None
@@ -326,7 +326,7 @@ def _comparison(left: Value, rest: Sequence[tuple[Callable[[Any, Any], Any], Val
 
 
 def _index(index: Any) -> Any:
-    """Numbers and slices only: an array of indices could repeat what it indexes at will."""
+    """Numbers and slices only: an array of indices could repeat the indexed array at will."""
     for part in index if isinstance(index, tuple) else (index,):
         if not isinstance(part, (int, slice)):
             raise ExpressionError(f"{shown(part)} is not an index or a slice")

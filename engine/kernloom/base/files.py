@@ -1,4 +1,4 @@
-"""Small file helpers: hashes, stamps, canonical JSON, files that appear whole or not at all."""
+"""Small file helpers: hashes, stamps, canonical JSON, atomic writes."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def sha256_file(path: Path) -> str:
 
 
 MAX_SOURCE_BYTES = 16 << 20
-"""Templates and C files."""
+"""Size limit of templates and C files."""
 
 
 def read_text(path: Path, *, limit: int, key: str = "") -> str:
-    """The UTF-8 text of a file that somebody named: a regular file of at most `limit` bytes.
+    """The UTF-8 text of a file that a user named: a regular file of at most `limit` bytes.
 
-    Opening a FIFO would wait for a writer, and a device such as /dev/zero has no end. `key` is what
-    an error names instead of the file itself.
+    Opening a FIFO would wait for a writer, and a device such as /dev/zero has no end. Errors name
+    `key` if given, otherwise the file.
     """
     try:
-        # Not blocking: what it is can only be said without a race once it is open.
+        # Non-blocking: the file type can only be checked without a race once the file is open.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         with os.fdopen(handle, "rb") as file:
             problem = _unreadable(os.fstat(handle), limit)
-            # A file may have grown since, or say nothing of its size, as those of /proc do.
+            # The file may have grown since, or report no size, as files in /proc do.
             data = b"" if problem else file.read(limit + 1) or b""
         if len(data) > limit:
             problem = f"it has more than {_mebibytes(limit)}"
@@ -69,7 +69,7 @@ def read_text(path: Path, *, limit: int, key: str = "") -> str:
 
 
 def _unreadable(status: os.stat_result, limit: int) -> str:
-    """Why a file cannot be read as text; '' if it can."""
+    """The reason why a file cannot be read as text; '' if it can."""
     if not stat.S_ISREG(status.st_mode):
         return "it is not a regular file"
     if status.st_size > limit:
@@ -82,9 +82,9 @@ def _mebibytes(count: int) -> str:
 
 
 def files_below(folder: Path, suffixes: Collection[str], *, deep: bool = True) -> list[Path]:
-    """The regular files in a folder, and in those below it, with one of these suffixes, sorted.
+    """Sorted regular files with one of these suffixes in a folder and its subfolders.
 
-    Hidden names are left out, for some are the locks of editors: links that lead nowhere.
+    Hidden names are skipped: some are editors' lock files, which are dangling links.
     """
     found = folder.rglob("*") if deep else folder.glob("*")
     return sorted(
@@ -101,15 +101,15 @@ def _left_out(name: str) -> bool:
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
-    """Write a file that appears whole or not at all."""
+    """Write a file so that readers see all of it or none."""
     with replacing(path) as file:
         file.buffer.write(data.encode() if isinstance(data, str) else data)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIOWrapper]:
-    """A text file that takes the place of `path` when all of it is written: it is written beside
-    the final name and renamed, so that no reader sees half of it."""
+    """A text file that replaces `path` once it is complete: written under a temporary name in the
+    same folder and renamed, so that no reader sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -127,7 +127,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def link_atomically(link: Path, destination: Path) -> None:
-    """Make `link` a relative symlink to `destination`, replacing an older one in one step."""
+    """Make `link` a relative symlink to `destination`, replacing an older one atomically."""
     link.parent.mkdir(parents=True, exist_ok=True)
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
@@ -136,15 +136,15 @@ def link_atomically(link: Path, destination: Path) -> None:
 
 
 def file_stamp(path: Path) -> list[int]:
-    """Changes whenever the file does: the time of writing can be set back, of change it cannot."""
+    """A stamp that changes with the file: mtime can be set back, ctime cannot."""
     status = path.stat()
     return [status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino]
 
 
 def tree_stamps(folder: Path, suffix: str = "") -> Iterator[list[Any]]:
-    """Name and state of every file with a suffix below a folder, through links too.
+    """Path and stamp of every file with a suffix below a folder, links followed.
 
-    Names with a dot in front, an editor's locks among them, are left out.
+    Hidden names, such as editors' lock files, are skipped.
     """
     yield from _tree_stamps(str(folder), suffix, set())
 

@@ -1,8 +1,8 @@
-"""Gauges: what devices can measure, each declared once as data.
+"""Gauges: the metrics that devices can measure, each declared once as data.
 
 A device class lists its gauges. Measuring, ranking, screening, comparing, estimating and every
 report read them here, so a new metric is one entry of this table. A device from another package
-brings gauges of its own: they are found by the package's entry point `kernloom.devices`.
+brings its own gauges, found by the package's entry point `kernloom.devices`.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ Better = Literal["smaller", "larger"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a trial, and how it is shown."""
+    """A number of a trial, with its name, unit and text form."""
 
     name: str
-    """Its key among the metrics of a trial."""
+    """Key in the metrics of a trial."""
     heading: str = ""
-    """Of its column in tables."""
+    """Heading of the column in tables."""
     unit: str = ""
-    """In exports; a plain count has none."""
+    """Unit in exports; a plain count has none."""
     label: str = ""
-    """Said after the value where no heading says what it is."""
+    """Text after the value where there is no heading."""
     better: Better = "smaller"
     text: Callable[[float], str] = number_text
     spare: int = 0
-    """Its column is left out of a terminal that is too narrow, the largest first; 0: never."""
+    """Priority for leaving the column out of a narrow terminal, largest first; 0: never."""
 
     def said(self, value: float) -> str:
-        """`1.20 ms`, `87,555 instructions`."""
+        """The value with its label: `1.20 ms`, `87,555 instructions`."""
         return " ".join(filter(None, (self.text(value), self.label)))
 
     def cost(self, value: float) -> float:
-        """A number that is smaller for a better value, as optimisers want it."""
+        """A number that is smaller for a better value, as optimisers expect."""
         return value if self.better == "smaller" else -value
 
     def gain(self, before: float, after: float) -> float:
-        """How many times as good `after` is: above 1 if it is better."""
+        """Improvement factor of `after` over `before`: above 1 if it is better."""
         return before / after if self.better == "smaller" else after / before
 
     def best(self, values: Iterable[float]) -> float:
@@ -55,23 +55,23 @@ class Gauge(Metric):
     """A metric that a device measures and that trials can be ranked by."""
 
     exact: bool = False
-    """The same in every run, so that one is enough; otherwise it is sampled in rounds."""
+    """Equal in every run, so one run is enough; other gauges are sampled in rounds."""
     rank: int = 40
-    """Trials are ranked by the gauge with the lowest rank that they have."""
+    """Trials are ranked by the gauge with the lowest rank among their metrics."""
     low: str = ""
     high: str = ""
-    """Keys of the ends of its confidence interval, if it is sampled."""
+    """Keys of the bounds of the confidence interval, if the gauge is sampled."""
     in_every_comparison: bool = False
-    """Whether documents of comparisons have its keys even where it was not measured."""
+    """Whether comparison documents have its keys even if it was not measured."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Its keys among the metrics of a trial."""
+        """Keys in the metrics of a trial."""
         return tuple(filter(None, (self.name, self.low, self.high)))
 
     def shown(self, metrics: Mapping[str, Any]) -> str:
-        """The value of a trial with half its confidence interval, `12.3 µs ±0.8%`, where it has
-        one: a single sample has none."""
+        """The value with half its confidence interval, `12.3 µs ±0.8%`; a single sample has no
+        interval."""
         value = metrics.get(self.name)
         if value is None:
             return ""
@@ -91,7 +91,7 @@ TIME = Gauge(
     high="ci_high_ns",
     in_every_comparison=True,
 )
-"""Time of one run by the clock that the policy chooses: the median of the processes' medians."""
+"""Time of one run by the clock of the policy: the median of the processes' medians."""
 VIRTUAL_TIME = Gauge(
     name="virtual_ns",
     heading="virtual",
@@ -111,16 +111,16 @@ INSTRUCTIONS = Gauge(
     rank=20,
     in_every_comparison=True,
 )
-"""Instructions that one run executes."""
+"""Instructions executed by one run."""
 
 SHIPPED = (TIME, VIRTUAL_TIME, INSTRUCTIONS)
-"""In the order of their columns."""
+"""Gauges in the order of their columns."""
 
 GFLOPS = Metric("gflops", "GFLOP/s", "GFLOP/s", "GFLOP/s", "larger", three_digits, spare=2)
 GBYTES_PER_S = Metric("gbytes_per_s", "GB/s", "GB/s", "GB/s", "larger", three_digits, spare=4)
 ROOF_FRACTION = Metric("roof_fraction", "roof", better="larger", spare=4)
 RATES = (GFLOPS, GBYTES_PER_S)
-"""They follow from a time and from what the workload states as its cost."""
+"""Metrics computed from a time and from the workload's stated cost."""
 _ENDINGS = (
     *RATES,
     ROOF_FRACTION,
@@ -128,7 +128,7 @@ _ENDINGS = (
     Metric("_ns", unit="ns", text=time_text),
     Metric("_bytes", unit="B", label="B"),
 )
-"""Metrics that are no gauges, by the end of their names."""
+"""Metrics that are not gauges, matched by the end of their names."""
 
 USUAL_METRICS = (
     *(key for gauge in SHIPPED for key in gauge.keys),
@@ -145,16 +145,16 @@ USUAL_METRICS = (
     "transfer_ns",
     "transfer_bytes",
 )
-"""Keys of the metrics that trials usually have."""
+"""Metric keys that most trials have."""
 _OURS = frozenset(
     (*USUAL_METRICS, ROOF_FRACTION.name, "deterministic", "baselines", "ratio", "ci_low", "ci_high")
 )
 
 
 class Gauges:
-    """Every known gauge: those that ship, and those of devices that other packages add.
+    """Every known gauge: the shipped ones, and those of devices that other packages add.
 
-    Looking for packages takes a while, and is done when a metric is seen that does not ship.
+    The scan for packages is slow, so it runs only when a metric is seen that does not ship.
     """
 
     def __init__(self, shipped: Sequence[Gauge] = SHIPPED, group: str = "kernloom.devices") -> None:
@@ -166,14 +166,14 @@ class Gauges:
         self._by_rank = tuple(sorted(self._known, key=lambda gauge: gauge.rank))
 
     def all(self, metrics: Iterable[str] = ()) -> tuple[Gauge, ...]:
-        """In the order of their columns; packages are looked for if one of the metrics is not
-        ours."""
+        """Gauges in the order of their columns; scans packages if one of the metrics does not
+        ship."""
         if self._group and not _OURS.issuperset(metrics):
             self._scan()
         return self._known
 
     def by_rank(self, metrics: Iterable[str]) -> tuple[Gauge, ...]:
-        """The same gauges, in the order in which trials are ranked by them."""
+        """The same gauges in ranking order."""
         self.all(metrics)
         return self._by_rank
 
@@ -191,12 +191,12 @@ GAUGES = Gauges()
 
 
 def leading(gauges: Iterable[Gauge]) -> Gauge:
-    """The one of a device's gauges that its trials are ranked by."""
+    """The gauge that ranks the trials of a device with these gauges."""
     return min(gauges, key=lambda gauge: gauge.rank)
 
 
 def ranking_gauge(metrics: Mapping[str, Any]) -> Gauge | None:
-    """The gauge that a trial with these metrics is ranked by, if it has one."""
+    """The gauge that ranks a trial with these metrics, if there is one."""
     for gauge in GAUGES.by_rank(metrics):
         if metrics.get(gauge.name) is not None:
             return gauge
@@ -204,7 +204,7 @@ def ranking_gauge(metrics: Mapping[str, Any]) -> Gauge | None:
 
 
 def rank_of(name: str) -> int:
-    """The rank of a metric among those that trials were ranked by; any other comes last."""
+    """The ranking order of a metric; a metric that is no gauge comes last."""
     return next((gauge.rank for gauge in GAUGES.all() if gauge.name == name), _LAST)
 
 
@@ -212,9 +212,9 @@ _LAST = 1 << 30
 
 
 def metric_named(name: str, *, scan: bool = True) -> Metric | None:
-    """What is known of a metric, also of one inside others: `baselines.numpy.median_ns`.
+    """The description of a metric, also of a nested one: `baselines.numpy.median_ns`.
 
-    Without `scan` no packages are looked for on behalf of what may not even be a metric.
+    Without `scan`, no packages are scanned: the name may not be a metric at all.
     """
     gauges = GAUGES.all((name.rpartition(".")[2],) if scan else ())
     known: tuple[Metric, ...] = (*gauges, *_ENDINGS)

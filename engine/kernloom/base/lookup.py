@@ -1,4 +1,4 @@
-"""Values in plain data by dotted paths."""
+"""Values in plain data, looked up by dotted path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MISSING = object()
-"""What is found where there is nothing: None is a value."""
+"""Result of a failed lookup; None is a valid value."""
 
 
 def lookup(value: Any, path: Sequence[str]) -> Any:

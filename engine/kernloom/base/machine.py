@@ -1,4 +1,4 @@
-"""This machine: what kind it is, for the identity of a trial, and its state, for the record."""
+"""This machine: its class, for the identity of a trial, and its state, for the record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RELEVANT = re.compile(
     r"|asimd.*|sve.*|sme(2.*|[bfi].*)?|i8mm|bf16|fphp|neon|vfpv[34]"
     r"|lsx|lasx|altivec|vsx"
 )
-"""CPU features that change what a compiler or kernel can do."""
+"""CPU features that affect compilers or kernels."""
 
 _PROC = Path("/proc")
 _SYS = Path("/sys")
@@ -43,12 +43,12 @@ _ALIASES = {"pni": "sse3", "lzcnt": "abm"}
 
 @cache
 def cpu_flags() -> frozenset[str]:
-    """The features the kernel reports for this CPU, plus the usual name where it has another."""
+    """CPU features as Linux reports them, plus the common name where Linux uses another."""
     return flags_in(_cpuinfo())
 
 
 def flags_in(info: Mapping[str, str]) -> frozenset[str]:
-    """x86 calls them flags, aarch64 Features; RISC-V spells them in its isa string."""
+    """CPU features in /proc/cpuinfo: `flags` on x86, `Features` on aarch64, the isa on RISC-V."""
     extensions = re.sub(r"^rv(32|64)", "", info.get("isa", ""))
     single, *named = extensions.split("_")
     listed = (info.get("flags") or info.get("features") or "").split()
@@ -57,7 +57,7 @@ def flags_in(info: Mapping[str, str]) -> frozenset[str]:
 
 
 def cpu_model(info: Mapping[str, str]) -> str:
-    """The CPU's name, with the numbers that tell apart what a virtual machine calls the same."""
+    """The CPU's name, plus the model numbers that differ where virtual machines use one name."""
     name = info.get("model name") or info.get("uarch") or info.get("cpu") or info.get("hardware")
     names = ("vendor_id", "cpu family", "model", "cpu implementer", "cpu part", "cpu variant")
     numbers = "/".join(info[key] for key in names if info.get(key))
@@ -66,7 +66,7 @@ def cpu_model(info: Mapping[str, str]) -> str:
 
 @cache
 def machine_class() -> dict[str, Any]:
-    """What kind of machine this is: trials of equal machines can stand for each other."""
+    """The machine's class: trials of machines of one class are interchangeable."""
     flags = cpu_flags()
     return {
         "cpu": cpu_model(_cpuinfo()),
@@ -77,7 +77,7 @@ def machine_class() -> dict[str, Any]:
 
 
 def machine_facts() -> dict[str, Any]:
-    """The machine's class and its state now; nothing that names it."""
+    """The machine's class and current state, without anything that identifies the machine."""
     system = os.uname()
     memory = _meminfo()
     governor = _read(_SYS / "devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
@@ -102,10 +102,10 @@ def available_memory() -> int:
 
 
 def cgroup_room(mount: Path, membership: str) -> int | None:
-    """What the memory limits of a process's cgroups leave, or None without a limit.
+    """Memory left below the limits of a process's cgroups, or None without a limit.
 
-    `membership` is the text of its /proc/PID/cgroup. Both versions are read, at every level; inside
-    a container the own group is usually mounted as the top.
+    `membership` is the text of its /proc/PID/cgroup. Both cgroup versions are read, at every level;
+    inside a container the process's own group is usually mounted as the top.
     """
     rooms = []
     for line in membership.splitlines():

@@ -1,7 +1,7 @@
-"""Where things are: what ships with Kernloom, the user's project, builds and results.
+"""Folders: the files shipped with Kernloom, the user's project, builds and results.
 
 The same call works in a source tree, an editable install and a wheel. In a wheel the shipped
-folders lie inside the package (`kernloom/share/`); otherwise they are the top of the source tree.
+folders are inside the package (`kernloom/share/`); otherwise they are the top of the source tree.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _LONGEST_MARKER = 1 << 16
 
 @dataclass(frozen=True)
 class Places:
-    """The folders one invocation works with."""
+    """The folders of one invocation."""
 
     share: Path
-    """Holds configs/, templates/, native/, recipes/ and SConstruct as shipped."""
+    """Parent of the shipped configs/, templates/, native/, recipes/ and SConstruct."""
     project: Path | None
     """The nearest folder with a kernloom.yaml, if any."""
     build: Path
@@ -32,7 +32,7 @@ class Places:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """Folders that may hold configs/ and templates/, first one wins."""
+        """Parents of configs/ and templates/, highest priority first."""
         return (self.project, self.share) if self.project else (self.share,)
 
     def folders(self, name: str) -> list[Path]:
@@ -40,12 +40,12 @@ class Places:
 
     @property
     def calibrations(self) -> Path:
-        """What machines can do at most, a file for each class of them."""
+        """Measured peaks, one file per machine class."""
         return self.store.parent / "calibration"
 
     @property
     def cache(self) -> Path:
-        """Derived data that can be thrown away at any time."""
+        """Derived data that can be deleted at any time."""
         return self.build / "cache"
 
 
@@ -69,14 +69,14 @@ def find_project(start: Path) -> Path | None:
 
 
 def _holds_root_config(folder: Path) -> bool:
-    """Whether a kernloom.yaml is the root of configs/, ours or one that shadows it."""
+    """Whether a kernloom.yaml is the root of a configs/ folder, shipped or shadowing."""
     if folder.name != "configs":
         return False
     return folder == share_folder() / "configs" or (folder.parent / PROJECT_FILE).is_file()
 
 
 def _check_marker(path: Path) -> None:
-    """A project's kernloom.yaml only marks the folder: settings in it would be passed over."""
+    """A project's kernloom.yaml only marks the folder: settings in it would be ignored."""
     lines = read_text(path, limit=_LONGEST_MARKER).splitlines()
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -107,7 +107,7 @@ def find_places(start: Path | None = None) -> Places:
 
 
 def confined(path: str, roots: list[Path], *, key: str, what: str) -> Path:
-    """The file `path` names under the first of `roots` that has it; never one outside them."""
+    """The file `path` in the first of `roots` that has it; never a file outside of them."""
     for root in roots:
         try:
             candidate = (root / path).resolve()

@@ -1,9 +1,9 @@
 """Digest of the code behind a name that another package registered by entry point.
 
-A reference, generator, run stage or device of another package decides results, so its code is part
-of a trial's identity: the file that defines it, the files of its top-level package, and whatever
-these import that is neither Python's own library nor an installed third-party package. Of those
-only the version counts, or the files themselves where no metadata says the version.
+A reference, generator, run stage or device of another package affects results, so its code is part
+of a trial's identity: the file that defines it, the files of its top-level package, and everything
+they import except Python's standard library. An installed third-party package counts by its
+version, or by its files if no metadata states the version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernloom.base.files import files_below, sha256_file, sha256_json
 
 OURS = "kernloom"
 _ELSEWHERE = frozenset({OURS, "numpy"})
-"""Packages with an entry of their own in a trial's identity."""
+"""Packages with their own entry in a trial's identity."""
 _INSTALLED = ("site-packages", "dist-packages")
 _CODE = (".py", ".so", ".pyd")
 
@@ -40,8 +40,8 @@ def code_digest(value: Any, distribution: str) -> str:
 
 @cache
 def _closure(first: str) -> dict[str, Any]:
-    """Top-level module -> the hashes of its files, or its versions if it is a third party's. Read
-    once per process, as Python itself does."""
+    """Top-level module -> hashes of its files, or versions for a third-party package. Computed once
+    per process, as Python imports a module once."""
     found: dict[str, Any] = {}
     waiting = [first]
     while waiting:
@@ -94,7 +94,7 @@ def _imported_by(path: Path) -> set[str]:
 def _versions(name: str) -> list[str]:
     """The distributions that install a top-level module, with their versions. Their names may
     differ from the module's, and several may share a namespace."""
-    # A distribution that was not removed completely may have no name.
+    # A partly removed distribution may have no name.
     names = sorted({*filter(None, _distributions().get(name, ()))})
     return [f"{found} {version(found)}" for found in names]
 

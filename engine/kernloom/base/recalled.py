@@ -1,4 +1,4 @@
-"""Attributes that are dropped to save memory, and worked out again."""
+"""Attributes that are dropped to save memory, and computed again on demand."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 
 class Recalled:
-    """Attributes that may be dropped to save memory, and are worked out again when next read."""
+    """Base of classes with attributes that can be dropped and are computed again when next read."""
 
     recalled: ClassVar[tuple[str, ...]] = ()
-    """Their names; none may have a default in the class."""
+    """Names of these attributes; none may have a default in the class."""
 
     def drop(self) -> None:
         for name in self.recalled:
@@ -18,13 +18,13 @@ class Recalled:
                 object.__delattr__(self, name)
 
     def recall(self) -> None:
-        """Set the attributes again."""
+        """Set the dropped attributes again."""
         raise AttributeError(f"{type(self).__name__} cannot be worked out again")
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # Called only for attributes that are not there.
+            # Called only for missing attributes.
             if name not in type(self).recalled:
                 raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
             self.recall()

@@ -1,7 +1,7 @@
-"""Names to classes: the only way a word in a config becomes code.
+"""Registries: names to classes, the only way from a name in a config to code.
 
-A registry knows what ships with Kernloom and what other packages add by entry point. Nothing a
-config says is ever imported or called by path.
+A registry has the shipped names and those that other packages add by entry point. Nothing is ever
+imported or called by a path from a config.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """What is known under a kind of name (stage, provider, device, fleet, format, ...)."""
+    """The objects of one kind (stage, provider, device, fleet, format, ...) by name."""
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class Registry(Generic[T]):
         later: Mapping[str, str] | None = None,
         group: str = "",
     ) -> None:
-        """`later`: name -> `module:attribute` of what ships but is imported when it is first asked
-        for. `group`: the entry points by which other packages add names."""
+        """`later`: name -> `module:attribute` of shipped objects that are imported on first use.
+        `group`: the entry points by which other packages add names."""
         self.what = what
         self.group = group
         self._known = dict(known)
@@ -50,7 +50,7 @@ class Registry(Generic[T]):
                 self._known[entry.name] = entry.load()
                 if entry.dist:
                     self._distributions[entry.name] = f"{entry.dist.name} {entry.dist.version}"
-            except Exception as error:  # another package's fault must not stop those who do without
+            except Exception as error:  # a broken package must not stop users who do not need it
                 self._broken[entry.name] = f"{entry.value}: {type(error).__name__}: {error}"
 
     def names(self) -> list[str]:
@@ -58,13 +58,13 @@ class Registry(Generic[T]):
         return sorted({*self._known, *self._later})
 
     def knows(self, name: str) -> bool:
-        """Whether `get` has an answer, be it that what a package adds cannot be loaded."""
+        """Whether a name is registered, even if its package cannot be loaded."""
         if name not in self._known and name not in self._later:
             self._scan()
         return name in self._known or name in self._later or name in self._broken
 
     def distribution(self, name: str) -> str:
-        """Name and version of the package that added a name; empty for what ships."""
+        """Name and version of the package that added a name; empty for shipped names."""
         return self._distributions.get(name, "")
 
     def get(self, name: str, *, key: str) -> T:
@@ -86,7 +86,7 @@ class Registry(Generic[T]):
             raise self.unknown(name, key=key) from None
 
     def unknown(self, name: str, *, key: str) -> ConfigError:
-        """The error for a name that nothing has, and how a package adds one."""
+        """The error for an unknown name, with how a package adds one."""
         hint = nearest(name, self.names())
         if self.group:
             hint += f" Installed packages add others by entry point: the group is {self.group}."

@@ -1,8 +1,8 @@
-"""Sealed files: JSON objects that Kernloom writes and reads back, each opened by its own hash.
+"""Sealed files: JSON objects that Kernloom writes and reads back, each with a hash as first entry.
 
-The hash covers a key, by default the last two parts of the path, and every byte after the hash. So
-a file or line that was changed, cut short or put in the place of another one is noticed. A damaged
-cache is worked out again; whoever reads anything else says what is damaged.
+The hash covers a key, by default the last two parts of the path, and every byte after the hash, so
+a file or line that was changed, truncated or swapped with another is detected. A damaged cache is
+computed again; readers of all other files report the damage.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _HASH = 64
 
 
 class DamagedFileError(ValueError):
-    """A sealed file or line that is not as it was written."""
+    """A sealed file or line that differs from what was written."""
 
 
 def seal(value: Mapping[str, Any], key: str, indent: int | None = None) -> str:
-    """The text of a JSON object with the entries of `value`, opened by the hash of text and key."""
+    """`value` as JSON text, with the hash of text and key as first entry."""
     text = json.dumps(value, indent=indent)[1:]
     rest = f'",{text}' if value else f'"{text}'
     return f"{_START.decode()}{_digest(rest.encode(), key)}{rest}"
@@ -51,7 +51,7 @@ def write_sealed(
 
 
 def read_sealed(path: Path, key: str = "") -> dict[str, Any]:
-    """The entries of a sealed file; OSError if it cannot be read, or DamagedFileError."""
+    """The entries of a sealed file; OSError if it is unreadable, DamagedFileError if damaged."""
     return unseal(path.read_bytes().removesuffix(b"\n"), key or key_of(path))
 
 
@@ -64,14 +64,14 @@ def read_cache(path: Path) -> dict[str, Any]:
 
 
 def write_cache(path: Path, entry: str, record: Mapping[str, Any]) -> None:
-    """Add an entry to a sealed file of many."""
-    # Only speed is lost where the cache cannot be written.
+    """Add an entry to a sealed cache file."""
+    # A cache that cannot be written only costs speed.
     with contextlib.suppress(OSError):
         write_sealed(path, read_cache(path) | {entry: record}, indent=1)
 
 
 def key_of(path: Path) -> str:
-    """Folder and name of a file: the same in a copy of the project."""
+    """Folder and name of a file, which are the same in a copy of the project."""
     return f"{path.parent.name}/{path.name}"
 
 

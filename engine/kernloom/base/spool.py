@@ -1,4 +1,4 @@
-"""Sequences of any length in little memory: all but the newest items wait on disk."""
+"""Sequences of any length in bounded memory: all but the newest items are on disk."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Generic, TypeVar, overload
 T = TypeVar("T")
 
 BLOCK = 512
-"""Items that are written and read together; what they share is written once."""
+"""Items that are pickled together; objects that they share are written once."""
 IN_MEMORY = 8_192
-"""How many items a spool keeps in memory before it needs a file."""
+"""Items that a spool keeps in memory before it uses a file."""
 READ_BACK = 4
-"""How many blocks that were read back stay in memory."""
+"""Blocks from the file that stay in memory."""
 
 
 class Spool(Sequence[T], Generic[T]):
-    """A sequence that grows at its end. Items that are read back are equal, not the same objects.
+    """An append-only sequence. Items read from the file are equal copies, not the same objects.
 
-    The file has no name: nobody else can change it, and it is gone with the process.
+    The file has no name: no other process can change it, and it disappears with this one.
     """
 
     def __init__(self, items: Iterable[T] = (), in_memory: int | None = None) -> None:
         self._blocks: list[list[T] | int] = []
-        """Whole blocks: the items, or where they are in the file."""
+        """Full blocks: the items, or their offset in the file."""
         self._last: list[T] = []
         self._written = 0
-        """How many of the blocks, from the first, are in the file."""
+        """Number of leading blocks that are in the file."""
         self._read_back: OrderedDict[int, list[T]] = OrderedDict()
         self._kept = IN_MEMORY if in_memory is None else in_memory
         for item in items:
@@ -88,7 +88,7 @@ class Spool(Sequence[T], Generic[T]):
             pickle.dump(self._blocks[self._written], self._file, pickle.HIGHEST_PROTOCOL)
             self._file.flush()
         except OSError:
-            # A full disk costs memory, and not what there is to tell.
+            # On a full disk use more memory rather than lose items.
             self._kept *= 2
         else:
             self._blocks[self._written] = start
@@ -96,7 +96,7 @@ class Spool(Sequence[T], Generic[T]):
 
 
 class Reordered(Sequence[T], Generic[T]):
-    """Items of another sequence in an order of their own."""
+    """Items of another sequence in a different order."""
 
     def __init__(self, items: Sequence[T], places: Sequence[int]) -> None:
         self._items = items

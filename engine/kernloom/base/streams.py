@@ -1,5 +1,5 @@
-"""stdout and stderr that take every character, show control characters instead of sending them to
-the terminal, and go on when nobody reads them any more."""
+"""stdout and stderr that encode every character, make control characters visible, and ignore a
+closed reader."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class _Outlet(io.FileIO):
-    """A stream's file. Once its reader is gone (`| head`), what is written goes nowhere: the work
-    that is being told about goes on, and its exit code says how it ended."""
+    """The file of a stream. After its reader has closed (`| head`), output is discarded: the work
+    goes on, and the exit code tells its result."""
 
     _unread = False
 
@@ -30,7 +30,7 @@ class _Outlet(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Those of this process, there even if it was started without them."""
+    """Prepare stdout and stderr of this process; null streams if it was started without them."""
     sys.stdout = _prepared(sys.stdout)
     sys.stderr = _prepared(sys.stderr)
 
@@ -38,7 +38,7 @@ def prepare_streams() -> None:
 def _prepared(stream: TextIO | None) -> TextIO:
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
-    # Anything else is somebody's own: a test's, an embedding program's.
+    # Any other stream belongs to a test or an embedding program.
     if type(stream) is not io.TextIOWrapper:
         return stream
     try:

@@ -1,7 +1,7 @@
-"""Folders for work in progress.
+"""Temporary folders.
 
-Each is locked for as long as its process lives, so that the next process can tell those that a
-killed one has left, and removes them.
+Each is locked for as long as its process lives, so that later processes recognise and remove the
+folders of killed ones.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _NAMES = 100
-"""How many names are tried for a user's folder, where others have taken the first ones."""
+"""Number of names tried for a user's folder if other users own the first ones."""
 _ATTEMPTS = 3
 
 
 @contextlib.contextmanager
 def own_folder(parent: Path) -> Iterator[Path]:
-    """A new folder below `parent`, gone afterwards; with it those that killed processes left."""
+    """A new folder below `parent`, removed on exit; removes folders of killed processes, too."""
     parent.mkdir(parents=True, exist_ok=True)
     with locked(parent):
         _sweep(parent)
         folder = Path(tempfile.mkdtemp(dir=parent))
-        # Held for as long as this process lives: what says that the folder is in use.
+        # This lock, held until the process ends, marks the folder as in use.
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(handle, fcntl.LOCK_EX)
     process = os.getpid()
     try:
         yield folder
     finally:
-        # A fork of this process that ends leaves the folder alone.
+        # A forked child that ends must not remove the folder.
         if process == os.getpid():
             remove_folder(folder)
         os.close(handle)
@@ -44,17 +44,17 @@ def own_folder(parent: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """The same among the system's temporary files."""
+    """The same below the system's temporary folder."""
     with own_folder(_user_folder()) as folder:
         yield folder
 
 
 def process_folder() -> Path:
-    """A folder of this process among the system's temporary files, removed when it ends."""
+    """This process's folder below the system's temporary folder, removed when the process ends."""
     with _making:
         asked = (os.getpid(), tempfile.gettempdir())
         found = _made.get(asked)
-        # Meanwhile somebody may have cleaned up.
+        # A cleanup job may have removed it.
         if found is None or not found.is_dir():
             stack = contextlib.ExitStack()
             found = _made[asked] = stack.enter_context(temporary_folder())
@@ -64,11 +64,11 @@ def process_folder() -> Path:
 
 _making = threading.Lock()
 _made: dict[tuple[int, str], Path] = {}
-"""By process, for a fork has its own, and by the system's folder for temporary files."""
+"""Keyed by process, since a fork needs its own, and by the system's temporary folder."""
 
 
 def sweep(parent: Path) -> None:
-    """Remove what killed processes have left, where nothing else is to be done."""
+    """Remove the folders of killed processes, without making a new one."""
     with contextlib.suppress(OSError):
         if any(parent.iterdir()):
             with locked(parent):
@@ -76,8 +76,8 @@ def sweep(parent: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with all that is in it, as far as that can be done."""
-    # A program that is being killed may still write a last file into it.
+    """Remove a folder and its content, as far as possible."""
+    # A program that is being killed may still write a last file.
     for _ in range(_ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.lexists(folder):
@@ -86,7 +86,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def permit(folder: Path) -> None:
-    """Give the owner all rights to a folder and those below it: a kernel may have taken them."""
+    """Give the owner all rights to a folder and its subfolders: a kernel may have removed them."""
     waiting = [str(folder)]
     while waiting:
         current = waiting.pop()
@@ -97,7 +97,7 @@ def permit(folder: Path) -> None:
 
 
 def _permit_one(folder: str) -> None:
-    # By a handle, which is never that of what a link leads to.
+    # By handle, so that links are not followed.
     handle = os.open(folder, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY)
     try:
         if os.fstat(handle).st_mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -107,9 +107,9 @@ def _permit_one(folder: str) -> None:
 
 
 def _user_folder() -> Path:
-    """The folder of this user among the system's temporary files.
+    """This user's folder below the system's temporary folder.
 
-    Anybody may make files there: one that is not this user's alone is passed over.
+    Any user can create names there, so a folder that is not this user's alone is skipped.
     """
     top, user = Path(tempfile.gettempdir()), os.geteuid()
     for number in range(1, _NAMES + 1):
@@ -124,7 +124,7 @@ def _user_folder() -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Alone on `path` (a folder, or a file that is made), waiting for others."""
+    """Exclusive lock on `path` (a folder, or a file that is created); waits for other holders."""
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     handle = os.open(path, flags, 0o644)
     try:

@@ -1,4 +1,4 @@
-"""Numbers for people."""
+"""Numbers as text for people."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def number_text(value: float) -> str:
 def ratio_text(ratio: float, low: float, high: float) -> str:
     """`1.13× (1.11..1.15)`; `~1.01× (0.98..1.02)` if it may be 1; exact ones have no interval.
 
-    Bounds, since they are often lopsided: half their distance could seem to reach 1, or not to.
+    Shows both bounds, since intervals are often asymmetric: a half-width could misplace 1.
     """
     decimals = 0 if ratio >= 99.95 else 1 if ratio >= 9.995 else 2 if ratio >= 0.0995 else 4
     text = f"{ratio:,.{decimals}f}×"
@@ -51,7 +51,7 @@ def ratio_text(ratio: float, low: float, high: float) -> str:
 
 
 def unsettled(low: float, high: float) -> bool:
-    """Whether a ratio with this interval may be above 1 as well as below."""
+    """Whether the interval of a ratio contains values above and below 1."""
     return low <= 1 <= high and low != high
 
 
@@ -60,5 +60,5 @@ def count(number: int, what: str) -> str:
 
 
 def xml_text(text: str) -> str:
-    """Text that XML 1.0 allows: control characters are shown, other characters left out."""
+    """Text that XML 1.0 allows: control characters are made visible, other characters dropped."""
     return "".join(c for c in visible(text) if c.isprintable() or c in "\n\t\xa0\xad")

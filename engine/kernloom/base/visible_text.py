@@ -16,8 +16,8 @@ _CONTROL = re.compile(
     "\u2028\u2029]"  # line and paragraph separators
 )
 _FIRST_LONG = 0x7F
-"""From DEL on the spelling is JSON's: the json module leaves DEL as it is, and JSON that passes
-through here must stay JSON."""
+"""From DEL on the escape is JSON's: the json module does not escape DEL, and JSON printed through
+this stream must stay JSON."""
 
 
 def visible(text: str) -> str:
@@ -36,9 +36,9 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 class VisibleText(io.TextIOWrapper):
-    """A text stream that spells control characters out.
+    """A text stream that escapes control characters.
 
-    Everything that is printed passes here, so no caller has to remember where a text came from.
+    All printed text passes here, so callers need not track where a text came from.
     """
 
     def write(self, text: str, /) -> int:
@@ -46,14 +46,14 @@ class VisibleText(io.TextIOWrapper):
         return len(text)
 
     def write_styled(self, text: str) -> int:
-        """Write text with escape sequences of our own."""
+        """Write text that contains Kernloom's own escape sequences."""
         return super().write(text)
 
 
 class _Styled:
-    """A stream as colours and cursor movements need it: nothing is spelled out.
+    """The stream without escaping, for colours and cursor movements.
 
-    Whoever writes here applies `visible` to all text that is not its own.
+    Callers apply `visible` to all text that is not their own.
     """
 
     def __init__(self, stream: VisibleText) -> None:
@@ -67,7 +67,7 @@ class _Styled:
 
 
 def styled(stream: TextIO) -> TextIO:
-    """The stream for text that has been made visible and then styled."""
+    """The stream for text that was made visible first and styled then."""
     return _Styled(stream) if isinstance(stream, VisibleText) else stream  # type: ignore[return-value]
 
 

@@ -1,1 +1,1 @@
-"""Artifacts named by what went into them; SCons makes the missing ones."""
+"""Builds of artifacts, named by the hash of their inputs; SCons makes the missing ones."""

@@ -1,4 +1,4 @@
-"""What this machine's processor is and can do, as data that fits `schema.Arch`."""
+"""Arch of this machine's processor, as data of `schema.Arch`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SYSFS_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 _ISAS = {"amd64": "x86_64", "arm64": "aarch64"}
 _VECTORS = {"avx512f": (64, 32), "avx2": (32, 16)}
-"""Feature -> bytes of a vector and number of vector registers, best first."""
+"""Feature -> bytes per vector and number of vector registers, best first."""
 _PLAIN_VECTORS = {"x86_64": (16, 16), "aarch64": (16, 32)}
-"""What every processor of an isa has."""
+"""Isa -> the vectors that every processor of it has."""
 _NO_VECTORS = (4, 32)
-"""One element at a time, whatever its type."""
+"""One element at a time, of any type."""
 _LEVELS = {
     "x86_64": ("-march=x86-64-v4", "-march=x86-64-v3", "-march=x86-64-v2", "-march=x86-64"),
     "aarch64": ("-march=armv8-a",),
@@ -38,7 +38,7 @@ _LEVEL_FEATURES = {
     "-march=x86-64-v2": {"cx16", "lahf_lm", "popcnt", "sse4_2", "ssse3"},
 }
 _WIDE = {"clang": ("-mprefer-vector-width=512",)}
-"""Families that keep to half of an AVX-512 register unless told otherwise."""
+"""Flags for families that use half of an AVX-512 register by default."""
 
 
 def host_isa() -> str:
@@ -47,7 +47,7 @@ def host_isa() -> str:
 
 
 def missing_features(arch: Arch, emulator: Emulator | None = None) -> list[str]:
-    """What this machine, or an emulator, lacks to run code for `arch`; empty if it can."""
+    """CPU features that `arch` needs and this machine, or an emulator, lacks."""
     if emulator:
         if emulator.isa and arch.isa != emulator.isa:
             return [arch.isa]
@@ -62,7 +62,7 @@ def missing_features(arch: Arch, emulator: Emulator | None = None) -> list[str]:
 
 
 def check_runs(target: Target, arch: Arch) -> None:
-    """Refuse an arch that this machine, or the target's emulator, cannot run."""
+    """Refuse an arch that neither this machine nor the target's emulator can run."""
     missing = missing_features(arch, target.emulator)
     if missing and target.emulator:
         raise UnavailableError(
@@ -78,13 +78,13 @@ def check_runs(target: Target, arch: Arch) -> None:
 
 
 def is_native(arch: Mapping[str, Any]) -> bool:
-    """Whether an arch section leaves it to this machine what it is: `native`, or a file that
-    inherits from it."""
+    """Whether an arch section depends on this machine: `native`, or a file that inherits from
+    it."""
     return arch.get("name") == NATIVE or arch.get("isa", "") is None
 
 
 def with_vector_bytes(arch: Mapping[str, Any]) -> dict[str, Any]:
-    """The arch as plain data, with the size of its vectors where that follows from their bits."""
+    """The arch as plain data, with its vector size computed from `vector_bits` if that is set."""
     bits = arch.get("vector_bits")
     if arch.get("vector_bytes") is None and isinstance(bits, int):
         return {**arch, "vector_bytes": bits // 8}
@@ -96,8 +96,8 @@ def resolve_native(
 ) -> dict[str, Any]:
     """Arch `native` as plain data with a concrete name and concrete flags for each compiler family.
 
-    What `given` says is kept: a user may override any part of it. A file that inherits from
-    `native` keeps its own name, too.
+    Values in `given` are kept: a user may override any part. A file that inherits from `native`
+    keeps its own name, too.
     """
     facts = _facts(compilers, cache)
     plain = _PLAIN_VECTORS.get(facts["isa"], _NO_VECTORS)
@@ -118,7 +118,7 @@ def resolve_native(
 
 
 def host_caches(folder: Path = SYSFS_CACHES) -> dict[str, int]:
-    """Bytes of each level that holds data; usual sizes where the system does not say."""
+    """Bytes of each data cache level; typical sizes if the system does not report them."""
     sizes = {"l1": 32 * 1024, "l2": 512 * 1024, "l3": 0}
     for index in sorted(folder.glob("index*")):
         try:
@@ -134,7 +134,7 @@ def host_caches(folder: Path = SYSFS_CACHES) -> dict[str, int]:
 
 
 def _facts(compilers: Mapping[str, Detected], cache: Path) -> dict[str, Any]:
-    """Name, isa, features and flags: what takes archspec and the compilers to find out."""
+    """Name, isa, features and flags, cached since archspec and the compilers take a while."""
     versions = {family: found.digest for family, found in compilers.items()}
     code = code_stamp("build/arches", "base/machine", packages=("archspec",))
     entry = sha256_json([machine_class(), sorted(cpu_flags()), versions, code])
@@ -167,7 +167,7 @@ def _examine(compilers: Mapping[str, Detected]) -> dict[str, Any]:
 
 
 def _tuned(host: Any, family: str, version: str) -> tuple[str, ...]:
-    """archspec's flags for this very processor; none if the compiler is too old to know it."""
+    """archspec's flags for this processor; none if the compiler is too old for it."""
     import archspec.cpu
 
     try:
@@ -176,12 +176,12 @@ def _tuned(host: Any, family: str, version: str) -> tuple[str, ...]:
         return ()
     if any(flag.endswith("=native") for flag in flags):
         return ()
-    # The default; without it, artifacts are shared with the arch of that level.
+    # It is the default; without it, artifacts are shared with the arch of that level.
     return tuple(flag for flag in flags if flag != "-mtune=generic")
 
 
 def _levels(isa: str, features: frozenset[str]) -> list[tuple[str, ...]]:
-    """Flags of the general levels the processor has, best first."""
+    """Flags of the general levels that the processor supports, best first."""
     return [
         (level,) for level in _LEVELS.get(isa, ()) if _LEVEL_FEATURES.get(level, set()) <= features
     ]

@@ -1,7 +1,7 @@
-"""Many kernels compiled as one: for screening, where starting a compiler costs more than its work.
+"""Batches: many kernels compiled as one, for screening, where compiler start-up dominates.
 
-Each kernel's source is copied into one file with the names that it defines at file scope renamed
-by macros of its own. What that cannot keep apart does not compile, and is then built alone.
+Each kernel's source is copied into one file, with macros that rename its names at file scope.
+Batches that fail to compile for conflicts that remain are built kernel by kernel.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _ENDS_DECLARATOR = frozenset({";", ",", "=", "[]", "__attribute__", "__attribute
 
 @dataclass(frozen=True)
 class Batch:
-    """One library that holds several kernels."""
+    """One library with several kernels."""
 
     artifact: Artifact
     entries: Mapping[str, str]
-    """Key of each artifact whose kernel it holds -> the name of that kernel's entry."""
+    """Key of each member artifact -> entry symbol of its kernel."""
 
 
 def batches(artifacts: Iterable[Artifact], size: int, jobs: int = 1) -> list[Batch]:
-    """Kernels that are compiled alike, up to `size` together, with work for so many compilers; what
-    cannot be joined is left out."""
+    """Batches of up to `size` kernels that one command can compile, split among `jobs` compilers;
+    kernels that cannot be joined are left out."""
     groups: dict[tuple[object, ...], list[Artifact]] = {}
     for artifact in artifacts:
         if _can_join(artifact):
@@ -61,7 +61,7 @@ def batches(artifacts: Iterable[Artifact], size: int, jobs: int = 1) -> list[Bat
 
 
 def _parts(group: Sequence[Artifact], number: int) -> Iterator[Sequence[Artifact]]:
-    """As equal in length as can be."""
+    """Split into parts of nearly equal length."""
     for part in range(number):
         yield group[len(group) * part // number : len(group) * (part + 1) // number]
 
@@ -73,13 +73,13 @@ def _can_join(artifact: Artifact) -> bool:
 
 @lru_cache(maxsize=1024)
 def _keeps_to_itself(text: str) -> bool:
-    """Whether every pragma is about the loop behind it. Others hold for the rest of the file, which
-    is another kernel's, or say that a file is to be read once, which serves no second copy."""
+    """Whether every pragma applies to the loop after it. Others apply to the rest of the file,
+    which holds other kernels, or, like `once`, would drop the second copy of a file."""
     return all(_OF_ONE_LOOP.match(one or other) for one, other in _PRAGMA.findall(text))
 
 
 def _alike(artifact: Artifact) -> tuple[object, ...]:
-    """Equal for kernels that one command can compile: all but the text of the main file."""
+    """Equal for kernels that one command can compile: all inputs but the text of the main file."""
     included = tuple((path, text) for path, text in artifact.files.items() if path != artifact.main)
     return (
         artifact.argv,
@@ -94,7 +94,7 @@ def _alike(artifact: Artifact) -> tuple[object, ...]:
 
 
 def like(other: Artifact, member: Artifact) -> Artifact:
-    """A kernel with the files outside, and the compiler, of another that is compiled alike."""
+    """A kernel with the outside files and compiler of another that is compiled alike."""
     same = other.headers == member.headers and other.linked == member.linked
     if same and other.identity.digest == member.identity.digest:
         return member
@@ -125,13 +125,13 @@ def _joined(members: Sequence[Artifact]) -> Batch:
 
 
 def _again(batch: Artifact, member: Artifact) -> Artifact:
-    """A batch with the files outside as they are now."""
+    """A batch with the current outside files."""
     now = member.declare_again() if member.declare_again else member
     return replace(like(now, batch), stamps=now.stamps)
 
 
 def _copy(artifact: Artifact, number: int) -> str:
-    """A kernel's source with its names and macros kept to itself."""
+    """A kernel's source with its names and macros made private."""
     names = sorted({name for text in artifact.files.values() for name in file_scope_names(text)})
     macros = sorted({name for text in artifact.files.values() for name in _DEFINE.findall(text)})
     before = "".join(f"#define {name} {_renamed(name, number)}\n" for name in names)
@@ -145,9 +145,9 @@ def _renamed(name: str, number: int) -> str:
 
 @lru_cache(maxsize=1024)
 def file_scope_names(text: str) -> frozenset[str]:
-    """What a C file defines at file scope: functions, variables, types, tags, enumerators.
+    """Names that a C file defines at file scope: functions, variables, types, tags, enumerators.
 
-    What is only declared is defined elsewhere and keeps its name.
+    Names that are only declared are defined elsewhere and not renamed.
     """
     plain = _DIRECTIVE.sub(" ", _NOISE.sub(" ", text))
     names = {name for group in _ENUM.findall(plain) for name in _ENUMERATOR.findall(group)}
@@ -157,7 +157,7 @@ def file_scope_names(text: str) -> frozenset[str]:
 
 
 def _declarations(plain: str) -> Iterator[list[str]]:
-    """The tokens of each declaration at file scope, with whatever is in brackets left out."""
+    """The tokens of each declaration at file scope, without the content of brackets."""
     found: list[str] = []
     closing: list[str] = []
     for word in _TOKEN.findall(plain):
@@ -180,7 +180,7 @@ def _declarations(plain: str) -> Iterator[list[str]]:
 
 
 def _function(declaration: Sequence[str]) -> str:
-    """The function that a declaration is about, if it is about one."""
+    """The function that a declaration declares, if any."""
     if "=" in declaration or "typedef" in declaration:
         return ""
     for name, following in pairwise(declaration):

@@ -1,4 +1,4 @@
-"""Builds artifacts: finds out which are missing and why, and has SCons make just those.
+"""Builder: determines which artifacts are missing and why, and has SCons make only those.
 
 When nothing is missing, SCons is not started.
 """
@@ -37,12 +37,12 @@ LOG = "scons.log"
 _GRACE_S = 3.0
 _PIPE_BYTES = 2**20
 _ATTEMPTS = 4
-"""How often something is built whose inputs change meanwhile, or whose folder is deleted."""
+"""Retries when inputs change during a build, or the build folder is deleted."""
 
 
 @dataclass(frozen=True)
 class State:
-    """Whether an artifact is there, and why it is not."""
+    """Whether an artifact is present, and if not, why."""
 
     status: Literal["cached", "missing"]
     explanation: Explanation
@@ -54,7 +54,7 @@ class State:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How building one artifact ended."""
+    """Result of building one artifact."""
 
     artifact: Artifact
     path: Path
@@ -63,14 +63,14 @@ class Outcome:
     seconds: float
     ok: bool
     message: str
-    """What the compiler said."""
+    """The compiler's output."""
     source: Path
-    """The source it was given; of a failed build, too."""
+    """The compiled source, also of a failed build."""
     explanation: Explanation
     entry: str = ENTRY
-    """The symbol in it that is called."""
+    """Symbol to call."""
     outdated: str = ""
-    """A file that was not the one in the key when it was built."""
+    """An outside file that differed from the key during the build."""
 
 
 class Builder:
@@ -88,7 +88,7 @@ class Builder:
         return artifact.path(self.build_folder)
 
     def state(self, artifact: Artifact, *, sweep: bool = False) -> State:
-        """Whether the artifact is there and whole; if not, why it has to be built."""
+        """Whether the artifact is present and undamaged; if not, why it has to be built."""
         try:
             condition = self._verifier.condition(artifact, self.build_folder)
             if not isinstance(condition, Whole):
@@ -112,8 +112,8 @@ class Builder:
     def build(
         self, artifacts: Iterable[Artifact], progress: Progress | None = None
     ) -> dict[str, Outcome]:
-        """Build what is missing; by key, how each artifact fared. A failed compile is an outcome,
-        not an exception: BuildError means that nothing can be built here."""
+        """Build missing artifacts; returns outcomes by key. A failed compilation is an outcome, not
+        an exception: BuildError means that nothing can be built here."""
         wanted = list(artifacts)
         outcomes: dict[str, Outcome] = {}
         for found in self.as_built(wanted, progress):
@@ -127,9 +127,9 @@ class Builder:
         *,
         measured: MeasuredCore | None = None,
     ) -> Generator[dict[str, Outcome], None, None]:
-        """The same, outcomes as soon as they are known: first those that need no building.
+        """The same as a stream of outcomes, starting with those that need no build.
 
-        What is built meanwhile stays away from a core on which something is being measured.
+        Compilers keep off a core that is being measured.
         """
         wanted = list(artifacts)
         waiting = {artifact.key: artifact for artifact in wanted}
@@ -176,8 +176,8 @@ class Builder:
         progress: Progress | None,
         measured: MeasuredCore | None,
     ) -> Generator[dict[str, Outcome], None, None]:
-        """Build once; outcomes by the keys of `artifacts`, which may be those of older versions.
-        Adds to `made` what had to be built."""
+        """Build once; outcomes by the keys of `artifacts`, which may be keys of older versions.
+        Adds the jobs to `made`."""
         states = {key: self.state(artifact) for key, artifact in artifacts.items()}
         jobs = self._jobs(artifacts, states)
         made += jobs
@@ -199,7 +199,7 @@ class Builder:
                 }
 
     def needed(self, artifacts: Iterable[Artifact]) -> list[Job]:
-        """What has to be made so that all of `artifacts` are there."""
+        """The jobs that make the missing ones of `artifacts`."""
         unique = {artifact.key: artifact for artifact in artifacts}
         return self._jobs(unique, {key: self.state(item) for key, item in unique.items()})
 
@@ -233,20 +233,20 @@ class Builder:
         )
 
     def link(self, artifacts: Iterable[Artifact]) -> None:
-        """Make the stable paths of these built runtimes lead to them."""
+        """Point the stable paths of these runtimes to the built artifacts."""
         for artifact in artifacts:
             link = artifact.link(self.build_folder)
             if link and not (link.exists() and link.samefile(self.path(artifact))):
                 link_atomically(link, self.path(artifact))
 
     def note_uses(self, artifacts: Iterable[Artifact]) -> None:
-        """Note that these artifacts were used, so that the next version of one is compared with
-        it; only speed and explanations depend on that."""
+        """Record that these artifacts were used, so that their next versions are compared with
+        them; only speed and explanations depend on this."""
         with contextlib.suppress(OSError):
             self._index.note_uses(artifacts)
 
     def _note(self, jobs: Sequence[Job], artifacts: Sequence[Artifact]) -> None:
-        """Keep what editors read up to date."""
+        """Update compile_commands.json for editors."""
         from kernloom.build.compile_commands import FILE, write_compile_commands
 
         if jobs or not (self.build_folder / FILE).exists():
@@ -254,7 +254,7 @@ class Builder:
 
     @contextlib.contextmanager
     def planned(self, jobs: Sequence[Job], measured: MeasuredCore | None = None) -> Iterator[Path]:
-        """A plan file, in a workspace that is gone afterwards."""
+        """A plan file, in a workspace that is removed afterwards."""
         from kernloom.build.graph import write_plan
 
         with workspace(self.build_folder) as folder:
@@ -266,7 +266,7 @@ class Builder:
     def _made(
         self, jobs: Sequence[Job], progress: Progress | None, measured: MeasuredCore | None
     ) -> Generator[list[Result], None, None]:
-        """Have SCons make all jobs at once; what has ended since the last look."""
+        """Have SCons make all jobs; yields results as they arrive."""
         tell = progress or (lambda done, total: None)
         left = {job.artifact.key: job for job in jobs}
         if left:
@@ -275,7 +275,7 @@ class Builder:
         for attempt in range(1, _ATTEMPTS + 1):
             if not left:
                 return
-            # A build folder that somebody deletes is made anew, with what was left to build.
+            # A deleted build folder is created again, for the remaining jobs.
             with (
                 _deletion(self.build_folder, last=attempt == _ATTEMPTS),
                 self.planned([*left.values()], measured) as plan,
@@ -298,7 +298,7 @@ class Builder:
                 raise broken(self.build_folder, result.broken)
 
     def _unfinished(self, plan: Path, code: int) -> BuildError | FileNotFoundError:
-        """SCons ended before all was built: its last words."""
+        """The error when SCons ended early, with its last output."""
         said = (plan.parent / LOG).read_text(encoding="utf-8", errors="replace").strip()
         if says_deleted(said, self.build_folder) or not plan.exists():
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(plan.parent))
@@ -309,10 +309,10 @@ class Builder:
 
     @contextlib.contextmanager
     def _scons(self, plan: Path, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-        """SCons with its compilers in a process group, ended whatever happens here."""
+        """SCons and its compilers in a process group, which is always ended on exit."""
         import subprocess
 
-        # The group notices by this pipe when this process is killed outright.
+        # If this process is killed, the group notices by this pipe.
         listen, hold = os.pipe()
         options = [f"--plan={plan}", f"--lifeline={listen}", "-Q", "-s", "-k", f"-j{self.jobs}"]
         environment = {k: v for k, v in os.environ.items() if k not in ("SCONSFLAGS", "PWD")}
@@ -343,7 +343,7 @@ class Builder:
 
 @contextlib.contextmanager
 def _deletion(build: Path, *, last: bool) -> Iterator[None]:
-    """Take a missing file for a build folder that is being deleted: an error the last time only."""
+    """Treat a missing file as a deleted build folder; raise only on the last attempt."""
     try:
         yield
     except FileNotFoundError:
@@ -354,7 +354,7 @@ def _deletion(build: Path, *, last: bool) -> Iterator[None]:
 
 
 def _message(result: Result) -> str:
-    """What the compiler said, or why that does not count."""
+    """The compiler's output, or why it does not count."""
     if not result.outdated:
         return result.message
     return (
@@ -364,12 +364,12 @@ def _message(result: Result) -> str:
 
 
 def _declared_again(artifact: Artifact) -> Artifact:
-    """The artifact with the files outside as they are now."""
+    """The artifact with the current outside files."""
     return artifact.declare_again() if artifact.declare_again else artifact
 
 
 def _as_built(artifact: Artifact, outcome: Outcome) -> Artifact:
-    """An artifact as it was asked for, but of the version that was built."""
+    """The requested artifact in the version that was built."""
     if outcome.artifact.key == artifact.key:
         return artifact
     return replace(
@@ -378,7 +378,7 @@ def _as_built(artifact: Artifact, outcome: Outcome) -> Artifact:
 
 
 def _results(process: subprocess.Popen[bytes]) -> Iterator[list[Result]]:
-    """What SCons reports, as it comes."""
+    """Results of SCons as they arrive."""
     from kernloom.build.graph import read_result
 
     for lines in _lines(cast("IO[bytes]", process.stdout).fileno()):
@@ -386,8 +386,8 @@ def _results(process: subprocess.Popen[bytes]) -> Iterator[list[Result]]:
 
 
 def _lines(descriptor: int) -> Iterator[list[str]]:
-    """What came through a pipe since the last look, line by line, until it is closed."""
-    # Nobody may be looking for a while: SCons should not have to wait for that.
+    """Lines from a pipe as they arrive, until it is closed."""
+    # A large pipe, so that SCons need not wait for a busy reader.
     with contextlib.suppress(OSError):
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     rest = b""
@@ -397,8 +397,8 @@ def _lines(descriptor: int) -> Iterator[list[str]]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process group: first asked, then forced. Its leader is reaped last, so that its
-    number cannot come to mean another group meanwhile."""
+    """End a process group: SIGTERM, then SIGKILL. The leader is reaped last, so that its id cannot
+    be reused for another group in between."""
     if process.returncode is not None:
         return
     gone = os.WEXITED | os.WNOHANG | os.WNOWAIT

@@ -1,4 +1,4 @@
-"""From sources, a toolchain and an arch to artifacts: which files, and which command."""
+"""Artifacts from sources, a toolchain and an arch: input files and command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUPERVISOR = "supervisor"
 
 DETERMINISTIC = ("-Wl,--build-id=none",)
 _LIBRARY = ("-shared", "-fPIC")
-# kl_parallel stays undefined: the process that loads the library has it.
+# kl_parallel stays undefined: the loading process provides it.
 _KERNEL_LIBRARIES = ("-Wl,--as-needed", "-lm")
 _RUNNER_LIBRARIES = ("-rdynamic", "-ldl", "-lpthread", "-lm")
 _BASELINES = {
@@ -33,11 +33,11 @@ _BASELINES = {
     "aarch64": ("-march=armv8-a",),
     "riscv64": ("-march=rv64gc", "-mabi=lp64d"),
 }
-"""The least a processor of an isa can do: a runner runs on all of them."""
+"""Isa -> flags of its baseline processor: a runner must run on all of them."""
 
 
 def kernel_flags(toolchain: Toolchain, arch: Arch, variant: str) -> dict[str, Sequence[str]]:
-    """The flags a kernel is compiled with, in order, under the keys they are configured by."""
+    """The flags of a kernel in order, grouped by config key."""
     return {
         "toolchain.flags": toolchain.flags,
         f"arch.flags.{toolchain.family}": arch_flags(arch, toolchain),
@@ -91,8 +91,8 @@ def kernel_artifact(
 
 
 def _bare(source: Source, toolchain: Toolchain, variant: str) -> bool:
-    """Whether a kernel certainly does without the C library's own link-time parts: reading those
-    is a fifth of what it takes to build a small kernel."""
+    """Whether a kernel certainly needs no link-time parts of the C library: reading them takes a
+    fifth of the build of a small kernel."""
     told = toolchain.extra_flags or variant_flags(toolchain, variant)
     return toolchain.family == "gcc" and not told and not looks_outside(source.files)
 
@@ -100,7 +100,7 @@ def _bare(source: Source, toolchain: Toolchain, variant: str) -> bool:
 def runner_artifact(
     toolchain: Toolchain, arch: Arch, variant: str, detected: Detected, share: Path
 ) -> Artifact:
-    """The process that runs kernels; one for all arches of an isa, for it only differs by that."""
+    """The process that runs kernels; one for all arches of an isa, since only the isa matters."""
     native = share / "native"
     paths = sorted(
         path
@@ -151,20 +151,20 @@ def runner_artifact(
 
 
 def counter_artifact(toolchain: Toolchain, detected: Detected, isa: str, share: Path) -> Artifact:
-    """QEMU's plugin that counts instructions, for this machine: QEMU runs here."""
+    """QEMU's instruction counter plugin, for this machine: QEMU runs here."""
     return _host_program(_COUNTER, toolchain, detected, isa, share)
 
 
 def supervisor_artifact(
     toolchain: Toolchain, detected: Detected, isa: str, share: Path
 ) -> Artifact:
-    """The program that starts emulators and ends what they leave behind, for this machine."""
+    """The program that starts emulators and kills leftover processes, for this machine."""
     return _host_program(_SUPERVISOR, toolchain, detected, isa, share)
 
 
 @dataclass(frozen=True)
 class _HostProgram:
-    """A program of one source for this machine itself."""
+    """A program of one source for the host itself."""
 
     name: str
     kind: Literal["plugin", "supervisor"]
@@ -235,10 +235,10 @@ def _host_program(
 def libraries_last(
     groups: Mapping[str, Sequence[str]],
 ) -> tuple[list[str], list[str]]:
-    """The flags that go before the sources, and those that go after them: a linker takes from a
-    library only what is missing when it comes to it.
+    """Split flags into those before and those after the sources: a linker takes only missing
+    symbols from a library when it reaches it.
 
-    Flags for the linker move with the libraries, for some are about those that follow.
+    Linker flags move with the libraries, since some apply to the libraries after them.
     """
     first: list[str] = []
     last: list[str] = []
@@ -251,7 +251,7 @@ def libraries_last(
 
 
 def _linker_words(words: Sequence[str]) -> set[int]:
-    """Places of the words that are for the linker, with those that belong to the word before."""
+    """Positions of the words for the linker, with their arguments."""
     places: set[int] = set()
     for place, word in enumerate(words):
         if word.startswith(("-Wl,", "-l")) or word == "-Xlinker" or is_library(word):
@@ -275,9 +275,9 @@ def read_outside(
     detected: Detected,
 ) -> tuple[Outside, Outside, Mapping[str, Stamp]]:
     """The headers outside `files` that a command reads, the files that it links, and the stamps of
-    all of them and of the compiler."""
+    these and of the compiler."""
     if argv not in detected.known:
-        # The same for all kernels of a sweep.
+        # Equal for all kernels of a sweep.
         reached = reach(groups)
         linked = linked_files(argv, sources, reached, detected)
         detected.known[argv] = (reached, linked, {**detected.stamps, **linked.stamps})

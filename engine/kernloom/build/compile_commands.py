@@ -1,4 +1,4 @@
-"""compile_commands.json, by which editors understand native/ and the rendered kernels."""
+"""compile_commands.json, for editors to understand native/ and the rendered kernels."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kernloom.plan.artifact import Artifact
 
 FILE = "compile_commands.json"
 SEAL_FILE = "index/compile_commands.json"
-"""Holds the hash of the file: editors refuse any entry that they do not know."""
+"""Holds the hash of the file itself, since editors reject entries they do not know."""
 _MOST = 500
 
 
 def write_compile_commands(places: Places, artifacts: Iterable[Artifact]) -> None:
-    """Add the commands of `artifacts` to those already there; the newest come first."""
+    """Add the commands of `artifacts` to the existing ones; the newest come first."""
     path = places.build / FILE
     commands: dict[str, dict[str, Any]] = {}
     before = _existing(path, read_cache(places.build / SEAL_FILE))
@@ -32,7 +32,7 @@ def write_compile_commands(places: Places, artifacts: Iterable[Artifact]) -> Non
 
 def _commands(places: Places, artifacts: Iterable[Artifact]) -> Iterator[dict[str, Any]]:
     for artifact in artifacts:
-        # A runner's sources are edited where they are shipped; a kernel's are only rendered.
+        # A runner's sources are edited where they are shipped; a kernel's are generated.
         kernel = artifact.kind == "kernel"
         folder = artifact.folder(places.build) if kernel else places.share
         sources = [path for path in artifact.files if path in artifact.argv]
@@ -46,7 +46,7 @@ def _commands(places: Places, artifacts: Iterable[Artifact]) -> Iterator[dict[st
 
 
 def _existing(path: Path, sealed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The commands that were written before; none if the file has changed since."""
+    """The existing commands; none if the file was changed by others."""
     try:
         if sha256_file(path) != sealed.get("file"):
             return []

@@ -1,7 +1,7 @@
-"""Which cores compilers may use while kernels are measured on one of them.
+"""Core assignment for compilers while kernels are measured.
 
-Whoever holds the lock has the measured core: the engine while it measures, a compiler otherwise. So
-no core is idle, and nothing is compiled on a core where something is being measured.
+The measured core belongs to the holder of a lock: the engine while it measures, a compiler
+otherwise. So no core is idle, and nothing is compiled on a core that is being measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PATIENCE_S = 0.01
 
 
 class MeasuredCore:
-    """The engine's side: the core on which it measures while SCons builds on the others."""
+    """The engine's side: the core it measures on while SCons builds on the others."""
 
     def __init__(self, number: int, build: Path) -> None:
         self.number = number
@@ -26,7 +26,7 @@ class MeasuredCore:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Wait until no compiler is on it, and keep it so."""
+        """Wait until no compiler uses the core, and reserve it."""
         self._lock.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -37,7 +37,7 @@ class MeasuredCore:
 
 
 class Cores:
-    """The compilers' side, with as many jobs as there are cores."""
+    """The compilers' side, with as many jobs as cores."""
 
     def __init__(self, measured: int | None, build: Path) -> None:
         self._lock = build / LOCK
@@ -48,14 +48,14 @@ class Cores:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """What this thread starts in here runs where nothing is measured."""
+        """Processes that this thread starts in this context run on cores without measurements."""
         if self._measured is None:
             yield
             return
         while not self._free.acquire(timeout=_PATIENCE_S):
             if (handle := self._unless_measuring()) is not None:
                 try:
-                    # What a thread starts inherits its cores.
+                    # Child processes inherit the thread's affinity.
                     os.sched_setaffinity(0, self._measured)
                     yield
                 finally:
@@ -78,7 +78,7 @@ class Cores:
 
 
 def beside(core: int) -> set[int]:
-    """A core and those that share its execution units: what runs on one slows the others."""
+    """A core and its SMT siblings, which share execution units and slow each other down."""
     path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
     try:
         parts = [part.partition("-") for part in path.read_text().strip().split(",")]

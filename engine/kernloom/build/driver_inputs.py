@@ -1,7 +1,7 @@
-"""What the compiler inside a driver may read: the files of a package, and nothing else.
+"""Input files of a driver's own compiler: the files of a package, and nothing else.
 
-Nobody can ask it which files it has read, so a source or an option by which it could reach others
-is refused: a change there would go unnoticed.
+A driver cannot report which files it has read, so sources and options that could reach other files
+are refused: a change there would go unnoticed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _LOADS = ("-fplugin", "-fpass-plugin", "-fmodule", "-fprebuilt-module", "-mllvm"
 _TOKEN = re.compile(
     r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?""", re.DOTALL
 )
-"""Comments, and strings, in which a comment does not begin. A string without its end goes on to the
-end of the line: so rather too little is taken for a comment."""
+"""Comments and strings; a string may contain the start of a comment. An unterminated string ends
+with its line, so that too little rather than too much is taken for a comment."""
 _DIRECTIVE = re.compile(
     r"^\s*(?:#|%:)\s*(?:include|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE
 )
 _OUTSIDE = re.compile(
     r"^\s*(?:#|%:)\s*(include_next)\b|\b(__has_(?:include(?:_next)?|embed))\b", re.MULTILINE
 )
-"""What looks for files elsewhere, whatever it names."""
+"""Directives that search other folders, with any operand."""
 
 
 def check_options(groups: Mapping[str, Sequence[str]]) -> None:
-    """Refuse options by which a driver's compiler reads files, under the config keys they have."""
+    """Refuse options that make a driver's compiler read files; grouped by config key."""
     for key, words in groups.items():
-        # Drivers split their options at spaces, wherever those are.
+        # Drivers split options at every space.
         rest = iter(" ".join(words).split())
         for word in rest:
             if word in _TAKE_NEXT:
@@ -53,14 +53,14 @@ def check_options(groups: Mapping[str, Sequence[str]]) -> None:
 def _harmless(word: str) -> bool:
     if word.startswith(_TAKE_NEXT) or word in _OPTION_WORDS:
         return True
-    # A comma hands a word on to another program, as in -Wp,-include,FILE.
+    # A comma passes a word to another program, as in -Wp,-include,FILE.
     reaching = word.startswith(_LOADS) or any(sign in word for sign in "/@,")
     return word.startswith(_OPTIONS) and not reaching
 
 
 def check_sources(files: Mapping[str, str], main: str, folder: str, *, key: str) -> None:
-    """Refuse a source that includes anything but `files`; the paths in `main`, and those that are
-    not found beside the file that includes them, start from `folder`, if there is one."""
+    """Refuse a source that includes other files than `files`. Paths in `main`, and paths not found
+    next to the including file, are relative to `folder`, if given."""
     check_assembly(files)
     for path, text in files.items():
         where = folder if path == main else posixpath.dirname(path)
@@ -85,14 +85,14 @@ def _joined(folder: str, name: str) -> str:
 
 @lru_cache(maxsize=256)
 def _reached(text: str) -> tuple[str, ...]:
-    """The operand of each directive that reads a file, or asks for one."""
-    # Some compilers replace trigraphs.
+    """The operand of each directive that reads or tests for a file."""
+    # Only some compilers replace trigraphs.
     readings = dict.fromkeys([spliced(text), spliced(text, trigraphs=False)])
     return tuple(operand for reading in readings for operand in _operands(reading))
 
 
 def _operands(text: str) -> Iterator[str]:
-    # In a raw string of C++ neither strings nor comments begin.
+    # Quotes and comment signs have no meaning in a raw string of C++.
     plain = text if 'R"' in text else _TOKEN.sub(_without_comment, text)
     yield from _DIRECTIVE.findall(plain)
     yield from (found[1] or found[2] for found in _OUTSIDE.finditer(plain))

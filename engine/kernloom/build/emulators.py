@@ -1,4 +1,4 @@
-"""Which emulators are on this machine, and whether they will do."""
+"""Emulators on this machine: detection and suitability."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FoundEmulator:
 
 
 def locate(emulator: Emulator) -> Path:
-    """Where the emulator is, or UnavailableError with what to install."""
+    """Path of the emulator, or UnavailableError with what to install."""
     found = shutil.which(emulator.program)
     if not found:
         where = "there" if os.sep in emulator.program else "on the PATH"
@@ -41,8 +41,8 @@ def locate(emulator: Emulator) -> Path:
 
 
 def find_emulator(emulator: Emulator, cache: Path) -> FoundEmulator:
-    """The emulator, if it is new enough and can count; what it says of itself is remembered for as
-    long as the file stays as it is."""
+    """The emulator, if it is new enough and can count. Its version and features are cached until
+    its file changes."""
     path = locate(emulator)
     record = _record(emulator, path, cache / "emulators.json")
     version = str(record["version"])
@@ -67,7 +67,7 @@ def install_hint(emulator: Emulator) -> str:
 
 
 def _record(emulator: Emulator, path: Path, file: Path) -> dict[str, Any]:
-    """Its version, and whether it takes plugins."""
+    """The emulator's version, and whether it supports plugins."""
     try:
         stamp = file_stamp(path)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Why an artifact has to be built: found when it is decided, kept as data in its manifest.
+"""Explanations of builds: found when a build is decided, kept as data in the manifest.
 
 An artifact's predecessor is the build under the same name that differs least in arch, toolchain and
-its version, variant, parameters, dtype and flags. What differs between the two in what goes into
-the key is the reason.
+its version, variant, parameters, dtype and flags. The differences between the inputs of the two
+keys are the reason for the build.
 """
 
 from __future__ import annotations
@@ -37,50 +37,50 @@ Kind = Literal[
 ]
 _KEY = re.compile(r'"key": "(\w+)"')
 FOLDER_FLAGS = ("-I", "-iquote", "-isystem", "-idirafter")
-"""Flags of folders that are searched for headers, in the same word or the next."""
+"""Flags for header search folders, attached or as the next word."""
 _LOOK_BACK = 200
-"""How many of the newest entries are compared when none fits exactly."""
+"""Number of recent entries compared if none matches exactly."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why an artifact is built, or why it need not be."""
+    """Why an artifact is built, or need not be."""
 
     kind: Kind
     text: str
     details: tuple[Mapping[str, Any], ...] = ()
-    """One entry per difference: its kind, its text and what it is made of."""
+    """One entry per difference: kind, text and data."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """What a build is of: by this, the builds most like it are found."""
+    """Description of a build, to find the most similar builds."""
 
     facts: Mapping[str, str]
     """arch, toolchain, version, variant and each parameter."""
     argv: tuple[str, ...] | None
-    """None where it was not noted: the index of an older Kernloom has no flags."""
+    """None if not recorded: the index of an older Kernloom has no flags."""
 
     @property
     def spelled(self) -> tuple[Any, ...]:
         return (*sorted(self.facts.items()), self.argv)
 
     def news(self, other: Slot) -> list[str]:
-        """Facts and flags that another build did not have: `unroll.factor=2`, `flag -O3`. Another
-        version of the same compiler is a change, not a choice."""
+        """Facts and flags that another build did not have: `unroll.factor=2`, `flag -O3`. A
+        different version of the same compiler is a change, not a choice."""
         facts = [
             f"{name.removeprefix('params.')}={json.loads(value) if '.' in name else value}"
             for name, value in self.facts.items()
             if other.facts.get(name) != value and name != "version"
         ]
-        # Another compiler or arch brings flags of its own.
+        # A different compiler or arch has flags of its own.
         same = all(self.facts.get(n) == other.facts.get(n) for n in ("toolchain", "arch"))
         if not same or self.argv is None or other.argv is None:
             return facts
         return facts + [f"flag {word}" for word in self.argv if word not in {*other.argv, *BARE}]
 
     def distance(self, other: Slot) -> int:
-        """In how many facts and flags two builds differ."""
+        """Number of facts and flags that differ between two builds."""
         names = self.facts.keys() | other.facts.keys()
         facts = sum(self.facts.get(name) != other.facts.get(name) for name in names)
         if self.argv == other.argv:
@@ -104,7 +104,7 @@ class Known:
     """All builds under one name."""
 
     stamp: list[int]
-    """Of the file they were read from."""
+    """Stamp of the index file."""
     entries: list[Entry]
     keys: set[str] = field(init=False)
     by_slot: dict[tuple[Any, ...], list[Entry]] = field(init=False)
@@ -171,7 +171,7 @@ class Index:
             file.write(seal(line, key_of(path)) + "\n")
 
     def note_uses(self, artifacts: Iterable[Artifact]) -> None:
-        """Make each of these the newest entry of its slot, where it is not."""
+        """Make each of these the newest entry of its slot, if it is not."""
         named: dict[str, dict[str, Artifact]] = {}
         for artifact in artifacts:
             named.setdefault(artifact.name, {})[artifact.key] = artifact
@@ -184,7 +184,7 @@ class Index:
                 self._note_newest(name, used)
 
     def _note_newest(self, name: str, used: Mapping[str, Artifact]) -> None:
-        """The slow way, for there are versions that are not used, or some that are not noted."""
+        """Slow path: the index has unused versions, or lacks some used ones."""
         known = self._read(name)
         newest = {entries[-1].key for entries in known.by_slot.values()}
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -193,11 +193,11 @@ class Index:
                 self.append(artifact, now)
 
     def knows(self, artifact: Artifact) -> bool:
-        """Whether this very artifact was built under its name before."""
+        """Whether this exact artifact was built under its name before."""
         return artifact.key in self._read(artifact.name).keys
 
     def predecessors(self, artifact: Artifact) -> Iterator[Entry]:
-        """Older builds under the same name, the one most like it first, then the newest."""
+        """Older builds under the same name: its slot first, newest first, then the most alike."""
         slot, known = slot_of(artifact), self._read(artifact.name)
         yield from reversed(known.by_slot.get(slot.spelled, []))
         others = [entry for entry in known.entries[: -_LOOK_BACK - 1 : -1] if entry.slot != slot]
@@ -236,9 +236,9 @@ def explain(
     *,
     sweep: bool = False,
 ) -> Explanation:
-    """Why `artifact`, which is not whole on disk, has to be built.
+    """Why `artifact`, which is missing or damaged on disk, has to be built.
 
-    In a sweep a point that was never built is new: it did not come from changing another one.
+    In a sweep, a point that was never built is new, not a change of another point.
     """
     if isinstance(condition, Damaged):
         return Explanation("corrupt", f"the built file was damaged: {condition.reason}")
@@ -265,10 +265,10 @@ def explain(
 def _differences(
     artifact: Artifact, folder: Path, old: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """What differs, most telling first: a changed parameter comes before the source it changed."""
+    """Differences, most telling first: a changed parameter precedes the source it changed."""
     parameters = list(_changed_parameters(artifact, old))
     files = list(_changed_texts(artifact.files, old.get("inputs", {}), folder))
-    # Plain C files and their headers are given to the compiler as they are: told once, as files.
+    # Plain C files and headers are compiled unchanged: report them once, as files.
     copied = {one["file"] for one in files} & {*artifact.origins, *old.get("origins", {})}
     origins = [
         one
@@ -278,7 +278,7 @@ def _differences(
     if not files:
         parameters, origins = [], []
     compiler = list(_changed_compiler(artifact, old))
-    # Another compiler comes with its own headers and libraries.
+    # A different compiler comes with its own headers and libraries.
     another = any(one["old"] != one["new"] for one in compiler)
     yield from compiler
     if not another:
@@ -317,7 +317,7 @@ def _changed_compiler(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[di
 
 
 def _changed_linked(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Files of the system that changed under the same flags; other flags read other files."""
+    """System files that changed under the same flags; other flags read other files."""
     if list(old.get("argv", ())) != list(artifact.argv) or "linked" not in old:
         return
     before, now = old["linked"], artifact.linked
@@ -334,7 +334,7 @@ def _changed_linked(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict
 def _changed_parameters(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     before, now = dict(_flat(old.get("params", {}))), dict(_flat(artifact.params))
     if "dtype" not in before:
-        # The manifests of an older Kernloom do not say it.
+        # Manifests of an older Kernloom have no dtype.
         now.pop("dtype", None)
     for name in sorted(before.keys() | now.keys()):
         a, b = before.get(name, "(absent)"), now.get(name, "(absent)")
@@ -352,7 +352,7 @@ def _changed_flags(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[
         removed = _more(before, now, artifact)
         added = _more(now, before, artifact)
         if {*removed, *added} - {*BARE}:
-            # These follow from others.
+            # These flags follow from other inputs.
             removed, added = _without(removed, BARE), _without(added, BARE)
         said = _plus_minus(removed, added) or "the same flags in another order"
         context = [
@@ -370,7 +370,7 @@ def _changed_flags(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[
 
 
 def _more(these: Sequence[str], than: Sequence[str], artifact: Artifact) -> list[str]:
-    """What is in `these` more often than in the others, files aside."""
+    """Words that are in `these` more often than in `than`, without file names."""
     more = Counter(these) - Counter(than)
     return [part for part in more.elements() if part not in artifact.files]
 
@@ -390,14 +390,14 @@ def _changed_headers(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dic
         how = "changed" if name in before and name in now else "added"
         how = "no longer included" if name not in now else how
         if name == ASKS:
-            # It follows from whatever else is different in the preprocessed source.
+            # It follows from other differences of the preprocessed source.
             if names == [ASKS] and _same_command(artifact, old):
                 text = f"{ASKS}: a header that a source asks for has appeared or is gone"
                 yield {"kind": "header", "text": text, "file": name}
             continue
         text = f"system header <{name}>: {how}"
         if folder := _own_folder(name, artifact.argv):
-            # Only its hash is kept.
+            # Only the header's hash is stored.
             text = f"header {name} in {folder}: {how}"
         yield {"kind": "header", "text": text, "file": name}
 
@@ -409,7 +409,7 @@ def _same_command(artifact: Artifact, old: Mapping[str, Any]) -> bool:
 
 
 def _own_folder(name: str, argv: Sequence[str]) -> str:
-    """The folder of a flag (-I, -isystem, ...) in which a header is; '' if it is the system's."""
+    """The folder of the flag (-I, -isystem, ...) that provides a header; '' for the system's."""
     for place, word in enumerate(argv):
         for flag in FOLDER_FLAGS:
             if word.startswith(flag):
@@ -422,7 +422,7 @@ def _own_folder(name: str, argv: Sequence[str]) -> str:
 def _changed_texts(
     now: Mapping[str, str], before: Mapping[str, str], folder: Path
 ) -> Iterator[dict[str, Any]]:
-    """Files whose text differs from the one kept in `folder`, with the first line that does."""
+    """Files whose text differs from the copy in `folder`, with the first changed line."""
     for path in sorted(now.keys() | before.keys()):
         if path not in now:
             yield {"file": path, "line": 0, "text": f"{path}: no longer used"}
@@ -434,7 +434,7 @@ def _changed_texts(
             except OSError:
                 old_text = ""
             if sha256_text(old_text) != before[path]:
-                # The old text is gone or damaged, so nobody can say where it differs.
+                # The old text is missing or damaged, so the line is unknown.
                 yield {"file": path, "line": 0, "text": f"{path}: changed"}
                 continue
             yield _first_change(path, old_text.splitlines(), now[path].splitlines())

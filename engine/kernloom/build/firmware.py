@@ -34,14 +34,14 @@ _SYMBOLS = {
     "firmware": "kl_firmware_size",
     "stack": "kl_stack_size",
 }
-"""What of arch.memory the linker must know, and how the map calls it."""
+"""Key of arch.memory -> symbol in the linker script."""
 _COMPILERS = {"armv7m": "arm", "rv64": "riscv64"}
-"""By the isa of an arch: how the triple of a compiler for it begins."""
+"""Isa of an arch -> prefix of the triple of its compilers."""
 SPECS = "--specs="
 
 
 class Images:
-    """Declared firmware images, and what they have in common."""
+    """Cache of declared firmware images and their shared parts."""
 
     def __init__(self, compilers: Compilers, share: Path) -> None:
         self._compilers = compilers
@@ -58,7 +58,7 @@ class Images:
 
 
 class Firmware(ArtifactStage):
-    """Sources -> images; each is one kernel with the start-up code of the part."""
+    """Sources -> images; each is one kernel with the part's start-up code."""
 
     def artifact(self, context: Context, item: StepSource) -> Artifact:
         experiment = context.experiment
@@ -135,7 +135,7 @@ def firmware_artifact(
     staged = {**source.files, **files}
     reached = reach(_without_specs(groups))
     headers = system_headers(staged, argv, reached, detected)
-    # Where things are put is in staged files and makes the linker open nothing else.
+    # Placement flags refer to staged files and make the linker open no others.
     asked = tuple(word for word in argv if word not in placing)
     linked = _linked(asked, [source.main, *sources], reached, detected)
     return Artifact(
@@ -165,7 +165,7 @@ def firmware_artifact(
 def _linked(
     argv: tuple[str, ...], sources: Sequence[str], reached: Reach, detected: Detected
 ) -> Outside:
-    """What an image is linked with: libraries are copied into it."""
+    """Files that an image is linked with: libraries are copied into it."""
     if argv not in detected.known:
         with scratch(detected.cache) as folder:
             specs = tuple(
@@ -179,7 +179,7 @@ def _linked(
 
 
 def _without_specs(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The flags less those that name a specs file, which goes into the key with the libraries."""
+    """The flags without specs files, which are in the key with the libraries."""
     return {
         key: [flag for flag in flags if not flag.startswith(SPECS)] for key, flags in groups.items()
     }

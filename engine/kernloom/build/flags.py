@@ -1,8 +1,8 @@
-"""Compiler flags by what they let into an artifact besides its own files.
+"""Compiler flags, classified by the files they make an artifact depend on.
 
-Most flags choose code generation and name nothing. Some name files, or folders that are searched:
-what those hold goes into the key, so that a change is noticed. A flag whose reach cannot be known
-is refused: it would let an old artifact pass for a new one.
+Most flags control code generation and name no file. Some name files, or folders to search: their
+content goes into the key, so that a change is noticed. A flag with unknown dependencies is refused:
+it could make a stale artifact look current.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from kernloom.base.errors import ConfigError
 _INCLUDES = ("-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-isysroot", "-I")
 _SEARCHES = ("--sysroot", "-target", "--target", "-L", "-l", "-T")
 _FOLDERS = ("-isystem", "-iquote", "-idirafter", "-isysroot", "-I", "--sysroot", "-L")
-"""Those of the flags above that name a folder. One that is not there is silently skipped."""
+"""Flags above that name a folder. A missing folder is silently skipped."""
 _LIBRARY_PATHS = ("--library-path", "-L")
-"""The same, as a linker spells it."""
+"""The same as linker flags."""
 _SPLIT_WORDS = ("--param", "-mllvm", "-D", "-U", "-u", "-z")
-"""Flags whose argument may stand in the next word and names no file."""
+"""Flags whose argument may be the next word and names no file."""
 _LINKER = ("-Wl,", "-Xlinker")
 _TEXT = ("-D", "-U", "-fdebug-compilation-dir=", "-frandom-seed=")
-"""Their arguments are text that goes into the artifact; likewise all that end in -prefix-map."""
+"""Flags with text arguments that go into the artifact, as for all flags ending in -prefix-map."""
 _PLAIN = ("-O", "-g", "-f", "-m", "-W", "-D", "-U", "-u", "-z", "-std=", "-pedantic", "-static")
-"""How flags start that name no files, or name them behind a = or a comma."""
+"""Prefixes of flags that name no files, or name them after a = or a comma."""
 _PLAIN_WORDS = (
     *("-w", "-s", "-p", "-pg", "-pipe", "-ansi", "-pthread", "-rdynamic", "-shared", "-pie"),
     "-trigraphs",
@@ -38,7 +38,7 @@ _PROGRAMS = (
     *("-fplugin", "-fpass-plugin", "-plugin", "-add-plugin", "-fmodule", "-iprefix"),
     *("-iwithprefix", "-save-temps", "-no-canonical-prefixes"),
 )
-"""How flags start that choose programs, or files by ways that cannot be followed."""
+"""Prefixes of flags that choose programs, or files in untraceable ways."""
 _NATIVE = ("-march=native", "-mcpu=native", "-mtune=native")
 _REFUSED = (
     "Kernloom cannot tell what such a flag reads, so a change there would go unnoticed. "
@@ -48,22 +48,22 @@ _REFUSED = (
 
 @dataclass(frozen=True)
 class Reach:
-    """What a command reads besides its own files and the compiler's, as far as its flags say."""
+    """Dependencies of a command that its flags add to its own files and the compiler's."""
 
     searches: bool = False
-    """Folders are searched that may change at any time: look again, remember nothing."""
+    """Whether folders are searched that may change at any time: no caching."""
     includes: bool = False
-    """Headers are among what is searched for."""
+    """Whether headers are searched for."""
     files: tuple[Path, ...] = ()
     programs: tuple[str, ...] = ()
-    """Programs other than the usual ones, by the names the compiler knows them under."""
+    """Programs other than the default ones, by the compiler's names for them."""
     cpu: bool = False
-    """The code depends on the processor of the machine that compiles it."""
+    """Whether the code depends on the processor of the compiling machine."""
 
 
 def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
-    """What the flags reach; by config key, as they stand there. ConfigError names one that could
-    let a change pass unnoticed."""
+    """Dependencies of flags, grouped by config key. Raises ConfigError for a flag that could hide a
+    change."""
     searches, includes, cpu = False, False, False
     files: list[Path] = []
     programs: list[str] = []
@@ -108,7 +108,7 @@ def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
 
 
 def _pairs(words: Sequence[str], key: str) -> Iterator[tuple[str, str | None, str]]:
-    """Each flag, the argument that follows it, attached or in the next word, and both as given."""
+    """Each flag, its argument, attached or in the next word, and both as given."""
     rest = iter(words)
     for word in rest:
         takes = next((f for f in (*_INCLUDES, *_SEARCHES) if word.startswith(f)), None)
@@ -140,7 +140,7 @@ def _split(word: str) -> list[str]:
 
 
 def _named(flag: str, argument: str | None, shown: str, key: str) -> Iterator[Path]:
-    """The files that the values of a flag name."""
+    """The files named in the values of a flag."""
     pieces = _split(flag)[1:] + _split(argument or "")
     for piece in pieces:
         if piece.startswith(("/", "~")) or ".." in PurePosixPath(piece).parts:
@@ -159,7 +159,7 @@ def _file(name: str, shown: str, key: str) -> Path:
 
 
 def _check_path(flag: str, argument: str, shown: str, key: str) -> None:
-    """Refuse a path that depends on the folder where it is compiled, which is one of Kernloom's."""
+    """Refuse a path relative to the folder of compilation, which is internal to Kernloom."""
     leads_out = ".." in PurePosixPath(argument).parts
     if (flag in _FOLDERS or leads_out) and not argument.startswith("/"):
         raise ConfigError(
@@ -174,6 +174,6 @@ def _check_linker_paths(words: Sequence[str], shown: str, key: str) -> None:
         flag = next((f for f in _LIBRARY_PATHS if word.startswith(f)), None)
         if flag:
             argument = word.removeprefix(flag).removeprefix("=") or "".join(words[number + 1 :][:1])
-            # A folder given by the next -Xlinker is not seen here, so only what stands here counts.
+            # A folder in the next -Xlinker is not visible here, so only an attached one is checked.
             if argument:
                 _check_path("-L", argument, shown, key)

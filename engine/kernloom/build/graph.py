@@ -1,4 +1,4 @@
-"""What SConstruct does with a plan file: which targets there are, and how one is made."""
+"""Build graph: targets and actions of a plan file, for SConstruct."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernloom.plan.artifact import MANIFEST, Artifact, from_plain, to_plain
 def write_plan(
     path: Path, build: Path, workspace: Path, jobs: Iterable[Job], measured: int | None = None
 ) -> None:
-    """`measured` is the core on which the engine may be measuring meanwhile."""
+    """Write a plan file; `measured` is the core on which the engine may be measuring."""
     listed = list(jobs)
     # Kernels that are compiled alike share one mapping of stamps.
     shared = {id(job.artifact.stamps): job.artifact.stamps for job in listed}
@@ -51,7 +51,7 @@ def write_plan(
 
 
 class BuildGraph:
-    """A plan that is being carried out; alone in its build folder for as long as it lives."""
+    """A plan in execution; holds the lock of its build folder."""
 
     def __init__(self, plan: Path, tell: Callable[[Job, Result], str]) -> None:
         data = read_sealed(plan)
@@ -68,7 +68,7 @@ class BuildGraph:
             self.jobs[str(self.target(job.artifact))] = job
 
     def _still_needed(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Look again now that nobody else builds: another process may have done the same."""
+        """Check again under the lock: another process may have built some."""
         verifier = Verifier()
         for job in jobs:
             whole = isinstance(verifier.condition(job.artifact, self.build), Whole)
@@ -87,7 +87,7 @@ class BuildGraph:
         with self._cores.one():
             result = execute(job, self.build, self.workspace)
         if not result.ok:
-            # SCons makes a target's folder beforehand.
+            # SCons creates the folder of a target in advance.
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
         self.report(job, result)
@@ -116,7 +116,7 @@ def for_people(job: Job, result: Result) -> str:
 
 
 def read_result(line: str) -> Result | None:
-    """A line of what a graph reports; None if it is something else."""
+    """Parse a line of the graph's output; None if it is not a result."""
     try:
         return Result(**json.loads(line))
     except (ValueError, TypeError):

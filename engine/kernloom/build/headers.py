@@ -1,4 +1,4 @@
-"""The system's headers that a source includes: they decide its bytes as much as the source does."""
+"""System headers that a source includes: part of its key, since they affect the built bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SEARCHED = re.compile(
     r'^ (/.*?)(?: \(framework directory\))?$|nonexistent directory "(.*)"$', re.M
 )
 ASKS = "__has_include"
-"""Also the name under which the headers of an artifact have what files are told about others."""
+"""Also the key, in the headers of an artifact, of the results of such tests."""
 _PRECOMPILED = (".gch", ".pch")
 
 
@@ -50,8 +50,8 @@ def system_headers(
 
 
 def check_assembly(files: Mapping[str, str]) -> None:
-    """Refuse a directive that reads a file where it is plain to see. Others are found when the
-    kernel is built: a GNU assembler lists what it reads, for others the assembly is searched."""
+    """Refuse plainly visible directives that read files. Others are found when the kernel is built:
+    a GNU assembler lists the files it reads; for others the assembly output is searched."""
     for path, text in files.items():
         if ".incbin" in text:
             raise ConfigError(file_by_assembly(path, ".incbin"), hint=INSTEAD_OF_ASSEMBLY)
@@ -72,13 +72,13 @@ def file_by_assembly(path: str, directive: str) -> str:
 
 
 def may_assemble(text: str) -> bool:
-    """Whether a source may hold inline assembly; also if it could only paste the word together."""
+    """Whether a source may contain inline assembly, also by token pasting."""
     plain = spliced(text)
     return "asm" in plain or "##" in plain or "%:%:" in plain
 
 
 def spliced(text: str, *, trigraphs: bool = True) -> str:
-    """The text with trigraphs replaced and lines joined, which C does before all else."""
+    """The text with trigraphs replaced and lines spliced, the first steps of C translation."""
     if trigraphs and "??" in text:
         for trigraph, character in _TRIGRAPHS.items():
             text = text.replace(trigraph, character)
@@ -87,12 +87,12 @@ def spliced(text: str, *, trigraphs: bool = True) -> str:
 
 @lru_cache(maxsize=256)
 def _included(text: str) -> tuple[str, ...]:
-    """The operand of each #include; the kernels of a sweep share most of their text."""
+    """The operand of each #include; cached, as the kernels of a sweep share most of their text."""
     return tuple(_INCLUDE.findall(spliced(text)))
 
 
 def looks_outside(files: Mapping[str, str]) -> bool:
-    """Whether some file includes, or asks for, one that is not among them."""
+    """Whether a file includes, or tests for, a file that is not among `files`."""
     for path, text in files.items():
         for target in _included(text):
             quoted = re.match(r'"([^"]+)"', target)
@@ -107,7 +107,7 @@ def looks_outside(files: Mapping[str, str]) -> bool:
 
 
 def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) -> Listing:
-    """What the preprocessor reads; nothing where it fails, for then compiling fails too."""
+    """Files that the preprocessor reads; empty if it fails, since compiling fails as well."""
     with scratch(detected.cache) as folder, read_log(folder) as log:
         for path, text in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
     marked = [
         (re.sub(r"\\(.)", r"\1", quoted), marks) for quoted, marks in _MARKER.findall(printed)
     ]
-    # Some files leave no mark, such as those that -imacros includes.
+    # Some files have no line marker, such as those of -imacros.
     for path, marks in [*marked, *((path, "") for path in read)]:
         if not path.startswith("/") or path in found or path.endswith("/") or path == "/dev/null":
             continue
@@ -134,7 +134,7 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
             asks, assembles = asks or ASKS in spliced(text), assembles or may_assemble(text)
         assembles = assembles or ".incbin" in text
         _check_precompiled(path)
-    # What a file is told about others shows nowhere but in what is left of it.
+    # Results of __has_include are visible only in the preprocessed text.
     extra = {ASKS: sha256_text(_MARKER.sub("", printed))} if asks else {}
     inner = {posixpath.dirname(name) for name in found.values()}
     folders = {posixpath.join(top, folder) for top in searched for folder in inner}
@@ -151,7 +151,7 @@ def _text(path: str) -> str:
 
 
 def _below(path: str, searched: Mapping[str, None]) -> str:
-    """A header as it would be included: without the folder it was found in."""
+    """A header as written in an #include: without its search folder."""
     tops = [top for top in searched if path.startswith(top.rstrip("/") + "/")]
     top = max(tops, key=len, default=posixpath.dirname(path))
     return path[len(top.rstrip("/")) + 1 :]
@@ -167,7 +167,7 @@ def _check_precompiled(path: str) -> None:
 
 
 def without_linking(argv: Sequence[str]) -> list[str]:
-    """The arguments of a compile-and-link command that are about compiling."""
+    """The arguments of a compile-and-link command that concern compiling."""
     kept: list[str] = []
     skip = True
     for part in argv:

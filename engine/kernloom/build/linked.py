@@ -1,8 +1,8 @@
-"""What every command reads unasked: start files, libraries, a sanitizer's runtime.
+"""Implicit inputs of every command: start files, libraries, a sanitizer's runtime.
 
-The compiler is asked by building a program that does nothing with the same flags: what it opens
-then depends on them and not on the kernel. The system's loader is asked which libraries that
-program would be loaded with, for a library brings libraries of its own.
+The compiler is probed by building an empty program with the same flags: the files opened depend on
+the flags and not on the kernel. The system's loader lists the libraries of that program, since
+libraries depend on other libraries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kernloom.build.wrappers import behaviour
 from kernloom.plan.artifact import WRAPPER
 
 SEARCH = "LD_LIBRARY_PATH"
-"""Where the loader looks first; a runner on this machine gets it, too."""
+"""The loader's first search path; also passed to a runner on this machine."""
 _LOADER_CACHE = "/etc/ld.so.cache"
 _SAMPLE = """\
 float kl_sample(const float *x, long n)
@@ -47,14 +47,14 @@ _PROGRAM = "int main(void) { return 0; }\n"
 _LIBRARY = "extern int nothing;\n"
 _OUTPUT = "nothing"
 _OF_PROCESS = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "libmvec.so", "ld-linux")
-"""Libraries that the runner has loaded before it loads a kernel, and that are in the runner's key,
-by the start of their names."""
+"""Name prefixes of libraries that the runner has loaded before any kernel, and that are in the
+runner's key."""
 
 
 def linked_files(
     argv: Sequence[str], sources: Sequence[str], reach: Reach, detected: Detected
 ) -> Outside:
-    """All that a command reads besides its sources and their headers."""
+    """All files that a command reads besides its sources and their headers."""
     asked = [part for part in argv if part not in sources]
     code = code_stamp("build/linked", "build/listing", "build/toolchains", "build/reads")
     name = sha256_json([asked, detected.digest, str(detected.tools[DRIVER]), _search(), code])
@@ -69,12 +69,12 @@ def linked_files(
 
 @dataclass(frozen=True)
 class _Built:
-    """How building a program that does nothing went."""
+    """Result of building an empty program."""
 
     read: Sequence[str] = ()
-    """Absolute paths of what was read for it."""
+    """Absolute paths of the files read."""
     loaded: Mapping[str, Path] | None = None
-    """Libraries that it would be loaded with; None if it was not built."""
+    """Libraries that the loader would load; None if the build failed."""
     said: str = ""
     behaviour: str = ""
 
@@ -91,7 +91,7 @@ def _listing(asked: Sequence[str], reach: Reach, detected: Detected) -> Listing:
             files |= {str(path): name for name, path in shared_libraries(path, folder).items()}
         built = _built(driver, _linking(asked[1:]), detected, folder)
     if built.loaded is None:
-        # Building the kernel fails just so; if not, what it then reads is found to be unknown.
+        # The kernel's build fails as well; if it does not, its reads are found to be unknown.
         return Listing(files, lasting=False)
     files |= {path: Path(path).name for path in built.read}
     brought = [path for name, path in built.loaded.items() if not _known(name, path, asked, files)]
@@ -101,20 +101,20 @@ def _listing(asked: Sequence[str], reach: Reach, detected: Detected) -> Listing:
 
 
 def _known(name: str, path: Path, asked: Sequence[str], files: Iterable[str]) -> bool:
-    """Whether a library that is loaded goes into the key anyway."""
+    """Whether a loaded library is in the key already."""
     if "-shared" in asked and name.startswith(_OF_PROCESS):
         return True
     return any(path.samefile(file) for file in files if Path(file).exists())
 
 
 def _searched(said: str) -> list[str]:
-    """Where a library may appear that takes the place of another."""
+    """Places where a new library could shadow another."""
     linker = {word.strip('"')[2:] for word in said.split() if word.strip('"').startswith("-L/")}
     return sorted({*linker, *_search(), _LOADER_CACHE})
 
 
 def _search() -> list[str]:
-    """The loader's search path as a runner gets it."""
+    """The loader's search path in a runner."""
     return [folder for folder in os.environ.get(SEARCH, "").split(":") if folder[:1] == "/"]
 
 
@@ -122,7 +122,7 @@ def _built(driver: str, words: Sequence[str], detected: Detected, folder: Path) 
     shared = "-shared" in words
     text = _LIBRARY if shared else _PROGRAM
     (folder / "nothing.c").write_text(_SAMPLE + text if detected.opaque else text, encoding="utf-8")
-    # Nothing uses the libraries, yet what they bring along must be seen.
+    # Unused libraries must be linked as well, to see their dependencies.
     needed = [word for word in words if word != "-Wl,--as-needed"]
     command = [driver, "nothing.c", "-Wl,--no-as-needed", *needed, "-o", _OUTPUT]
     with read_log(folder) as log:
@@ -146,19 +146,19 @@ def _built(driver: str, words: Sequence[str], detected: Detected, folder: Path) 
 
 
 def _loaded(output: Path, detected: Detected, folder: Path) -> Mapping[str, Path]:
-    """Libraries that a program for this machine would be loaded with; none for another machine's,
-    where only the linker's own list is known."""
+    """Libraries that the loader would load for a program of this machine; none for another
+    machine's program, where only the linker's own list is known."""
     lister = shutil.which("ldd")
     if not lister or not detected.triple.startswith(f"{os.uname().machine}-"):
         return {}
     environment = {SEARCH: ":".join(_search())}
     answer = tool_output([lister, output], folder, environment=environment)
-    # A static program has no libraries, which is an error to ldd.
+    # ldd fails for a static program, which has no libraries.
     return loaded(answer.stdout) if answer.code == 0 else {}
 
 
 def _linking(words: Sequence[str]) -> list[str]:
-    """The words of a command without its output and files that are included unasked."""
+    """The words of a command without its output and force-included files."""
     kept: list[str] = []
     rest = iter(words)
     for word in rest:

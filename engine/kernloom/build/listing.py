@@ -1,4 +1,4 @@
-"""Files that a compiler said it reads, remembered for as long as it would say the same."""
+"""Listing of the files that a compiler reads, cached while it stays valid."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from kernloom.base.files import file_stamp, sha256_file, sha256_json
 from kernloom.base.sealed import read_cache, write_sealed
 
 _SETTLED_NS = 2_000_000_000
-"""A file changed less than this before it was stamped may change again under the same stamp: file
+"""Minimum age of a settled file: a younger one may change again under the same stamp, since file
 systems count time in ticks, some of them in seconds."""
 
 Stamp = Sequence[Any]
-"""`file_stamp` of a file when it was hashed, and the hash where the stamp proves too little."""
+"""`file_stamp` at the time of hashing, plus the hash if the stamp proves too little."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Files in the order in which they are read, and the folders in which they were looked for."""
+    """Files in reading order, and the folders that were searched for them."""
 
     files: Mapping[str, str]
-    """Absolute path -> the name by which it goes into a key, free of this machine's folders."""
+    """Absolute path -> name in a key, free of this machine's folders."""
     folders: Iterable[str] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
-    """Name -> hash of what is no file."""
+    """Name -> hash of inputs that are not files."""
     lasting: bool = True
-    """Whether it stays true while the files and folders do; not if the compiler failed."""
+    """Whether it is valid until the files and folders change; not if the compiler failed."""
     assembles: bool = False
-    """Some file may hold assembly, which reads files by directives of its own."""
+    """Whether a file may contain assembly, whose directives can read further files."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,18 @@ class Outside:
     """Files outside an artifact's folder that its command reads."""
 
     hashes: Mapping[str, str] = field(default_factory=dict)
-    """Name -> hash: goes into the key."""
+    """Name -> hash; part of the key."""
     stamps: Mapping[str, Stamp] = field(default_factory=dict)
-    """Absolute path -> stamp when it was hashed."""
+    """Absolute path -> stamp at the time of hashing."""
     assembles: bool = False
 
 
 def outside(record: Path | None, look: Callable[[], Listing]) -> Outside:
-    """What `look` lists; kept in `record` until a file or folder changes."""
+    """Hashes and stamps of the files that `look` lists; cached in `record` until one changes."""
     known = read_cache(record) if record else {}
     if not known or not _still_true(known):
         listing = look()
-        # Stamped before they are read: what changes meanwhile is read again next time.
+        # Stamped before reading, so that a change in between is noticed next time.
         known = {
             "folders": {folder: _folder_stamp(folder) for folder in listing.folders},
             "assembles": listing.assembles,
@@ -68,7 +68,7 @@ def outside(record: Path | None, look: Callable[[], Listing]) -> Outside:
             return _outside(known, listing.extra)
         stamps = [*known["folders"].values(), *(stamp for _, _, stamp, _ in known["files"])]
         if record and all(map(_settled, filter(None, stamps))):
-            # Only speed is lost where the cache cannot be written.
+            # A cache that cannot be written only costs speed.
             with contextlib.suppress(OSError):
                 write_sealed(record, known)
     return _outside(known, {})
@@ -89,12 +89,12 @@ def _outside(known: Mapping[str, Any], extra: Mapping[str, str]) -> Outside:
 
 
 def _settled(stamp: Sequence[int]) -> bool:
-    """Whether any later change of the file would give it another stamp."""
+    """Whether any later change of the file would change its stamp."""
     return abs(time.time_ns() - max(stamp[0], stamp[1])) > _SETTLED_NS
 
 
 def unchanged(path: str, stamp: Stamp) -> bool:
-    """Whether a file is as it was when it was stamped, and was so all the time."""
+    """Whether a file has not changed since it was stamped."""
     try:
         now = file_stamp(Path(path))
         same = now == list(stamp[: len(now)])
@@ -115,7 +115,7 @@ def _still_true(known: Mapping[str, Any]) -> bool:
 
 
 def _folder_stamp(folder: str) -> list[int] | None:
-    """Changes when a name appears in the folder, or the folder itself does."""
+    """Changes when a name is added to the folder, or the folder is replaced."""
     try:
         return file_stamp(Path(folder))
     except OSError:

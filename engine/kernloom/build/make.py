@@ -1,4 +1,4 @@
-"""Builds one artifact: stages its files, runs its command, and lets the result appear whole.
+"""Build of one artifact: stages its files, runs its command, and publishes the result atomically.
 
 This runs inside SCons, in one thread per job.
 """
@@ -36,41 +36,41 @@ INTERMEDIATES = {"kernel.i": "-E", "kernel.s": "-S", "kernel.o": "-c"}
 _LONGEST_MESSAGE = 20_000
 _ASSEMBLY = "kernloom-assembly.s"
 _READS = re.compile(r"\.(?:incbin|include|altmacro|mri)\b", re.IGNORECASE)
-"""Directives that read files, or that let macros have arguments without a backslash."""
+"""Directives that read files, or allow macro arguments without a backslash."""
 _MACROS = re.compile(r"\.(?:macro|irpc?|rept?)\b.*\.end(?:m|macro|r)\b", re.IGNORECASE | re.DOTALL)
-"""From the first macro of the assembler to the end of the last: a backslash in it may stand for an
-argument, of which any directive can be put together."""
+"""From the first assembler macro to the end of the last: a backslash in it may be an argument,
+from which any directive can be assembled."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One artifact to be made, and why."""
+    """One artifact to build, and the reason."""
 
     artifact: Artifact
     because: Mapping[str, Any]
     keep: bool = False
-    """Make the intermediates, too."""
+    """Make the intermediates as well."""
     whole: bool = False
-    """The artifact itself is already there."""
+    """The artifact itself is already present."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a job ended."""
+    """Result of a job."""
 
     key: str
     ok: bool
     seconds: float = 0.0
     message: str = ""
-    """What the compiler said."""
+    """The compiler's output."""
     broken: str = ""
-    """What is wrong with the disk or the machine; no other job can do better."""
+    """A problem of the disk or the machine that would affect every other job."""
     deleted: bool = False
-    """Files of the build folder were gone: another try may find it at rest."""
+    """Files of the build folder disappeared: a retry may succeed."""
     cached: bool = False
-    """Another process had built it in the meantime."""
+    """Another process has built it in the meantime."""
     outdated: str = ""
-    """What was built is not what the key says, for this file was read or has changed since."""
+    """A file that was read or has changed although the key says otherwise."""
 
 
 def execute(job: Job, build: Path, workspace: Path) -> Result:
@@ -87,13 +87,13 @@ def execute(job: Job, build: Path, workspace: Path) -> Result:
             return Result(artifact.key, not message, 0.0, message)
         started = time.monotonic()
         if artifact.packaged:
-            # What was staged is all there is to it.
+            # A package consists of the staged files alone.
             code, message, outdated = 0, "", ""
         else:
             code, message, outdated = _compile(artifact, work, workspace)
         seconds = time.monotonic() - started
         if outdated:
-            # Failed or not: what it says is about other files than those in the key.
+            # Failed or not, the result is for other files than those in the key.
             work.rename(workspace / f"outdated-{artifact.key}")
             return Result(artifact.key, False, seconds, outdated=outdated)
         if code != 0 or not (work / artifact.output).is_file():
@@ -116,7 +116,7 @@ def execute(job: Job, build: Path, workspace: Path) -> Result:
 
 
 def _check_deleted(artifact: Artifact, work: Path, workspace: Path, message: str) -> None:
-    """Raise FileNotFoundError where a command failed because somebody deletes its folder."""
+    """Raise FileNotFoundError if a command failed because its folder was deleted."""
     staged = all((work / path).is_file() for path in artifact.files)
     if not staged or says_deleted(message, workspace):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(work))
@@ -150,7 +150,7 @@ def _stage(files: Mapping[str, str], folder: Path) -> None:
 
 
 def _exchange(made: Path, place: Path, workspace: Path) -> None:
-    """Put the folder `made` in its place; what was there is thrown away with the workspace."""
+    """Move the folder `made` to its place; an old one goes to the workspace to be deleted."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.exists():
         place.rename(workspace / f"old-{place.parent.name}-{place.name}")
@@ -169,13 +169,13 @@ def _intermediates(artifact: Artifact, work: Path, workspace: Path) -> str:
 
 
 def _compiling(artifact: Artifact) -> list[str]:
-    """The arguments of its command that are about the main source alone."""
+    """The arguments of its command for compiling the main source alone."""
     others = {path for path in artifact.files if path.endswith(".c") and path != artifact.main}
     return [part for part in without_linking(artifact.argv) if part not in others]
 
 
 def _compile(artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str, str]:
-    """Run an artifact's command: exit code, message, and a file that is not as its key says."""
+    """Run an artifact's command: exit code, message, and a file that differs from the key."""
     with read_log(work) as log:
         argv = [*artifact.argv, *COMPILING, *LINKING]
         argv += ASSEMBLING if artifact.lists_assembly else ()
@@ -185,10 +185,10 @@ def _compile(artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str,
         if code == 0 and not log.intact:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(work))
     if not artifact.stamps:
-        # Nothing is known about files outside that a list could be compared with.
+        # Without stamps there is nothing to compare the read files with.
         read, assembled = [], None
     changed = (path for path, stamp in artifact.stamps.items() if not unchanged(path, stamp))
-    # A command that failed has made nothing that could be wrong.
+    # A failed command has no output that could be wrong.
     made = read if code == 0 else []
     unknown = (path for path in made if not _known(path, artifact, workspace))
     outdated = next(changed, "") or next(unknown, "")
@@ -210,7 +210,7 @@ def _assembly(
 ) -> str:
     """Why the inline assembly of an artifact is refused: it reads files that are not in the key.
 
-    `assembled` is what the assembler says it read; None if it does not say that.
+    `assembled` are the files that the assembler listed; None if it cannot list them.
     """
     if assembled is None:
         return _searched_assembly(artifact, work, workspace) if artifact.assembles else ""
@@ -221,10 +221,9 @@ def _assembly(
 
 
 def _searched_assembly(artifact: Artifact, work: Path, workspace: Path) -> str:
-    """The same by searching what the compiler hands to the assembler, where strings are put
-    together."""
+    """The same by searching the compiler's assembly output, where split strings are joined."""
     argv = [artifact.argv[0], *_compiling(artifact), "-fno-lto", "-S", "-o", _ASSEMBLY]
-    # Clang, but not GCC, has to be told to leave inline assembly as it was written.
+    # Clang, unlike GCC, needs this flag to keep inline assembly as written.
     code, _ = _run([*argv, "-fno-integrated-as"], artifact, work, workspace)
     if code != 0:
         code, message = _run(argv, artifact, work, workspace)

@@ -1,4 +1,4 @@
-"""The manifest beside each artifact: what went in, what came out, and whether that is still so."""
+"""Manifest of an artifact: its inputs and outputs, and the check that they are intact."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Whole:
-    """An artifact on disk is what its manifest says."""
+    """The artifact on disk matches its manifest."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """There is no such artifact on disk."""
+    """The artifact is not on disk."""
 
 
 @dataclass(frozen=True)
 class Damaged:
-    """An artifact on disk is not what was built."""
+    """The artifact on disk differs from what was built."""
 
     reason: str
 
@@ -79,7 +79,7 @@ Condition = Whole | Missing | Damaged
 
 
 class Verifier:
-    """Whether artifacts on disk are what their manifests say; files are hashed once per process."""
+    """Checks artifacts on disk against their manifests; each file is hashed once per process."""
 
     def __init__(self) -> None:
         self._hashes: dict[tuple[Path, tuple[int, ...]], str] = {}
@@ -107,7 +107,7 @@ class Verifier:
         return self._staged(artifact, folder) if artifact.packaged else Whole()
 
     def _staged(self, artifact: Artifact, folder: Path) -> Whole | Damaged:
-        """The condition of the files that a package consists of."""
+        """The condition of the files of a package."""
         for path, digest in artifact.inputs.items():
             try:
                 if self._hash(folder / path) != digest:

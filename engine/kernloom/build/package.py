@@ -1,8 +1,8 @@
-"""The package stage: sources that the device's own driver compiles, with how to launch them.
+"""The package stage: sources that the device's own driver compiles, with their launch data.
 
-A package is its files: `kernel.cl`, and `launch.json`, which says for each entry which function it
-is, what arguments it takes and how many work-items it is launched with. Those numbers are
-expressions over the size arguments and the tunables, so that one package serves all sizes.
+A package is its files: `kernel.cl`, and `launch.json` with the function, arguments and work-items
+of each entry. The numbers are expressions over the size arguments and the tunables, so that one
+package serves all sizes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAUNCH = "launch.json"
 
 
 class Package(ArtifactStage):
-    """Sources -> artifacts that are loaded as they are."""
+    """Sources -> artifacts that are loaded without compilation."""
 
     def artifact(self, context: Context, item: StepSource) -> Artifact:
         experiment = context.experiment
@@ -83,7 +83,7 @@ def package(
 
 
 def _launched(item: StepSource, target: Target) -> tuple[Launched, Work, Work | None]:
-    """The kernel's function, its work, and the work of the function that finishes it."""
+    """The kernel's function, its work sizes, and those of its finishing function."""
     source, key = source_for(item.step, target)
     if source.work is None or item.source.launched is None:
         raise ConfigError(
@@ -121,6 +121,6 @@ def _entry(step: StepRecord, launched: Launched, work: Work, finish: Work | None
 
 
 def _options(toolchain: Toolchain, arch: Arch, variant: str) -> dict[str, Sequence[str]]:
-    """What the driver's compiler is told, under the keys it is configured by."""
+    """Options for the driver's compiler, grouped by config key."""
     family = toolchain.family
     return kernel_flags(toolchain, replace(arch, flags={family: (), **arch.flags}), variant)

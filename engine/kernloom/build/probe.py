@@ -1,7 +1,7 @@
-"""Asking a tool about itself: which compiler it is, what it reads, which flags it takes.
+"""Probes of tools: compiler identity, files read, flags supported.
 
-A tool that was killed, or had no room to work, has not answered. That is an error: an answer left
-out would give the same compiler another identity, or hide a file from an artifact's key.
+A tool that was killed, or ran out of memory or disk, has not answered. That is an error: a missing
+answer would give the same compiler another identity, or hide a file from an artifact's key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KILLED = re.compile(
     r"|unable to execute command|internal compiler error|virtual memory exhausted|out of memory"
     r"|Cannot allocate memory|[Cc]annot fork|error trying to exec|[Ee]rror executing"
 )
-"""What compilers and linkers say when they, or programs they started, were kept from working."""
+"""Messages of compilers and linkers when they, or programs they started, could not work."""
 
 
 class ProbeError(UnavailableError):
@@ -42,7 +42,7 @@ class ProbeError(UnavailableError):
 
 @dataclass(frozen=True)
 class Answer:
-    """How a tool ended and what it printed."""
+    """Exit code and output of a tool."""
 
     code: int
     stdout: str
@@ -50,7 +50,7 @@ class Answer:
 
 
 def tool_environment(temporary: Path | str) -> dict[str, str]:
-    """The whole environment of a compiler: nothing else of this machine's reaches it."""
+    """The complete environment of a compiler; nothing else is inherited."""
     return {
         **ENVIRONMENT,
         "PATH": os.environ.get("PATH", os.defpath),
@@ -60,8 +60,8 @@ def tool_environment(temporary: Path | str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def scratch(cache: Path) -> Iterator[Path]:
-    """A folder for tools to work in, below `cache` where later commands sweep what a killed one
-    leaves; elsewhere only if nothing can be written there."""
+    """A working folder for tools, below `cache`, where later commands remove the folders of killed
+    ones; elsewhere only if nothing can be written there."""
     with contextlib.ExitStack() as stack:
         try:
             folder = stack.enter_context(workspace(cache))
@@ -73,7 +73,7 @@ def scratch(cache: Path) -> Iterator[Path]:
 
 
 def ask(argv: Sequence[str | Path], folder: Path, *, cwd: Path | None = None) -> str:
-    """What a tool prints, with temporary files in `folder`; UnavailableError if it fails."""
+    """A tool's output, with temporary files in `folder`; UnavailableError if it fails."""
     answer = tool_output(argv, folder, cwd=cwd)
     if answer.code != 0:
         said = (answer.stderr.strip() or f"exit code {answer.code}").splitlines()[0]
@@ -90,7 +90,7 @@ def tool_output(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Answer:
-    """A tool's answer, be it that its input is wrong; ProbeError if it could not answer."""
+    """A tool's answer, even if it rejects its input; ProbeError if it could not answer."""
     answer = _run(argv, folder, cwd, environment or {})
     if why := _disturbed(answer):
         raise ProbeError(f"{argv[0]} does not work: {why}")
@@ -98,7 +98,7 @@ def tool_output(
 
 
 def _disturbed(answer: Answer) -> str:
-    """Why an answer says nothing about the question; empty if it does."""
+    """Why an answer is not usable; empty if it is."""
     if answer.code == 0:
         return ""
     if answer.code < 0 or answer.code > _FROM_SIGNAL:

@@ -1,8 +1,8 @@
-"""Which files a compiler, an assembler and a linker really read, as they say themselves.
+"""Files read by compiler, assembler and linker, as reported by themselves.
 
-Every program that a compiler's driver starts writes a make rule of what it reads into a named pipe:
-a file would hold the rule of the last one only. A thread reads the pipes meanwhile, so that no
-program waits for room in them.
+Each program that a compiler driver starts writes a make rule of the files it reads to a named pipe:
+a regular file would keep only the last rule. A thread drains the pipes, so that no program blocks
+on a full one.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _COMPILED, _ASSEMBLED, _LINKED = "kernloom-compiled", "kernloom-assembled", "kernloom-linked"
-"""The same names for every command, for some compilers note their flags in what they make."""
+"""Equal names for every command, since some compilers record their flags in the output."""
 COMPILING = ("-MD", "-MF", _COMPILED)
-"""Flags that make a compiler list what it includes, system headers too."""
+"""Flags that make a compiler list included files, also system headers."""
 LINKING = (f"-Wl,--dependency-file={_LINKED}",)
-"""Flags that make a linker list what it opens."""
+"""Flags that make a linker list opened files."""
 ASSEMBLING = (f"-Wa,--MD,{_ASSEMBLED}",)
-"""Flags that make a GNU assembler list what it opens; others do not know them."""
+"""Flags that make a GNU assembler list opened files; others do not support them."""
 _CHUNK = 1 << 16
 _NO_PIPES = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What file systems say that hold no named pipes."""
+"""Errors of file systems without named pipes."""
 
 
 class ReadLog:
-    """What programs that work in one folder say they read."""
+    """Files that programs in one folder report to have read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         with contextlib.ExitStack() as stack:
-            # Several pipes, for compilers escape spaces in names and GNU ld does not.
+            # Separate pipes, since compilers escape spaces in names and GNU ld does not.
             self._compiled = stack.enter_context(_pipe(folder / _COMPILED))
             self._assembled = stack.enter_context(_pipe(folder / _ASSEMBLED))
             self._linked = stack.enter_context(_pipe(folder / _LINKED))
@@ -48,14 +48,14 @@ class ReadLog:
             self._cleanup = stack.pop_all()
 
     def files(self) -> list[str]:
-        """Absolute paths of the files that compilers and linkers read, asked for when the programs
+        """Absolute paths of the files that compilers and linkers read; call after the programs
         have ended."""
         self._end()
         return self._paths([*rule_words(self._compiled.rules()), *_lines(self._linked.rules())])
 
     def assembled(self) -> list[str]:
-        """The same of assemblers. Their lists also have the names in the line markers of the
-        compiler, which need not be those of files; a relative one that leads nowhere is none."""
+        """The same for assemblers. Their lists include names from the compiler's line markers,
+        which need not be files; relative names that do not exist are dropped."""
         self._end()
         found = self._paths(rule_words(self._assembled.rules()))
         inside = f"{self._folder}{os.sep}"
@@ -63,13 +63,13 @@ class ReadLog:
 
     @property
     def listed_assembly(self) -> bool:
-        """Whether an assembler has said what it read."""
+        """Whether an assembler has listed its files."""
         self._end()
         return bool(self._assembled.rules())
 
     @property
     def intact(self) -> bool:
-        """Whether nobody has deleted what the programs write to."""
+        """Whether the pipes still exist."""
         return all(pipe.path.exists() for pipe in self._pipes)
 
     @property
@@ -77,7 +77,7 @@ class ReadLog:
         return self._compiled, self._assembled, self._linked
 
     def _paths(self, names: Iterable[str]) -> list[str]:
-        # A rule's target ends in a colon; files that have a rule of their own are listed before.
+        # The target of a rule ends in a colon; files with a rule of their own were listed before.
         return list(dict.fromkeys(str(self._folder / name) for name in names if name[-1:] != ":"))
 
     def close(self) -> None:
@@ -94,14 +94,14 @@ class ReadLog:
                 pipe.read()
 
     def _end(self) -> None:
-        """Have what is still in the pipes read, and no more."""
+        """Read what is left in the pipes, and stop."""
         if self._reader.is_alive():
             os.eventfd_write(self._ended, 1)
             self._reader.join()
 
 
 class _Pipe:
-    """One pipe with a name, and what was written to it."""
+    """A named pipe, and the data written to it."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -109,14 +109,14 @@ class _Pipe:
         self._written = bytearray()
 
     def read(self) -> None:
-        """Take what is in it now."""
+        """Read the available data."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self.descriptor, _CHUNK):
                 self._written += data
 
     def rules(self) -> str:
         written = bytes(self._written)
-        # Compiler caches put a file in its place.
+        # Compiler caches replace the pipe by a file.
         with contextlib.suppress(OSError):
             if stat.S_ISREG(self.path.lstat().st_mode):
                 written += self.path.read_bytes()
@@ -125,7 +125,7 @@ class _Pipe:
 
 @contextlib.contextmanager
 def _pipe(path: Path) -> Iterator[_Pipe]:
-    """A pipe that is also open for writing: a compiler must not wait until somebody reads."""
+    """A pipe that is also open for writing, so that a compiler does not wait for a reader."""
     with contextlib.ExitStack() as stack:
         stack.callback(path.unlink, missing_ok=True)
         try:
@@ -144,7 +144,7 @@ def _pipe(path: Path) -> Iterator[_Pipe]:
 
 
 def _link(path: Path, writing: int, error: OSError) -> None:
-    """Give a pipe without a name the name of a link, where there can be no named pipe."""
+    """Link a name to an anonymous pipe, where named pipes are not supported."""
     path.unlink(missing_ok=True)
     try:
         path.symlink_to(f"/proc/{os.getpid()}/fd/{writing}")
@@ -173,7 +173,7 @@ def rule_words(rules: str) -> list[str]:
 
 
 def _lines(rules: str) -> Iterator[str]:
-    """The names in a linker's rule, one on each line; LLD escapes them, GNU ld and gold do not."""
+    """The names in a linker's rule, one per line; LLD escapes them, GNU ld and gold do not."""
     for line in rules.splitlines():
         name = line.strip().removesuffix("\\").rstrip()
         if name:

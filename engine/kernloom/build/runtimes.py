@@ -1,4 +1,4 @@
-"""Every runtime that this machine's toolchains can build: what plain `scons` makes."""
+"""All runtimes that this machine's toolchains can build: the targets of plain `scons`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HOST_TOOLCHAINS = ("gcc", "clang")
-"""Compilers for this machine itself, by preference."""
+"""Compilers for the host, by preference."""
 
 
 @dataclass(frozen=True)
 class Runtimes:
-    """The runtimes to build, and which toolchains are not there to build more."""
+    """The runtimes to build, and the toolchains that are missing to build more."""
 
     artifacts: tuple[Artifact, ...]
     unavailable: dict[str, UnavailableError]
@@ -60,8 +60,8 @@ def all_runtimes(places: Places) -> Runtimes:
 
 
 def host_programs(places: Places, find: Callable[[Toolchain], Detected]) -> dict[str, Artifact]:
-    """What an emulator needs beside it, by role: the counter of instructions and the supervisor,
-    by this machine's own compiler, since QEMU runs here."""
+    """Programs that an emulator needs, by role: instruction counter and supervisor. Built by this
+    machine's own compiler, since QEMU runs here."""
     problem: UnavailableError | None = None
     groups = Groups(places.folders("configs"))
     for name in HOST_TOOLCHAINS:
@@ -75,14 +75,14 @@ def host_programs(places: Places, find: Callable[[Toolchain], Detected]) -> dict
 
 
 def _is_for(arch: Arch, triple: str) -> bool:
-    """Whether a compiler makes programs for that CPU, and for Linux: a runner is one."""
+    """Whether a compiler targets that CPU and Linux, as runners need."""
     isa, _, system = triple.partition("-")
     return isa == arch.isa and "linux" in system
 
 
 @contextlib.contextmanager
 def planned_runtimes(builder: Builder) -> Iterator[Path]:
-    """A plan file of all runtimes that are missing; their stable paths are made at the end."""
+    """A plan file of all missing runtimes; their stable paths are linked on exit."""
     artifacts = all_runtimes(builder.places).artifacts
     with builder.planned(builder.needed(artifacts)) as plan:
         yield plan
@@ -90,8 +90,8 @@ def planned_runtimes(builder: Builder) -> Iterator[Path]:
 
 
 def _shipped(places: Places, group: str, cls: type[T]) -> list[T]:
-    """The options of a config group, read as they stand; the user's shadow ours. What `native`
-    is, a toolchain decides."""
+    """The options of a config group as written, user files shadowing shipped ones. The arch
+    `native` is skipped: a toolchain resolves it."""
     groups = Groups(places.folders("configs"))
     read = [groups.read(group, name) for name in groups.options(group)]
     return [

@@ -1,4 +1,4 @@
-"""Stages that declare the artifacts that sources will become; the compile stage."""
+"""Stages that declare artifacts for sources, and the compile stage."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kernloom.plan.render import StepSource
 from kernloom.plan.source import Source
 
 KEPT = 500
-"""How many declared artifacts are kept: they hold whole texts."""
+"""Number of declared artifacts kept: they hold whole texts."""
 
 
 class ArtifactStage(Stage):
-    """Sources -> artifacts, one for each; SCons makes those of a whole sweep at once, before the
+    """Sources -> artifacts, one for each; SCons makes those of a whole sweep together, before the
     run phase."""
 
     phase = "build"
@@ -39,11 +39,11 @@ class ArtifactStage(Stage):
 
     @abstractmethod
     def artifact(self, context: Context, item: StepSource) -> Artifact:
-        """What a step's source becomes."""
+        """The artifact of a step's source."""
 
 
 class Declared:
-    """Artifacts by what they are made from, each worked out once."""
+    """Cache of declared artifacts, keyed by their inputs."""
 
     def __init__(self, make: Callable[[Source, Toolchain, Arch, str], Artifact]) -> None:
         self._make = make
@@ -58,7 +58,7 @@ class Declared:
 
 
 class Compilers:
-    """Detected toolchains and declared libraries of kernels."""
+    """Detected toolchains and declared kernel libraries."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache

@@ -1,7 +1,7 @@
-"""Which compilers are on this machine, and exactly which ones they are.
+"""Toolchains on this machine, and their exact identity.
 
-A compiler's identity is the hash of its own files, never its path. Hashing a compiler proper takes
-a tenth of a second, so what was found is remembered for as long as none of the files changes.
+A compiler's identity is the hash of its files, never its path. Hashing a compiler proper takes a
+tenth of a second, so the result is cached until one of the files changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Identity
 
 DRIVER = "cc"
-"""The role of the tool that compiles and links, and that knows all the others."""
+"""Role of the tool that compiles, links and finds all other tools."""
 _PROGRAMS = ("cc1", "as", "collect2", "ld", "lto1")
 _START_FILES = (
     "specs",
@@ -36,7 +36,7 @@ _START_FILES = (
     "libgcc.a",
     "libc.so",
 )
-"""Files of the system that the linker copies from."""
+"""System files that the linker copies from."""
 _LIBRARIES = (
     "libclang",
     "libLLVM",
@@ -47,9 +47,9 @@ _LIBRARIES = (
     "libmpc",
     "libgmp",
 )
-"""Shared libraries that are the better part of a compiler, by the start of their names."""
+"""Name prefixes of shared libraries that contain most of a compiler."""
 FAMILIES = ("gcc", "clang")
-"""Families that are told apart: flags of one mean something else to the other."""
+"""Families that are distinguished: their flags have different meanings."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,15 @@ class Detected:
     digest: str
     parts: Mapping[str, str] = field(repr=False, default_factory=dict)
     stamps: Mapping[str, Sequence[int]] = field(repr=False, compare=False, default_factory=dict)
-    """Absolute path -> stamp of each file that was examined."""
+    """Absolute path -> stamp of each examined file."""
     opaque: bool = False
-    """A script starts the compiler: nothing that it does can be remembered."""
+    """Whether a script starts the compiler: nothing about it can be cached."""
     lists_assembly: bool = False
-    """Its assembler can list the files that it reads."""
+    """Whether its assembler can list the files it reads."""
     cache: Path = field(compare=False, default=Path())
-    """Where facts about this compiler may be remembered."""
+    """Folder of cached facts about compilers."""
     known: dict[Any, Any] = field(repr=False, compare=False, default_factory=dict)
-    """What was found out about it in this process."""
+    """Facts cached in this process."""
 
     @property
     def identity(self) -> Identity:
@@ -83,14 +83,14 @@ class Detected:
 def detect(toolchain: Toolchain, cache: Path) -> Detected:
     """The toolchain's tools and identity, or UnavailableError with what to install."""
     if not toolchain.tools:
-        # The device's own driver compiles, where the kernel is loaded.
+        # The device's own driver compiles when the kernel is loaded.
         return Detected(toolchain.name, toolchain.family, {}, "", "", "")
     if DRIVER not in toolchain.tools:
         raise ConfigError(f"no tool has the role '{DRIVER}'", key="toolchain.tools")
     tools = {role: _find(toolchain, role, name) for role, name in toolchain.tools.items()}
-    # Clang compiles for many machines, and tells which libraries it would take for this one.
+    # Clang has many targets, and reports which libraries it would use for this one.
     target = [flag for flag in toolchain.flags if flag.startswith("--target=")]
-    # By name: a file of somebody's choosing could have the compiler start any program.
+    # Only by name: a user's specs file could make the compiler start any program.
     specs = [f for f in toolchain.flags if f.startswith("--specs=") and os.sep not in f]
     code = code_stamp("build/toolchains", "build/wrappers", "build/probe")
     entry = sha256_json([{role: str(path) for role, path in tools.items()}, target, specs, code])
@@ -135,7 +135,7 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
 
 
 def check_compiles(found: Detected, arch: Arch) -> None:
-    """Refuse a toolchain that compiles for another kind of CPU."""
+    """Refuse a toolchain for another kind of CPU."""
     isa = found.triple.partition("-")[0]
     if isa != arch.isa:
         raise ConfigError(
@@ -147,7 +147,7 @@ def check_compiles(found: Detected, arch: Arch) -> None:
 
 
 def accepts(detected: Detected, flags: Sequence[str]) -> bool:
-    """Whether the installed compiler is one of C and understands these flags."""
+    """Whether the installed compiler compiles C and accepts these flags."""
     if DRIVER not in detected.tools:
         return False
     driver = str(detected.tools[DRIVER])
@@ -161,7 +161,7 @@ def install_hint(toolchain: Toolchain) -> str:
 
 
 def how_to_install(name: str, install: Mapping[str, str]) -> str:
-    """The command that installs something on this system, or all that are known."""
+    """The install command for this system, or all known ones."""
     for system in _systems():
         if system in install:
             return f"Install it: {install[system]}"
@@ -170,7 +170,7 @@ def how_to_install(name: str, install: Mapping[str, str]) -> str:
 
 
 def _systems() -> list[str]:
-    """This system's name and those it is like, nearest first."""
+    """This system's name and those of related systems, nearest first."""
     try:
         text = Path("/etc/os-release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -183,7 +183,7 @@ def _find(toolchain: Toolchain, role: str, name: str) -> Path:
     found = shutil.which(name)
     if not found:
         key = f"toolchain.tools.{role}"
-        # A path is of somebody's choosing: what installs the usual tool would not put one there.
+        # A path is the user's choice: installing the usual tool would not create it.
         path = os.sep in name
         where = "there" if path else "on the PATH"
         raise UnavailableError(
@@ -205,7 +205,7 @@ def _examine(
     driver = tools[DRIVER]
     lookups: dict[str, str] = {}
     files = dict(tools)
-    # First, for it tells best what is wrong with a driver that does not work.
+    # First, since its error tells best what is wrong with a broken driver.
     family = _family(ask([driver, "--version"], folder))
     wrapper = look_behind(driver, target, folder)
     if wrapper.driver:
@@ -221,11 +221,11 @@ def _examine(
         said = ask([driver, *target, f"-print-file-name={name}"], folder)
         if Path(said).is_absolute():
             files[name] = Path(said)
-    # Others than GCC know only the short form, which for GCC is less than the whole version.
+    # Only GCC supports the long form; its short form is not the whole version.
     version = ask([driver, "-dumpfullversion" if family == "gcc" else "-dumpversion"], folder)
     try:
         headers = _library_headers([driver, *target, *specs], folder)
-        # Stamped before they are read: a change in between is noticed next time.
+        # Stamped before reading, so that a change in between is noticed next time.
         stamps = {str(path): file_stamp(path) for path in (*files.values(), *headers)}
         parts = {part: sha256_file(path) for part, path in sorted(files.items())}
     except OSError as error:
@@ -251,10 +251,10 @@ def _is_gnu(assembler: Path | None, folder: Path) -> bool:
 
 
 def _library_headers(driver: Sequence[str | Path], folder: Path) -> list[Path]:
-    """Where the compiler finds the C library, which most systems install separately."""
+    """Folders of the C library's headers, which most systems install separately."""
     question = [*driver, "-M", "-include", "stdlib.h", "-x", "c", os.devnull]
     try:
-        # In the top folder, for a specs file is also looked for in the current one.
+        # In the root folder, since specs files are also searched in the current one.
         said = ask(question, folder, cwd=Path(os.sep))
     except ProbeError:
         raise
@@ -264,7 +264,7 @@ def _library_headers(driver: Sequence[str | Path], folder: Path) -> list[Path]:
 
 
 def _family(said: str) -> str:
-    """Whose compiler it is, by what it says of itself."""
+    """Compiler family, by its version message."""
     if "clang" in said:
         return "clang"
     return "gcc" if "Free Software Foundation" in said else ""
@@ -276,7 +276,7 @@ def find_program(
     folder: Path,
     lookups: dict[str, str] | None = None,
 ) -> Path | None:
-    """The program that the driver would start; `lookups` notes what depends on the PATH."""
+    """The program that the driver would start; PATH-dependent results are added to `lookups`."""
     said = ask([*driver, f"-print-prog-name={program}"], folder)
     path = shutil.which(said)
     if path and lookups is not None:
@@ -285,10 +285,10 @@ def find_program(
 
 
 def shared_libraries(tool: Path, folder: Path) -> dict[str, Path]:
-    """The compiler's own shared libraries: clang's driver, for one, is but a small part of it."""
+    """The compiler's own shared libraries, which for clang hold most of the compiler."""
     if is_script(tool):
         return {}
-    # --version, for a static tool does not heed the loader's variable and really starts.
+    # --version, since a static tool ignores the loader's variable and really starts.
     traced = {"LD_TRACE_LOADED_OBJECTS": "1"}
     answer = tool_output([tool, "--version"], folder, environment=traced)
     if answer.code != 0:
@@ -299,7 +299,7 @@ def shared_libraries(tool: Path, folder: Path) -> dict[str, Path]:
 
 
 def loaded(listing: str) -> dict[str, Path]:
-    """Name -> file of each library that the system's loader lists."""
+    """Name -> file of each library in the loader's listing."""
     pairs = re.findall(r"^\s*(\S+) => (/.*) \(0x[0-9a-f]+\)$", listing, re.MULTILINE)
     return {name: Path(path) for name, path in pairs}
 

@@ -1,4 +1,4 @@
-"""Folders for work in progress, all under build/tmp, and what can be wrong with the disk there."""
+"""Temporary folders of builds, all below build/tmp, and disk problems there."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kernloom.base.errors import BuildError
 
 @contextlib.contextmanager
 def workspace(build: Path) -> Iterator[Path]:
-    """A folder of one's own for the time of a build."""
+    """A private folder for the duration of a build."""
     with temporary.own_folder(build / "tmp") as folder:
         yield folder
 
 
 @contextlib.contextmanager
 def scratch_folder(build: Path) -> Iterator[Path | None]:
-    """The same for kernels to run in; None where nothing can be written, as on a node of a cluster
-    that only reads what was built."""
+    """The same for kernels to run in; None if nothing can be written, as on a cluster node with
+    read-only access."""
     with contextlib.ExitStack() as stack:
         try:
             folder = stack.enter_context(workspace(build))
@@ -32,7 +32,7 @@ def scratch_folder(build: Path) -> Iterator[Path | None]:
 
 
 def sweep(build: Path) -> None:
-    """Remove what killed processes have left, where nothing else is to be done."""
+    """Remove the folders of killed processes, without making a new one."""
     temporary.sweep(build / "tmp")
 
 
@@ -43,7 +43,7 @@ _DISK_SAYS = {
 
 
 def disk_trouble(message: str) -> str | None:
-    """What a compiler's message says about the disk, if that is its trouble."""
+    """The disk problem in a compiler's message, if there is one."""
     if "File size limit exceeded" in message:
         return _DISK_SAYS[errno.EFBIG]
     says = [text for code, text in _DISK_SAYS.items() if code != errno.EACCES]
@@ -51,7 +51,7 @@ def disk_trouble(message: str) -> str | None:
 
 
 def says_deleted(message: str, folder: Path) -> bool:
-    """Whether a program's message says that a file below `folder` is gone."""
+    """Whether a program's message reports a missing file below `folder`."""
     gone = os.strerror(errno.ENOENT)
     return any(gone in line and f"{folder}{os.sep}" in line for line in message.splitlines())
 

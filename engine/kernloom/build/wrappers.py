@@ -1,8 +1,8 @@
-"""Compilers behind other programs: scripts, ccache, a link farm.
+"""Wrappers of compilers: scripts, ccache, link farms.
 
 A wrapper starts the real compiler and may add flags from anywhere. The real driver and the files
-that a script names are parts of the compiler's identity. What else a script reads cannot be listed,
-so `Wrapper.opaque` compilers are asked again by every command what they do with given flags.
+that a script names are part of the compiler's identity. Other inputs of a script cannot be listed,
+so every command probes a compiler with `Wrapper.opaque` again for its behaviour with given flags.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Wrapper:
     """A compiler's wrapper, if it has one."""
 
     driver: Path | None = None
-    """The compiler behind it."""
+    """The wrapped compiler."""
     named: Mapping[str, Path] = field(default_factory=dict)
     """Part -> file that a script names."""
     opaque: bool = False
-    """There is one: what it reads, and what it starts, may change without a trace."""
+    """Whether there is a wrapper: its inputs and its compiler may change without a trace."""
 
 
 def look_behind(driver: Path, target: Sequence[str], folder: Path) -> Wrapper:
-    """The program that a driver turns out to be when it is asked what it would start."""
+    """The real program behind a driver, found by asking the driver what it would start."""
     said = tool_output([driver, *target, "-###", "-E", "-x", "c", os.devnull], folder).stderr
     named: dict[str, Path] = {}
     found = _DRIVER.search(said) or _COMPILER.search(said)
@@ -66,7 +66,7 @@ def _resolved(name: str, driver: Path) -> Path | None:
 
 
 def _named(script: Path) -> dict[str, Path]:
-    """Files that a script names by absolute paths, and those that scripts among them name."""
+    """Files that a script names by absolute paths, and those named by scripts among them."""
     found: dict[str, Path] = {}
     waiting = [script]
     while waiting:
@@ -88,7 +88,7 @@ def _paths_in(script: Path) -> list[Path]:
 
 
 def behaviour(said: str, made: str, folder: Path, driver: Path) -> str:
-    """Hash of what a compiler does: the commands it starts, and the file it makes of a sample.
+    """Hash of a compiler's behaviour: the commands it starts, and its output for a sample.
 
     The wrapper's own folder is left out: the same wrapper elsewhere is the same compiler.
     """

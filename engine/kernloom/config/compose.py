@@ -1,7 +1,7 @@
-"""From overrides to plain, resolved data: one mapping per point.
+"""Composition: overrides to plain, resolved data, one mapping per point.
 
-Hydra composes once per choice of groups, and what it composed is kept on disk for as long as no
-config file changes, so that most starts do without importing it.
+Hydra composes once per choice of groups. Compositions are cached on disk until a config file
+changes, so most starts do not import Hydra.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 MAX_POINTS = 200_000
 CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
-"""What a case of a workload may change."""
+"""Keys that a case of a workload may change."""
 _READING = ("hydra_compose", "naming", "yaml_source", "reader", "yaml_builder")
-"""Our modules that decide what a config file says."""
+"""Modules that decide how config files are read; part of the cache's stamp."""
 _NO_SWEEP: Section[Any] = Section()
-"""What every point has under `sweep`: it is one point."""
+"""The `sweep` section of every point: empty, since a point is not a sweep."""
 Refuse = Callable[[Row, ConfigError], None]
-"""Told of a point that cannot be composed, and why; the other points of the sweep go on."""
+"""Called with a point that cannot be composed, and why; the other points of the sweep go on."""
 ResolveArch = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Composed data -> its arch section with `native` made concrete."""
 
@@ -60,18 +60,18 @@ class Point(Recalled):
 
     swept: dict[str, Any]
     data: Mapping[str, Any]
-    """A section, whatever mapping it was made with."""
+    """The resolved config; converted to a section."""
     overrides: Overrides = field(default_factory=Overrides)
-    """Those that compose it again, each with the one value it has here."""
+    """Overrides that compose this point again, each with its one value here."""
     again: Callable[[], Point] | None = field(default=None, compare=False, repr=False)
-    """Composes it once more."""
+    """Composes the point again."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", as_section(self.data))
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its overrides as they are stored with a trial."""
+        """The overrides as they are stored with a trial."""
         return self.overrides.text
 
     def recall(self) -> None:
@@ -99,28 +99,28 @@ class Composer:
         self._cache = cache
         self._resolve_arch = resolve_arch
         self._say = say
-        """Told what a person should know about a sweep, though nothing is wrong with it."""
+        """Called with notes about a sweep that are not errors."""
         self._results = DigestCache() if results is None else results
-        """What follows from sections of the configs that it composes."""
+        """Cache of results derived from sections of composed configs."""
         self._stamp = ""
 
     def options(self, group: str) -> list[str]:
         return self._groups.options(group)
 
     def parse(self, words: Sequence[str], *, multirun: bool, to_hydra: bool = False) -> Overrides:
-        """The overrides that words say; with `to_hydra`, Hydra's own settings may be among them."""
+        """Parse words to overrides; with `to_hydra`, Hydra's own settings are allowed."""
         return parse_overrides(words, self._groups, multirun=multirun, to_hydra=to_hydra)
 
     def choose(self, values: Mapping[str, Any]) -> Overrides:
-        """The overrides that give keys these values."""
+        """Overrides that set keys to these values."""
         exists = self._groups.exists
         return Overrides(tuple(Override.of(k, v, group=exists(k)) for k, v in values.items()))
 
     def points(self, overrides: Overrides, *, refuse: Refuse | None = None) -> Iterator[Point]:
         """Every point of the overrides, in Hydra's order: the last axis moves fastest. `refuse`
-        gets those whose options of swept groups cannot be composed; without it they raise.
+        gets the points whose group options cannot be composed; without it they raise.
 
-        Config files are looked at when it is called: what changed since the last time counts.
+        Config files are checked for changes on each call.
         """
         self._stamp = self._stamped()
         for override in overrides:
@@ -137,7 +137,7 @@ class Composer:
     def _points(
         self, sweep: SweepSettings, plain: Overrides, refuse: Refuse | None
     ) -> Iterator[Point]:
-        """The points of a sweep and of the axes among the command line's overrides."""
+        """The points of a sweep, combined with the axes of the command line."""
         typed = plain.swept_keys
         known: dict[Any, Any] = {}
 
@@ -186,15 +186,15 @@ class Composer:
                 yield made
 
     def sweeps_groups(self, swept: Mapping[str, Any]) -> bool:
-        """Whether options of a group are among the swept values of a point."""
+        """Whether a swept key of a point is a config group."""
         return any(self._groups.exists(key.partition("@")[0]) for key in swept)
 
     def groups_alone(self, point: Point) -> Section[Any]:
-        """The config of the options that a point chooses, without its other values."""
+        """The config composed from a point's group options, without its value overrides."""
         return self._data([(o, _first(o)) for o in point.overrides if o.group])
 
     def _composes(self, chosen: Sequence[tuple[Override, Any]]) -> bool:
-        """Whether the options that are chosen can be composed, whatever the other values are."""
+        """Whether the chosen options can be composed, whatever the values of other keys."""
         try:
             self._data([(override, value) for override, value in chosen if override.group])
         except ConfigError:
@@ -202,12 +202,12 @@ class Composer:
         return True
 
     def _sweep(self, overrides: Overrides) -> SweepSettings:
-        """What the sweep's file and the overrides of it say beyond the command line's axes."""
+        """Sweep settings of file and command line, without the command line's axes."""
         first = [(override, _first(override)) for override in overrides]
         try:
             composed = self._compose(_groups(first))
         except ConfigError:
-            # One option of a swept group may be wrong: what the sweep is does not depend on it.
+            # One option of a swept group may be wrong; the sweep settings do not depend on it.
             first = [(o, value) for o, value in first if not (o.group and o.swept)]
             composed = self._compose(_groups(first))
         mine = [(o, value) for o, value in first if o.root == "sweep"]
@@ -228,7 +228,7 @@ class Composer:
         return sweep
 
     def _value(self, chosen: list[tuple[Override, Any]], name: str, known: dict[Any, Any]) -> Any:
-        """The value at a key of a point's config, looked up once where no swept value matters."""
+        """The value at a key of a point's config, cached if no swept value affects it."""
         told = [(o, value) for o, value in chosen if o.swept]
         deciding = [v for o, v in told if o.group or o.key.startswith(("case", "workload.cases"))]
         key = (name, *deciding) if all(_is_scalar(value) for _, value in told) else None
@@ -240,16 +240,16 @@ class Composer:
         return value
 
     def chosen(self, overrides: Overrides, group: str) -> list[str]:
-        """The options of a group that are chosen, or the root config's default."""
+        """The chosen options of a group, or the root config's default."""
         default = self._groups.defaults(self._groups.read("", "kernloom")).get(group, "")
         return [str(value) for value in overrides.values(group)] or [default]
 
     def _check_options(self, override: Override) -> None:
-        """An unknown option of a group is named before Hydra walks into it."""
+        """Refuse an unknown option of a group with a clear error, before Hydra composes."""
         if not override.group:
             return
         if override.package:
-            # Hydra itself knows these options; it stumbles over what is not text.
+            # Hydra defines these options; it fails on values that are not text.
             for value in override.values:
                 one = isinstance(value, str)
                 if not (one if override.kind == "delete" else _is_option(value)):
@@ -281,7 +281,7 @@ class Composer:
             if not isinstance(data.get(section), dict):
                 raise ConfigError("expected keys and values", key=section)
         if data.get("case") not in (None, "default"):
-            # A case changes the workload's defaults; what the command line says still wins.
+            # A case changes the workload's defaults; the command line still takes precedence.
             workload = _with_case(data["workload"], composed["workload"], data["case"])
             data = _applied(Section({**composed, "workload": workload}), values)
         return data
@@ -292,13 +292,13 @@ class Composer:
         return self._results.by_key(key, lambda: as_section(self._from_disk(groups)))
 
     def _from_disk(self, groups: tuple[str, ...]) -> dict[str, Any]:
-        """What Hydra composed when the config files were as they are now."""
+        """The composition of these groups, from the cache if no config file has changed."""
         path = self._cache / f"{sha256_json([self._stamp, groups])}.json"
         with contextlib.suppress(OSError, ValueError):
             return read_sealed(path)
         data = self._hydra.compose(groups)
         if not _is_secret(data):
-            with contextlib.suppress(OSError):  # only speed is lost
+            with contextlib.suppress(OSError):  # the cache only saves time
                 write_sealed(path, data)
         return data
 
@@ -309,7 +309,7 @@ class Composer:
         return HydraComposer(self._folders)
 
     def _stamped(self) -> str:
-        """Changes whenever a config file is added, removed or written, or other code composes."""
+        """A stamp that changes when a config file or the composing code changes."""
         modules = [f"config/{name}" for name in _READING]
         stamps: list[Any] = [code_stamp(*modules, packages=("hydra", "omegaconf", "yaml"))]
         for folder in self._folders:
@@ -318,7 +318,7 @@ class Composer:
 
 
 def _is_secret(value: Any) -> bool:
-    """Whether a password stands in it, which nobody asked us to write anywhere."""
+    """Whether a value contains a password, which must not be written to a cache."""
     if isinstance(value, dict):
         return any(map(_is_secret, value.values()))
     if isinstance(value, list):
@@ -327,7 +327,7 @@ def _is_secret(value: Any) -> bool:
 
 
 def at_point(error: ConfigError, swept: Mapping[str, Any]) -> ConfigError:
-    """The error, saying at which point of a sweep it arose."""
+    """The error, extended by the point of the sweep where it occurred."""
     if not swept or getattr(error, "point", None):
         return error
     shown = " ".join(f"{key}={value}" for key, value in swept.items())
@@ -337,7 +337,7 @@ def at_point(error: ConfigError, swept: Mapping[str, Any]) -> ConfigError:
 
 
 def _check_axes(overrides: Overrides) -> None:
-    """Some keys are no axes, and no key can be two."""
+    """Refuse keys that cannot be swept, and keys with two axes."""
     for override in overrides:
         if not override.swept:
             continue
@@ -355,7 +355,7 @@ def _check_axes(overrides: Overrides) -> None:
 
 
 def _is_option(value: Any) -> bool:
-    """Whether it can name an option of a group, or several."""
+    """Whether a value can name an option of a group, or a list of options."""
     return isinstance(value, str) or (isinstance(value, list) and all(map(_is_option, value)))
 
 

@@ -1,4 +1,4 @@
-"""Plain data into frozen dataclasses, with errors for people."""
+"""Conversion of plain data to frozen dataclasses, with readable errors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One field of a dataclass, as the conversion sees it."""
+    """One field of a dataclass, prepared for conversion."""
 
     wanted: Any
     metadata: Mapping[str, Any]
     required: bool
     token: str
-    """Tells it from the fields of all other classes."""
+    """Unique name of the field across all classes; part of a cache key."""
 
 
 @cache
@@ -48,9 +48,9 @@ def _required_of(cls: type) -> tuple[str, ...]:
 
 
 def convert(cls: type[T], data: Any, key: str, cache: DigestCache | None = None) -> T:
-    """An instance of the dataclass `cls` from a mapping; `key` is where the mapping stands.
+    """An instance of the dataclass `cls` from a mapping; `key` is the mapping's config key.
 
-    Nested sections that the cache knows are not converted again.
+    Nested sections that are in the cache are not converted again.
     """
     if type(data) is not dict and not isinstance(data, Mapping):
         raise ConfigError(f"expected keys and values, not {_shown(data)}", key=key)
@@ -61,7 +61,7 @@ def convert(cls: type[T], data: Any, key: str, cache: DigestCache | None = None)
         if item is None:
             raise ConfigError(f"unknown key '{name}'", key=key, hint=nearest(str(name), known))
         if cache is not None and type(value) is Section:
-            # What the points of a sweep share is converted once.
+            # Sections that the points of a sweep share are converted once.
             values[name] = cache.by_key(
                 (item.token, value.digest), partial(_field, item, value, key, name, cache)
             )
@@ -84,7 +84,7 @@ def _field(item: _Field, value: Any, key: str, name: str, cache: DigestCache | N
 
 
 def fields_at(cls: Any, names: Sequence[str]) -> frozenset[str]:
-    """The keys that the schema knows below a path of keys; none where any key may stand."""
+    """The keys that the schema allows below a path of keys; empty where any key is allowed."""
     wanted = cls
     for name in names:
         wanted = _dataclass_in(wanted)
@@ -102,7 +102,7 @@ def fields_at(cls: Any, names: Sequence[str]) -> frozenset[str]:
 
 
 def _dataclass_in(wanted: Any) -> Any:
-    """The dataclass that may stand there, where something else may, too."""
+    """The dataclass in a type, also if it is one member of a union."""
     if get_origin(wanted) in (Union, types.UnionType):
         return next((option for option in get_args(wanted) if is_dataclass(option)), Any)
     return wanted
@@ -151,8 +151,8 @@ def _one_of(options: tuple[Any, ...], value: Any, key: str, cache: DigestCache |
         return None
     for option in options:
         if option in _NAMES and type(value) is option:
-            # Where an expression may stand, numbers have as many bits as in expressions; those
-            # that are sizes are checked further on.
+            # Numbers in the place of an expression may be as long as in expressions; sizes are
+            # checked later.
             return _fitting(value, key, MAX_BITS)
     others = [option for option in options if option is not type(None)]
     if float in others and type(value) is int:
@@ -164,7 +164,7 @@ def _one_of(options: tuple[Any, ...], value: Any, key: str, cache: DigestCache |
 
 
 def _fitting(value: Any, key: str, bits: int = 63) -> Any:
-    """Whole numbers are 64 bits wide wherever they go: in messages, in C, in the store."""
+    """Refuse integers over 64 bits: messages, C and the store hold no more."""
     if type(value) is int and value.bit_length() > bits:
         hint = f"Allowed: whole numbers from {-(2**63)} to {2**63 - 1}."
         raise ConfigError(f"{_shown(value)} is too large", key=key, hint=hint)

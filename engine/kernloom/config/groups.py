@@ -1,4 +1,4 @@
-"""Options of config groups, one by one: what can be read without Hydra does not wait for it."""
+"""Options of config groups, read one by one without Hydra where possible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernloom.config.naming import at_root, check_file, with_name
 
 
 class Groups:
-    """The options of each config group in a list of configs/ folders, first one wins."""
+    """The options of each config group in a list of configs/ folders; the first folder wins."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = list(folders)
@@ -23,14 +23,14 @@ class Groups:
 
     def options(self, group: str) -> list[str]:
         files = (path for folder in self._folders for path in (folder / group).glob("*.yaml"))
-        # A dot in front: hidden, such as the locks that editors leave.
+        # Names with a leading dot are hidden, such as editors' lock files.
         return sorted({path.stem for path in files if not path.name.startswith(".")})
 
     def read(self, group: str, name: str) -> dict[str, Any]:
-        """One option as its file describes it, with the files that it inherits from merged in;
-        of a file at the root of the config, such as a target's, the defaults list stays.
+        """One option as its file describes it, with inherited files merged in. The defaults list
+        of a file at the root of the config, such as a target's, is kept.
 
-        Most files inherit from none and are read as they are; for the others Hydra is asked.
+        Most files inherit from none and are read directly; Hydra composes the others.
         """
         from kernloom.config.reader import CONFIG, load_yaml
 
@@ -53,7 +53,7 @@ class Groups:
         )
 
     def _inherited(self, group: str, name: str, text: str) -> dict[str, Any]:
-        """The composed option, in the shape of a file that says everything itself."""
+        """The composed option, in the form of a file without inheritance."""
         if (group, name) not in self._composed:
             from kernloom.config.hydra_compose import HydraComposer
 
@@ -66,7 +66,7 @@ class Groups:
 
     @staticmethod
     def defaults(data: Mapping[str, Any]) -> dict[str, str]:
-        """Group -> option of a file's defaults list."""
+        """Group -> option, from a file's defaults list."""
         chosen = {}
         for entry in data.get("defaults") or []:
             if isinstance(entry, Mapping):
@@ -86,7 +86,7 @@ def _inherits(data: Mapping[str, Any], group: str) -> bool:
 
 
 def _is_choice(entry: Any, group: str) -> bool:
-    """Whether an entry of a defaults list leaves the keys of this group's section alone."""
+    """Whether an entry of a defaults list does not change the keys of this group's section."""
     if entry == "_self_":
         return True
     if not isinstance(entry, Mapping) or len(entry) != 1:
@@ -98,7 +98,7 @@ def _is_choice(entry: Any, group: str) -> bool:
 
 
 def _is(kind: Callable[[Path], bool], path: Path) -> bool:
-    """Whether there is such a file or folder; a name that no file can have names none."""
+    """Whether such a file or folder exists; false for names that no file can have."""
     try:
         return kind(path)
     except (OSError, ValueError):

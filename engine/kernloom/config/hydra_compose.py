@@ -1,7 +1,7 @@
-"""Composition by Hydra's own loader: the defaults list, the merging of files, and nothing else.
+"""Composition by Hydra's own loader: defaults lists and merging of files, and nothing else.
 
-What Hydra would add for running applications (its own config, output folders, logging, the scan for
-plugins) is left out; that is three quarters of the time a composition takes.
+Hydra's features for running applications (its own config, output folders, logging, the plugin
+scan) are left out; they take three quarters of the time of a composition.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PRIMARY = "kernloom"
 
 
 class HydraComposer:
-    """Composes from a list of configs/ folders; an earlier folder's file shadows a later one's."""
+    """Composes from a list of configs/ folders; files in earlier folders shadow later ones."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         version.setbase("1.3")
@@ -48,13 +48,13 @@ class HydraComposer:
         self._loader = ConfigLoaderImpl(search)
 
     def compose(self, groups: Sequence[str]) -> dict[str, Any]:
-        """The merged files for these choices of groups, interpolations unresolved."""
+        """The merged config files for these group choices, interpolations unresolved."""
         return with_names(*self._compose(PRIMARY, groups))
 
     def compose_option(self, group: str, name: str) -> tuple[dict[str, Any], dict[str, str]]:
-        """One option of a group with all that its defaults list adds, and the options of other
-        groups (group -> option) that the list chooses."""
-        # A file that is not the root config need not say where its own values go.
+        """One option of a group, merged with its defaults list, and the options of other groups
+        (group -> option) that the list chooses."""
+        # Hydra warns about a defaults list without `_self_`, which only the root config needs.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             return self._compose(f"{group}/{name}" if group else name, ())
@@ -89,7 +89,7 @@ class HydraComposer:
                 hint="A file cannot be among its own defaults, nor among those of its defaults.",
             ) from None
         except AssertionError:
-            # Hydra's own, whose text is about its code.
+            # Hydra's message is about its own code.
             raise ConfigError(f"{primary}.yaml has a defaults list that makes no sense") from None
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""What the numbers of a config may be, as metadata of the fields of its dataclasses."""
+"""Limits of numbers in a config, as metadata of dataclass fields."""
 
 from __future__ import annotations
 

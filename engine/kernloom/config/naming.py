@@ -12,20 +12,20 @@ from typing import Any
 from kernloom.base.errors import ConfigError
 
 NAMED = ("workload", "kernel", "target", "arch", "toolchain", "runtime", "pipeline", "measure")
-"""Groups whose options have a `name`. That of a store or fleet says what kind it is."""
+"""Groups whose options have a `name`. In a store or fleet, the name says the kind."""
 AT_ROOT = "target"
-"""The group whose files put their keys at the root of the config, below `target` and beside it."""
+"""The group whose files set keys at the root of the config, below `target` and beside it."""
 _GLOBAL = re.compile(r"\s*(?:#\s*@[^\n]*\n\s*)*?#\s*@package\s+_global_\s")
 """A header that puts the keys of a file at the root of the config."""
 
 
 def at_root(group: str, text: str) -> bool:
-    """Whether the keys of a file are those of the root, and not of its group's section."""
+    """Whether a file's keys belong to the root and not to its group's section."""
     return not group or _GLOBAL.match(text) is not None
 
 
 def check_file(group: str, option: str, data: Mapping[str, Any], text: str, where: str) -> None:
-    """Refuse a file that says another name than its own, or a target's without its header."""
+    """Refuse a file whose `name` is not its file name, and a target's file without its header."""
     if group not in NAMED:
         return
     if group == AT_ROOT and not at_root(group, text):
@@ -46,14 +46,14 @@ def check_file(group: str, option: str, data: Mapping[str, Any], text: str, wher
 
 
 def with_name(group: str, option: str, section: Any) -> Any:
-    """A section with the name of its file, whatever the files that it inherits from say."""
+    """A section with its file's name; inherited names are replaced."""
     if group not in NAMED or not isinstance(section, Mapping):
         return section
     return {**section, "name": option}
 
 
 def with_names(data: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
-    """A composed config with the names of the options (`group` or `group@package`) chosen in it."""
+    """A composed config with the names of its chosen options (`group` or `group@package`)."""
     result = dict(data)
     for key, option in chosen.items():
         group, _, package = key.partition("@")
@@ -63,7 +63,7 @@ def with_names(data: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, 
 
 
 def _rename(parent: dict[str, Any], path: list[str], group: str, option: str) -> None:
-    """Set the name of the section at a path, in copies of the mappings that lead to it."""
+    """Set the name of the section at a path, copying the mappings on the path."""
     first, *rest = path
     if not isinstance(parent.get(first), dict):
         return

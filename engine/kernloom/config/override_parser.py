@@ -1,4 +1,4 @@
-"""Reads words in Hydra's grammar: each becomes one typed override, once."""
+"""Parser of override words in Hydra's grammar: one typed override per word."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ if TYPE_CHECKING:
 PATH_KEYS = re.compile(
     r"(recipe|trace|select\.file|store\.path|store\.url|workload\.tensors\.\w+\.fill\.path)"
 )
-"""Keys whose value is a path or URL: taken as it is, whatever characters it holds."""
+"""Keys whose value is a path or URL: taken literally, with any characters."""
 _SWEPT_PATHS = re.compile(r"select\.file|workload\.tensors\.\w+\.fill\.path")
-"""Those of them that a point may have a path of its own for, which makes commas mean several."""
+"""Paths that can be swept, so that commas separate values."""
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 _CHOICE = re.compile(r"choice\(.*\)", re.DOTALL)
 EXPRESSION_KEYS = re.compile(r"sweep\.where")
-"""Keys whose value is an expression: taken as it is, unless it is a list."""
+"""Keys whose value is an expression: taken literally, unless it is a list."""
 
 HYDRA = ("hydra/", "hydra.")
-"""How the keys of Hydra's own settings begin."""
+"""Prefixes of the keys of Hydra's own settings."""
 _SIGNS: dict[str, Kind] = {"": "change", "+": "add", "++": "force", "~": "delete"}
 _LONGEST_WORD = 1 << 16
 _LONGEST_KEY = 1000
 _LONGEST_NUMBER = 1000
 _MAX_NESTED = 50
 _MAX_IN_LISTS = 4000
-"""Values inside brackets: the time that Hydra's parser takes grows with their square."""
+"""Limit of values inside brackets: the time of Hydra's parser grows with their square."""
 _SHOWN = 200
 _PLAIN = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)=([\w.,-]+)", re.ASCII)
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
 _FLOAT = re.compile(r"-?(?:0|[1-9]\d*)\.\d+", re.ASCII)
 _DIGITS = re.compile(rf"\d{{{_LONGEST_NUMBER},}}", re.ASCII)
 MAX_VALUES = 10**12
-"""More values than anybody could give one key by intention."""
+"""Limit of values per key; more is a mistake."""
 _MAX_LISTED = 1_000_000
-"""More than is written out in memory; a range of whole numbers need not be."""
+"""Limit of values held in memory; integer ranges are not expanded."""
 
 
 def parse_overrides(
     words: Sequence[str], groups: Groups, *, multirun: bool, to_hydra: bool = False
 ) -> Overrides:
-    """The overrides of a command line. With `to_hydra`, one that chooses something of Hydra's own
-    is left to Hydra: what its words sweep over is not enumerated, and none is refused."""
+    """The overrides of a command line. With `to_hydra`, a word that sets something of Hydra's own
+    is left to Hydra: its sweep values are not enumerated and none is refused."""
     if to_hydra and any(word.lstrip("+~").startswith(HYDRA) for word in words):
         handed_over = tuple(parse_for_hydra(word, groups) for word in words)
         return Overrides(handed_over, multirun, for_hydra=True)
@@ -58,7 +58,7 @@ def parse_overrides(
 
 
 def parse_override(word: str, groups: Groups, *, multirun: bool) -> Override:
-    """One word, by the shortest way that can read it."""
+    """Parse one word with the fastest parser that can read it."""
     return (
         _path(word, multirun=multirun)
         or _plain(word, groups, multirun=multirun)
@@ -67,8 +67,8 @@ def parse_override(word: str, groups: Groups, *, multirun: bool) -> Override:
 
 
 def parse_for_hydra(word: str, groups: Groups) -> Override:
-    """One word of a command that Hydra carries out. `swept` is an axis of its search; the values
-    of one are Hydra's business, and so is a word that cannot be read."""
+    """One word of a command that Hydra executes. `swept` marks an axis of Hydra's search; its
+    values, and words that cannot be parsed, are left to Hydra."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import ChoiceSweep
     from hydra.errors import HydraException
@@ -81,7 +81,7 @@ def parse_for_hydra(word: str, groups: Groups) -> Override:
     try:
         parsed = OverridesParser.create().parse_override(word)
     except (HydraException, ArithmeticError, ValueError, RecursionError):
-        pass  # Hydra itself says what is wrong with it.
+        pass  # Hydra reports the error itself.
     else:
         value = parsed.value()
         one = isinstance(value, ChoiceSweep) and len(value.list) == 1
@@ -91,7 +91,7 @@ def parse_for_hydra(word: str, groups: Groups) -> Override:
 
 
 def _check_length(word: str) -> None:
-    """Refuse what nobody types, before a parser recurses over it."""
+    """Refuse absurdly long words, before a parser recurses over them."""
     key, _, value = word.partition("=")
     if len(key) > _LONGEST_KEY:
         raise UsageError(f"'{_shown(word)}': a key of {len(key)} characters is too long")
@@ -101,7 +101,7 @@ def _check_length(word: str) -> None:
 
 
 def _check_nesting(word: str) -> None:
-    """Bound what Hydra's parser is given: it recurses, and takes long over long lists."""
+    """Limit nesting and list lengths: Hydra's parser recurses, and is slow on long lists."""
     problem = ""
     if len(word) > _LONGEST_WORD:
         problem = f"{len(word):,} characters are too many"
@@ -127,7 +127,7 @@ def _shown(word: str) -> str:
 
 
 def _path(word: str, *, multirun: bool) -> Override | None:
-    """A path, URL or expression, which may hold whatever Hydra's grammar gives a meaning to."""
+    """A path, URL or expression, which may contain characters of Hydra's grammar."""
     key, equals, text = word.partition("=")
     name = key.lstrip("+")
     expression = EXPRESSION_KEYS.fullmatch(name) and not text.startswith("[")
@@ -147,19 +147,19 @@ def _path(word: str, *, multirun: bool) -> Override | None:
 
 
 def _means_several(text: str, *, multirun: bool) -> bool:
-    """Whether a path is a choice among several: by its commas, unless all of it is in quotes."""
+    """Whether a path has several values: separated by commas and not quoted as a whole."""
     commas = multirun and "," in text and not _QUOTED.fullmatch(text)
     return commas or bool(_CHOICE.fullmatch(text))
 
 
 def _unquoted(text: str) -> str:
-    """What is in the quotes, as Hydra reads it: a backslash is special in front of a quote only."""
+    """The text inside quotes, by Hydra's rule: a backslash is special only before a quote."""
     quote = text[0]
     return re.sub(rf"(\\+)({quote}|$)", lambda m: m[1][: len(m[1]) // 2] + m[2], text[1:-1])
 
 
 def _plain(word: str, groups: Groups, *, multirun: bool) -> Override | None:
-    """A word so plain that Hydra's parser, which takes a while to import, is not needed."""
+    """A simple word, parsed without Hydra's parser, which is slow to import."""
     match = _PLAIN.fullmatch(word)
     if not match:
         return None
@@ -263,7 +263,7 @@ def _values(parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool)
     try:
         values = _enumerated(parsed, word, groups)
     except (ArithmeticError, ValueError, TypeError) as error:
-        # Ends of a range that are no numbers, or larger than any.
+        # The ends of the range are not numbers, or overflow.
         reason = str(error) if isinstance(error, OverflowError) else "it has no such values"
         raise UsageError(f"'{_shown(word)}' cannot be enumerated: {reason}") from None
     if not values:
@@ -273,7 +273,7 @@ def _values(parsed: HydraOverride, word: str, groups: Groups, *, multirun: bool)
 
 
 def _enumerated(parsed: HydraOverride, word: str, groups: Groups) -> Sequence[Any]:
-    """The values of a sweep; a long range of whole numbers stays one."""
+    """The values of a sweep; a long range of integers stays a range."""
     from hydra.core.override_parser.types import Glob, RangeSweep
     from hydra.core.override_parser.types import Override as HydraOverride
 

@@ -1,7 +1,7 @@
-"""Overrides of the config as data: what the words of a command line say, once they are parsed.
+"""Overrides of the config as data: the parsed words of a command line.
 
-`override_parser` makes them from words. Whoever wants to know something of a command line asks the
-overrides; the words are not read again.
+`override_parser` makes them from words. Questions about a command line are answered by the
+overrides; the words are not parsed again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OPEN_KEYS = (
     "sweep.axes.",
     "sweep.points.",
 )
-"""Maps that take new names without Hydra's leading `+`."""
+"""Maps that accept new keys without Hydra's leading `+`."""
 WORD = re.compile(r"[A-Za-z][A-Za-z_0-9]*")
 CONSTANTS = {"true": True, "false": False, "null": None}
 _QUOTES = re.compile(r"(\\*)('|$)")
@@ -36,37 +36,37 @@ class Override:
     values: Sequence[Any]
     """One value; several in a sweep; none for `~key`, one for `~key=value`."""
     group: bool
-    """Chooses an option of a config group."""
+    """Whether it chooses an option of a config group."""
     swept: bool = False
     package: str | None = None
 
     @classmethod
     def of(cls, key: str, value: Any, *, group: bool) -> Override:
-        """The one that gives a key a value, as a program has it."""
+        """An override that sets a key to a value given by a program."""
         kind: Kind = "force" if is_open(key) else "change"
         return cls(f"{key}={spelled(value)}", kind, key, (value,), group)
 
     @classmethod
     def axis(cls, key: str, values: Sequence[Any], *, group: bool = False) -> Override:
-        """The one that sweeps a key over values."""
+        """An override that sweeps a key over values."""
         text = f"{key}=choice({','.join(map(spelled, values))})"
         return replace(cls.of(key, None, group=group), text=text, values=values, swept=True)
 
     @property
     def root(self) -> str:
-        """`store` of store.path=x and of store=sqlite."""
+        """The root key: `store` of store.path=x and of store=sqlite."""
         return self.key.split(".")[0]
 
     def at(self, value: Any) -> Override:
-        """The override of a point at which it has this one of its values."""
+        """The override of a point: the same key with one of the values."""
         if not self.swept:
             return self
-        # Behind the sign there may be thousands of values.
+        # The text after the sign may hold thousands of values.
         text = f"{self.text[: self.text.index('=')]}={spelled(value)}"
         return Override(text, self.kind, self.key, (value,), self.group, package=self.package)
 
     def hydra_text(self, value: Any) -> str:
-        """The group choice in Hydra's spelling."""
+        """The group choice in Hydra's syntax."""
         prefix = {"change": "", "add": "+", "force": "++", "delete": "~"}[self.kind]
         package = f"@{self.package}" if self.package else ""
         chosen = "" if self.kind == "delete" and value is None else f"={value}"
@@ -79,10 +79,10 @@ class Overrides(Sequence[Override]):
 
     items: tuple[Override, ...] = ()
     multirun: bool = False
-    """Whether several values of a key are a sweep over them."""
+    """Whether several values of a key mean a sweep."""
     for_hydra: bool = False
-    """Whether some choose something of Hydra's own, a launcher for instance: then Hydra gets all
-    of them, and the values of a sweep are left to it."""
+    """Whether one sets something of Hydra's own, such as a launcher: then Hydra gets all of them,
+    and enumerates the sweep itself."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -99,7 +99,7 @@ class Overrides(Sequence[Override]):
 
     @property
     def text(self) -> tuple[str, ...]:
-        """The words that say the same."""
+        """The overrides as words."""
         return tuple(override.text for override in self.items)
 
     @property
@@ -107,43 +107,43 @@ class Overrides(Sequence[Override]):
         return frozenset(override.key for override in self.items if override.swept)
 
     def values(self, key: str) -> list[Any]:
-        """All values that a key is given; none if it is not named."""
+        """All values given to a key; empty if it is not overridden."""
         return [
             value for override in self.items if override.key == key for value in override.values
         ]
 
     def mentions(self, root: str) -> bool:
-        """Whether anything is said about a root key or what is below it."""
+        """Whether a root key or a key below it is overridden."""
         return any(override.root == root for override in self.items)
 
     def about(self, *roots: str) -> Overrides:
-        """Those of these root keys and of what is below them."""
+        """The overrides of these root keys and of keys below them."""
         return self.where(lambda override: override.root in roots)
 
     def without(self, *roots: str) -> Overrides:
-        """All but those of these root keys and of what is below them."""
+        """All overrides except those of these root keys and of keys below them."""
         return self.where(lambda override: override.root not in roots)
 
     def where(self, test: Callable[[Override], bool]) -> Overrides:
         return replace(self, items=tuple(filter(test, self.items)))
 
     def then(self, more: Iterable[Override]) -> Overrides:
-        """These, followed by others: of two values of a key the last one counts."""
+        """These overrides followed by others; for each key the last value wins."""
         return replace(self, items=(*self.items, *more))
 
 
 def is_open(key: str) -> bool:
-    """Whether a key is in a map that takes new names."""
+    """Whether a key is in a map that accepts new keys."""
     return key.startswith(OPEN_KEYS)
 
 
 def root_key(word: str) -> str:
-    """The root key of a word that is handed on and parsed by somebody else."""
+    """The root key of a word that another program will parse."""
     return word.lstrip("+~").partition("=")[0].split(".")[0].split("@")[0]
 
 
 def spelled(value: Any) -> str:
-    """A value in Hydra's grammar."""
+    """A value in Hydra's syntax."""
     if isinstance(value, (bool, type(None))):
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, (list, tuple)):
@@ -155,6 +155,6 @@ def spelled(value: Any) -> str:
         WORD.fullmatch(text) and text.lower() not in (*CONSTANTS, "inf", "nan")
     ):
         return text
-    # In front of a quote, and nowhere else, a backslash stands for the character after it.
+    # A backslash is an escape character only before a quote.
     inside = _QUOTES.sub(lambda m: m[1] * 2 + ("\\'" if m[2] else ""), text)
     return f"'{inside}'"

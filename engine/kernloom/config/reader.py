@@ -1,4 +1,4 @@
-"""Reads YAML: fast, with true and false as the only booleans, and errors with file and line."""
+"""YAML reader: fast, only true and false are booleans, errors have file and line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_DEPTH = 50
 CONFIG = Bounds(size=1 << 20, values=50_000, depth=MAX_DEPTH)
 RECIPE = Bounds(size=32 << 20, values=4_000_000, depth=MAX_DEPTH)
-"""A recipe holds a whole config for each trial of a sweep: this is for about 4,000 of them."""
+"""Bounds of a recipe, which holds a whole config per trial: enough for about 4,000 trials."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that our reader would take for something else."""
+    """Quotes every text that the reader would parse as another type."""
 
 
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
@@ -31,12 +31,12 @@ def dump_yaml(data: Any) -> str:
 
 
 def read_yaml(path: Path, bounds: Bounds = CONFIG) -> Any:
-    """The plain data in a file; a mistake is named with file, line and column."""
+    """The plain data in a file; errors have file, line and column."""
     return load_yaml(read_text(path, limit=bounds.size), where=str(path), bounds=bounds)
 
 
 def load_yaml(text: str, *, where: str, bounds: Bounds = CONFIG) -> Any:
-    """The plain data in `text`, which stands in the file `where`."""
+    """The plain data in `text`, read from the file `where`."""
     try:
         return build(yaml.parse(text, _PARSER), bounds)
     except yaml.MarkedYAMLError as error:

@@ -1,7 +1,7 @@
-"""The shape of an experiment: one frozen dataclass per config group, with the allowed values.
+"""Schema of an experiment: one frozen dataclass per config group, with the allowed values.
 
-`convert` turns the composed, resolved plain data into these, and names the key, the value and what
-is allowed when it does not fit. Checks that need several values together live in `validate`.
+`convert` makes these from the composed, resolved plain data, with errors that name the key, the
+value and what is allowed. Checks that involve several values are in `validate`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kernloom.config.settings import (
 )
 
 Scalar = bool | int | float | str
-"""What a tunable, a macro or a size can be."""
+"""Types of a tunable, a macro or a size."""
 DTYPES = ("float32", "float64", "int32", "int64", "uint8")
-"""Element types that tensors can have."""
+"""Element types of tensors."""
 
 SANITIZED = ("asan",)
-"""What variants with a sanitizer are called where a target does not say it."""
+"""Default names of variants that are built with a sanitizer."""
 
 STATUSES = (
     "ok",
@@ -44,12 +44,12 @@ STATUSES = (
 
 @dataclass(frozen=True)
 class Tunable(Digested):
-    """One parameter of a kernel that a transform takes."""
+    """One parameter of a kernel, used by one transform."""
 
     values: tuple[Scalar, ...]
-    """What it can be; where the model is indifferent, the earlier value wins."""
+    """Allowed values; if the model is indifferent, the earlier value wins."""
     off: Scalar
-    """What it is when no stage of the pipeline applies its transform."""
+    """The value if no stage of the pipeline applies its transform."""
     about: str = ""
 
 
@@ -66,32 +66,32 @@ class Argument(Digested):
 
 @dataclass(frozen=True)
 class Work(Digested):
-    """How many work-items a kernel is launched with: expressions over its sizes and tunables."""
+    """Launch sizes of a kernel: expressions over its sizes and tunables."""
 
     items: tuple[int | str, ...]
-    """In each dimension."""
+    """Work-items in each dimension."""
     group: tuple[int | str, ...]
-    """Those of them that share local memory; divides `items`."""
+    """Work-items per group, which share local memory; divides `items`."""
     scratch: int | str | None = None
-    """Elements of device memory that the function gets as its last argument."""
+    """Elements of device memory passed to the function as its last argument."""
 
 
 @dataclass(frozen=True)
 class KernelSource(Digested):
-    """A kernel's source for one family of targets: a template, or a plain file as it is."""
+    """A kernel's source for one family of targets: a template, or a plain file."""
 
     template: str | None = None
     file: str | None = None
     function: str | None = None
     """The function's name in a plain file of C or OpenCL C."""
     macros: Mapping[str, Scalar] = field(default_factory=dict)
-    """Macros of a plain file: an expression over sizes and tunables for each."""
+    """Macros of a plain file -> expressions over sizes and tunables."""
     work: Work | None = None
-    """Of a source in OpenCL C, one function that every work-item runs."""
+    """Launch sizes of a source in OpenCL C, whose function runs once per work-item."""
     finish: Work | None = None
-    """Of its second function, NAME_finish: it has the same arguments and runs after the first."""
+    """Launch sizes of a second function, NAME_finish, run afterwards with the same arguments."""
     tunables: Mapping[str, Mapping[str, Tunable]] | None = None
-    """What this source can be told, in place of the kernel's tunables, constraints and model."""
+    """Tunables of this source, in place of the kernel's tunables, constraints and model."""
     constraints: tuple[str, ...] = ()
     model: str = "0"
 
@@ -109,9 +109,9 @@ class Kernel(Digested):
     """Transform -> name -> tunable."""
     constraints: tuple[str, ...] = ()
     model: str = "0"
-    """Estimated cost of a point, from arch data, sizes and tunables; the smallest is chosen."""
+    """Estimated cost of a point, from arch data, sizes and tunables; the cheapest is chosen."""
     epilogues: tuple[str, ...] = ()
-    """Kernels that can be fused into the end of this one."""
+    """Kernels that can be fused to the end of this one."""
 
     def for_sources(self, families: Iterable[str]) -> Kernel:
         """The kernel with the tunables of the first of these sources that it has."""
@@ -154,7 +154,7 @@ class Tensor(Digested):
     dtype: str | None = None
     fill: Fill = field(default_factory=Fill)
     place: str | None = None
-    """Where it is when the clock starts: host, device or device:N; by default the device."""
+    """Location at the start of the measurement: host, device or device:N; default: the device."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Step(Digested):
 
     kernel: str
     args: Mapping[str, int | float | str] = field(default_factory=dict)
-    """Arguments bound to something of another name than their own."""
+    """Bindings of arguments that differ from the argument's own name."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +179,12 @@ DEFAULT_TOLERANCE = {
     "float64": Tolerance(rtol=1e-10, atol=1e-11),
 }
 EXACT = Tolerance(rtol=0.0, atol=0.0)
-"""Of every other element type."""
+"""Tolerance of all other element types."""
 
 
 @dataclass(frozen=True)
 class Cost(Digested):
-    """What one run of the workload does, as expressions over the sizes."""
+    """Operations and bytes of one run, as expressions over the sizes."""
 
     flops: int | str = 0
     bytes: int | str = 0
@@ -210,23 +210,23 @@ class Workload(Digested):
     """Named changes to sizes, scalars and fills; `default` changes nothing."""
 
     def tolerance_for(self, dtype: str) -> Tolerance:
-        """Its own tolerance of an element type, or the default."""
+        """The workload's tolerance for an element type, or the default."""
         return self.tolerance.get(dtype) or DEFAULT_TOLERANCE.get(dtype, EXACT)
 
 
 @dataclass(frozen=True)
 class Emulator(Digested):
-    """A program that runs another machine's programs here."""
+    """A program that executes programs of another machine."""
 
     program: str
     isa: str = ""
-    """What it emulates; programs for anything else are refused."""
+    """The emulated isa; programs of any other isa are refused."""
     args: tuple[str, ...] = ()
     minimum_version: str = ""
     install: Mapping[str, str] = field(default_factory=dict)
-    """System -> the command that installs it."""
+    """System -> install command."""
     lacks: tuple[str, ...] = ()
-    """CPU features it does not emulate; `avx512*` stands for all that begin so."""
+    """CPU features that are not emulated; `avx512*` matches all with that prefix."""
 
 
 @dataclass(frozen=True)
@@ -236,24 +236,24 @@ class Target(Digested):
     name: str
     family: Literal["host", "accelerator", "embedded"]
     device: str
-    """The device class, by its registered name."""
+    """Registered name of the device class."""
     sources: tuple[str, ...]
-    """Which of a kernel's sources to take, first one found."""
+    """Families of kernel sources, by preference."""
     variant: str = "release"
     variants: tuple[str, ...] = ("release",)
     sanitized: tuple[str, ...] = SANITIZED
-    """Variants that are built with a sanitizer: their times mean nothing."""
+    """Variants that are built with a sanitizer: their times are not representative."""
     systems: tuple[str, ...] = ("linux",)
     emulator: Emulator | None = None
     sessions: int = field(default=0, metadata=at_least(0))
-    """How many sessions can be open at once; 0: any number."""
+    """Maximum number of open sessions; 0: unlimited."""
     options: Mapping[str, Scalar] = field(default_factory=dict)
-    """What the device class wants to know beside all this."""
+    """Further options of the device class."""
     about: str = ""
 
     @property
     def is_sanitized(self) -> bool:
-        """Whether its programs are built with a sanitizer."""
+        """Whether the programs are built with a sanitizer."""
         return self.variant in self.sanitized
 
 
@@ -278,13 +278,13 @@ class Arch(Digested):
     registers: int = field(metadata=at_least(4))
     caches: Caches
     features: tuple[str, ...] = ()
-    """CPU features a host must have to run it."""
+    """CPU features that a host needs."""
     vector_bits: int | None = None
-    """The vector length, where it is a parameter; `vector_bytes` follows from it."""
+    """The vector length where it is a parameter; `vector_bytes` follows from it."""
     vector_lengths: tuple[int, ...] = ()
-    """What `vector_bits` can be."""
+    """Allowed values of `vector_bits`."""
     memory: Mapping[str, int | str] = field(default_factory=dict)
-    """Bytes of each memory of a part: ram, flash."""
+    """Size in bytes of each memory of a part: ram, flash."""
     cores: int = field(default=1, metadata=at_least(1))
     about: str = ""
 
@@ -297,14 +297,14 @@ class Toolchain(Digested):
     family: str
     tools: Mapping[str, str]
     flags: tuple[str, ...]
-    """For everything that is compiled."""
+    """Flags of every compilation."""
     kernel_flags: tuple[str, ...] = ()
     extra_flags: tuple[str, ...] = ()
-    """Empty here: yours to set."""
+    """The user's additional flags; empty by default."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     minimum_version: str = ""
     install: Mapping[str, str] = field(default_factory=dict)
-    """System -> the command that installs it."""
+    """System -> install command."""
     about: str = ""
 
 
@@ -326,7 +326,7 @@ class Pipeline(Digested):
 
 @dataclass(frozen=True)
 class SelectSettings(Digested):
-    """Where parameters come from."""
+    """Providers of parameters, and their settings."""
 
     providers: tuple[str, ...] = ("fixed", "model")
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -346,22 +346,22 @@ class Policy(Digested):
     min_sample_us: float = field(metadata=between(0, 60e6))
     """A sample's inner loop is repeated until it lasts this long."""
     bound: float = field(default=0.0, metadata=at_least(0))
-    """Wanted relative half-width of the 95% confidence interval; 0: take what one pass gives."""
+    """Target relative half-width of the 95% confidence interval; 0: a single pass."""
     budget_s: float = field(default=60.0, metadata=at_least(0))
     clock: Literal["auto", "cpu", "wall"] = "auto"
     pin: bool = True
     scheduling: Literal["normal", "fifo"] = "normal"
-    """`fifo`: the real-time class while samples are taken, if the system permits it."""
+    """`fifo`: real-time class while sampling, if the system permits it."""
     cache: Literal["warm", "cold"] = "warm"
     """`cold`: every tensor is flushed from the caches before each sample of one run."""
     aslr: bool = True
-    """Random addresses for each process; without them placement is one draw for all rounds."""
+    """Random addresses per process; without them placement is the same in all rounds."""
     together: int = field(default=100, metadata=at_least(1))
-    """How many variants of a sweep share interleaved rounds."""
+    """Maximum number of variants that share interleaved rounds."""
     baselines: tuple[str, ...] = ()
-    """What else computes the workload in the same rounds, for the ratio to it."""
+    """Other implementations of the workload, measured in the same rounds for a ratio."""
     floor: float = field(default=0.01, metadata=between(0, 1))
-    """The smallest relative difference that compare calls one."""
+    """The smallest relative difference that compare reports as one."""
     about: str = ""
 
 
@@ -379,21 +379,21 @@ class Experiment(Digested):
     measure: Policy
     store: StoreSettings
     fleet: Mapping[str, Any]
-    """Checked by the settings of its `kind`, which the fleet declares (`run.fleets`)."""
+    """Validated by the settings of its `kind`, which the fleet declares (`run.fleets`)."""
     sweep: SweepSettings
     build: BuildSettings
     screen: ScreenSettings = field(default_factory=ScreenSettings)
     case: str = "default"
     seed: int = field(default=0, metadata=at_least(0))
     output: str = "table"
-    """The name of a format (`report.formats`); each command says which formats serve it."""
+    """Name of a format (`report.formats`); each command states which formats it supports."""
     rerun: Literal["none", "failed", "all"] = "none"
     recipe: str | None = None
     trace: str | None = None
     timeout: float = field(default=60.0, metadata=at_least(0.001))
     memory_limit: int | str | None = None
-    """Bytes that the tensors of a trial, and what its kernels allocate, may take; by default what
-    the machine has left."""
+    """Memory limit in bytes of a trial's tensors and its kernels' allocations; default: the
+    available memory."""
     show: str | None = None
 
 
@@ -410,6 +410,6 @@ NOT_IDENTITY = (
     "screen",
     "show",
 )
-"""Root keys that do not change what a trial is."""
+"""Root keys that are not part of a trial's identity."""
 LIMITS = ("timeout", "memory_limit")
-"""Root keys that change only whether a trial comes to its end."""
+"""Root keys that only affect whether a trial completes."""

@@ -1,4 +1,4 @@
-"""The sections of a config that say how a run is carried out, and do not change what a trial is."""
+"""Config sections that control how a run is executed and are not part of a trial's identity."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from kernloom.config.limits import at_least, between
 
 @dataclass(frozen=True)
 class StoreSettings(Digested):
-    """Where trials are kept."""
+    """The store of trials."""
 
     name: str
     path: str | None = None
-    """A SQLite file; by default that of the project."""
+    """A SQLite file; default: the project's."""
     url: str | None = None
-    """A PostgreSQL server, in place of a file."""
+    """A PostgreSQL server, instead of a file."""
 
 
 @dataclass(frozen=True)
 class FleetSettings(Digested):
-    """Where trials are carried out: the keys of every fleet. The settings of a kind add its own;
-    an experiment keeps the section as it is, and the registry of fleets finds the schema."""
+    """Where trials are executed: the keys of every fleet. The settings of a kind add their own; an
+    experiment keeps the section as plain data, and the registry of fleets finds the schema."""
 
     name: str
     kind: str
@@ -32,31 +32,31 @@ class FleetSettings(Digested):
 
 @dataclass(frozen=True)
 class SampleSettings(Digested):
-    """How many points of a sweep to take, and which."""
+    """Number of points to sample from a sweep, and the method."""
 
     count: int = field(metadata=between(1, 1_000_000))
     method: Literal["random", "latin_hypercube"] = "random"
-    """`latin_hypercube`: the values of every axis equally often."""
+    """`latin_hypercube`: every value of an axis equally often."""
     seed: int = field(default=0, metadata=at_least(0))
 
 
 @dataclass(frozen=True)
 class SweepSettings(Digested):
-    """What is swept beside the axes of the command line; `config.sweeps` reads it."""
+    """The sweep besides the axes of the command line; `config.sweeps` reads it."""
 
     axes: Mapping[str, Any] = field(default_factory=dict)
-    """Key -> its values; every combination is a point."""
+    """Key -> values; every combination is a point."""
     zip: tuple[Mapping[str, Any], ...] = ()
-    """Keys that move together, each map one axis."""
+    """Keys that are swept together; each map is one axis."""
     nested: tuple[SweepSettings, ...] = ()
-    """Sweeps whose points, one after the other, are one axis."""
+    """Sweeps whose points, one sweep after the other, form one axis."""
     where: tuple[str, ...] = ()
-    """What must hold at every point."""
+    """Constraints on every point."""
     exclude: tuple[Mapping[str, Any], ...] = ()
-    """Points to leave out: those that have all of a map's values."""
+    """Points to leave out: those with all of a map's values."""
     sample: SampleSettings | None = None
     points: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Name -> a point to add."""
+    """Name -> an additional point."""
     about: str = ""
 
 
@@ -72,10 +72,10 @@ class BuildSettings(Digested):
 
 @dataclass(frozen=True)
 class ScreenSettings(Digested):
-    """How a sweep is screened before anything is measured for keeps."""
+    """Screening: quick measurements that select the points to measure in full."""
 
     keep: int = field(default=0, metadata=at_least(0))
-    """How many points are measured in full, the fastest of those that do the same; 0: all, and
-    nothing is screened."""
+    """Number of points measured in full, the fastest of those that do the same work; 0: all,
+    without screening."""
     batch: int = field(default=25, metadata=between(1, 1000))
-    """How many kernels are compiled together at most."""
+    """Maximum number of kernels that are compiled together."""

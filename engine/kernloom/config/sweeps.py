@@ -22,18 +22,18 @@ from kernloom.space.constraints import Exclude, LookUp, Names, is_written, read_
 from kernloom.space.space import Constraint, Selection, Space
 
 POINT = "sweep.point"
-"""The key under which a named point has its name."""
+"""Key of the name of a named point."""
 NOT_SWEPT = NOT_IDENTITY
-"""Root keys that say something about the run, not about a point."""
+"""Root keys of the run, not of a point."""
 _STEPS, _POWERS = ("from", "to", "step"), "powers_of_two"
 _MAX_FLOATS = 1_000_000
 _ADDED = ("sweep.where", "sweep.exclude")
-"""Keys to whose lists the command line adds."""
+"""Lists that the command line extends."""
 _MANY = ("axes", "zip", "nested", "points")
 
 
 def read_sweep(section: Any) -> SweepSettings:
-    """The section, its shape checked; one constraint, zip or exclusion need not be in a list."""
+    """The section with its shape checked; a single constraint, zip or exclusion needs no list."""
     return convert(SweepSettings, _listed(section), "sweep")
 
 
@@ -50,10 +50,10 @@ def _listed(section: Any) -> Any:
 
 
 def changed(section: dict[str, Any], said: Sequence[tuple[Override, Any]]) -> Any:
-    """The section as the command line changes it. Constraints and exclusions are added to those of
-    the file; maps are merged, as everywhere."""
+    """The section with the command line's overrides applied. Constraints and exclusions are added
+    to those of the file; maps are merged, as everywhere."""
     data: dict[str, Any] = {"sweep": _listed(section)}
-    # Whatever the order of the words: what is taken away is the file's.
+    # In any order of words, a deletion applies to the file's entries.
     first = [pair for pair in said if pair[0].key in _ADDED and pair[0].kind == "delete"]
     for override, value in [*first, *(pair for pair in said if pair not in first)]:
         sweep: dict[str, Any] = data["sweep"]
@@ -93,33 +93,33 @@ def _without_axis(section: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def describes_points(sweep: SweepSettings) -> bool:
-    """Whether it says anything at all."""
+    """Whether the sweep sets anything."""
     return replace(sweep, about="") != SweepSettings()
 
 
 def has_points(sweep: SweepSettings) -> bool:
-    """Whether it names points, and not only chooses among those of the command line."""
+    """Whether the sweep adds points, and does not only filter those of the command line."""
     return any(getattr(sweep, name) for name in _MANY)
 
 
 @dataclass
 class Reader:
-    """Turns a sweep into a space; what it meets on the way is kept for whoever composes."""
+    """Converts a sweep to a space; collects overrides and names for the composer."""
 
     groups: Groups
     check: Callable[[Override], None]
-    """Refuses options that a group does not have."""
+    """Refuses unknown options of groups."""
     fixed: Mapping[str, Any]
-    """Keys that the command line gives one value."""
+    """Keys that the command line sets to one value."""
     look_up: LookUp
     say: Callable[[str], None]
     overrides: dict[str, Override] = field(default_factory=dict)
-    """Swept key -> how it is applied."""
+    """Swept key -> override that applies its values."""
     named: dict[str, str] = field(default_factory=dict)
-    """Name of a point -> where it is described."""
+    """Name of a point -> config key of its description."""
 
     def points(self, sweep: SweepSettings, typed: Sequence[Axis]) -> Points:
-        """All points of the command line's axes and the sweep."""
+        """All points of the sweep, combined with the command line's axes."""
         return self._points(sweep, "sweep", tuple(typed), frozenset())
 
     def _points(
@@ -158,7 +158,7 @@ class Reader:
         return Union((wanted, named)) if named else wanted
 
     def _axes(self, sweep: SweepSettings, place: str) -> Iterable[tuple[str, Any]]:
-        """The axes, less those of which the command line has chosen a value."""
+        """The axes, without those that the command line sets to one value."""
         for key, spec in _flat(sweep.axes, steps=True).items():
             if self._override(key, f"{place}.axes").key not in self.fixed:
                 yield key, spec
@@ -186,7 +186,7 @@ class Reader:
         return Axis(tuple(columns), tuple(columns.values()))
 
     def _override(self, text: str, place: str) -> Override:
-        """How a swept key is applied: as the same key on the command line would be."""
+        """The override of a swept key, with the same meaning as on the command line."""
         try:
             [override] = parse_overrides([f"{text}=0"], self.groups, multirun=True)
         except UsageError:
@@ -202,7 +202,7 @@ class Reader:
         return override
 
     def _values(self, text: str, spec: Any, place: str) -> Sequence[Any]:
-        """The values of an axis, in the order in which they are written."""
+        """The values of an axis, in the written order."""
         if isinstance(spec, str):
             try:
                 [override] = parse_overrides([f"{text}={spec}"], self.groups, multirun=True)
@@ -233,7 +233,7 @@ class Reader:
     def _wanted(
         self, space: Space, texts: Sequence[str], sweep: SweepSettings, place: str
     ) -> Selection:
-        """What constraints and sample leave of a space."""
+        """The points of a space that satisfy the constraints, sampled."""
         tests = space.constraints
         if sweep.sample and sweep.sample.count < space.size:
             sample = sweep.sample
@@ -252,7 +252,7 @@ class Reader:
         return found
 
     def _tell(self, found: Selection, sample: SampleSettings, place: str) -> None:
-        """Say what a sample is not, though it was asked for."""
+        """Report a sample that is smaller or less balanced than requested."""
         few = len(found.indices) < sample.count
         taken = f"{len(found.indices):,} of the {sample.count:,} points asked for"
         if few and found.all:
@@ -297,12 +297,12 @@ class Reader:
 
 
 def _matches_any(test: Constraint, space: Space) -> bool:
-    """Whether an exclusion can match; a sample alone does not tell."""
+    """Whether an exclusion can match; a sample alone does not show that."""
     return not isinstance(test, Exclude) or test.matches_any(space)
 
 
 def _nothing_left(found: Selection, texts: Sequence[str], place: str) -> ConfigError:
-    """What took all points away, or why none was found."""
+    """The error for an empty sweep: which constraints removed all points, or why none was found."""
     removed_by = [
         f"{text} removed {removed:,}"
         for text, removed in zip(texts, found.removed, strict=True)
@@ -323,7 +323,7 @@ def _nothing_left(found: Selection, texts: Sequence[str], place: str) -> ConfigE
 
 
 def _distinct(parts: Iterable[Points], place: str) -> frozenset[str]:
-    """All keys of the parts; none may be in two of them."""
+    """All keys of the parts; a key in two parts is refused."""
     seen: set[str] = set()
     for part in parts:
         for key in sorted(part.keys - {POINT}):
@@ -339,7 +339,7 @@ def _distinct(parts: Iterable[Points], place: str) -> frozenset[str]:
 
 
 def _written(parts: Iterable[Points]) -> frozenset[str]:
-    """Keys among whose values are expressions."""
+    """Keys with expressions among their values."""
     axes = [part for part in parts if isinstance(part, Axis)]
     columns = [pair for axis in axes for pair in zip(axis.names, axis.columns, strict=True)]
     return frozenset(
@@ -350,7 +350,7 @@ def _written(parts: Iterable[Points]) -> frozenset[str]:
 
 
 def _flat(values: Mapping[str, Any], *, steps: bool = False, prefix: str = "") -> dict[str, Any]:
-    """Maps inside maps as dotted keys, which is how the command line reaches them."""
+    """Nested maps as dotted keys, as on the command line."""
     result: dict[str, Any] = {}
     for name, value in values.items():
         key = f"{prefix}{name}"
@@ -362,7 +362,7 @@ def _flat(values: Mapping[str, Any], *, steps: bool = False, prefix: str = "") -
 
 
 def _is_steps(value: Mapping[str, Any]) -> bool:
-    """Whether a map stands for numbers; a `step` alone is a key like any other."""
+    """Whether a map is a range of numbers; a `step` alone is an ordinary key."""
     if _POWERS in value or isinstance(value.get("range"), list):
         return True
     return any(isinstance(value.get(n), (int, float)) for n in ("from", "to", "start", "stop"))
@@ -404,5 +404,5 @@ def _steps(spec: Mapping[str, Any], place: str) -> Sequence[Any]:
 
 
 def _way_out(place: str) -> str:
-    """The word that deletes what stands at a place: `~sweep.zip.0` for `sweep.zip[0]`."""
+    """The word that deletes an entry: `~sweep.zip.0` for `sweep.zip[0]`."""
     return f"~{place.replace('[', '.').replace(']', '')}"

@@ -1,4 +1,4 @@
-"""Plain resolved data into an Experiment: types by the schema, then what needs several keys."""
+"""Validation of resolved data as an Experiment: types by the schema, then rules across keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROOT_KEYS = frozenset(ROOT_KEYS)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 LEAST_MEMORY = 4096
-"""A page: less than that cannot be had."""
+"""Smallest memory limit: one page."""
 ARCH_NAMES = (
     "registers",
     "vector_bytes",
@@ -37,11 +37,11 @@ ARCH_NAMES = (
     "cores",
     "fusable",
 )
-"""Names beside sizes and tunables that a kernel's constraints and model may use."""
+"""Names other than sizes and tunables that a kernel's constraints and model may use."""
 
 
 def experiment(data: Mapping[str, Any], cache: DigestCache | None = None) -> Experiment:
-    """The validated experiment; sections that the cache knows are not checked again."""
+    """The validated experiment; sections in the cache are not checked again."""
     cache = DigestCache() if cache is None else cache
     for name in data:
         if name not in _ROOT_KEYS:
@@ -114,7 +114,7 @@ def _check_workload(workload: Workload, cache: DigestCache) -> None:
     symbols = frozenset([*workload.sizes, "element"])
     for name, size in workload.sizes.items():
         _check_names([size], symbols, f"workload.sizes.{name}")
-    # Of all else only the names of the sizes matter, which the points of a sweep have in common.
+    # The other sections depend only on the names of the sizes, which all points of a sweep share.
     beside = (workload.tensors, workload.cost, workload.tolerance, workload.kernels)
     key = (
         _check_beside_sizes,
@@ -201,7 +201,7 @@ def _tensors_by_access(step: Step, kernel: Kernel) -> dict[str, list[str]]:
 def _check_golden_names(
     workload: Workload, outputs: Mapping[str, str], written: Collection[str]
 ) -> None:
-    """Every output has a golden, and every golden is of a tensor that is written. `outputs` are the
+    """Every output needs a golden, and every golden a tensor that is written. `outputs` are the
     tensors whose last value no step reads, each with the step that writes it."""
     if not workload.golden:
         raise ConfigError(
@@ -227,7 +227,7 @@ def _check_golden_names(
 
 
 def _check_aliases(step: Step, kernel: Kernel, key: str) -> None:
-    """A tensor that is written must not be another argument too: kernels take it that none is."""
+    """Refuse a written tensor that is also another argument: kernels assume no aliasing."""
     bound = [
         (str(step.args.get(name, name)), name, argument.access)
         for name, argument in kernel.arguments.items()
@@ -283,7 +283,7 @@ def _check_space(
     sizes: Iterable[str],
     key: str,
 ) -> set[str]:
-    """The names that expressions beside these tunables may use."""
+    """The names that expressions next to these tunables may use."""
     _check_text(tunables, _IDENTIFIER, f"{key}.tunables")
     transforms: dict[str, str] = {}
     for transform, group in tunables.items():

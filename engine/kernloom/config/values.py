@@ -1,8 +1,8 @@
-"""Changing values of composed plain data, and resolving what refers to them.
+"""Value overrides and references, applied to composed plain data.
 
-Hydra composes once per choice of groups; value overrides are then applied here, so that one more
-point of a sweep costs microseconds instead of a composition. Nothing is changed in place: a new
-point shares with the composed data all that it does not change.
+Hydra composes once per choice of groups; value overrides are then applied here, so that each
+further point of a sweep costs microseconds instead of a composition. Data is never changed in
+place: a new point shares all unchanged parts with the composed data.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from kernloom.config.schema import Experiment
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _NESTED = (dict, list)
 _DEEPEST = 20
-"""How many references may lead to the next before we call it a circle."""
+"""Maximum length of a chain of references, to detect cycles."""
 _MAX_EXPANDED = 200_000
-"""Values that the references of a section may stand for, all in all; 64 characters count as one."""
+"""Limit of values that the references of a section expand to; 64 characters count as one."""
 Path = tuple[Any, ...]
-"""The keys and indices that lead to a value."""
+"""Keys and indices on the path to a value."""
 
 
 class _Budget:
-    """What references may still expand to: a few lines of them can double at every step."""
+    """Limit on the expansion of references: a few lines of them can double at every step."""
 
     def __init__(self) -> None:
         self._left = _MAX_EXPANDED
@@ -57,20 +57,20 @@ def _section_size(section: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True)
 class _References:
-    """Where a section holds a `${...}`."""
+    """The `${...}` references in a section."""
 
     paths: list[Path]
     roots: list[str]
-    """The sections that they lead to."""
+    """Root sections that they refer to."""
     rare: bool
-    """Some are of the kinds that we do not resolve ourselves."""
+    """Whether some need OmegaConf to resolve."""
 
 
 _NO_REFERENCES = _References([], [], rare=False)
 
 
 def merged(base: Any, change: Any) -> Any:
-    """`change` laid over `base`: mappings merge, everything else is replaced."""
+    """`base` updated by `change`: mappings merge, everything else is replaced."""
     if not isinstance(base, dict) or not isinstance(change, dict):
         return as_section(change)
     result = dict(base)
@@ -90,7 +90,7 @@ class _UnknownKeyError(Exception):
 
 
 def apply(data: Section[Any], override: Override, value: Any) -> Section[Any]:
-    """`data` with one value override carried out."""
+    """`data` with one value override applied."""
     try:
         result = _applied(data, override.key.split("."), 0, override, value)
     except _UnknownKeyError as unknown:
@@ -119,7 +119,7 @@ def _applied(node: Any, names: list[str], depth: int, override: Override, value:
         where = ".".join(names[:depth])
         raise ConfigError(f"holds {node!r}, which has no key '{name}'", key=where)
     if name not in node and not adding:
-        # A key that the schema gives a default need not stand in any file.
+        # A key with a default in the schema may be missing from all files.
         known = fields_at(Experiment, names[:depth])
         if name not in known or override.kind == "delete":
             raise _UnknownKeyError(names[:depth], name, node, known)
@@ -153,13 +153,13 @@ def _explained(
         hint = f"Did you mean {' or '.join(repr(key) for key in meant)}?"
     section = data.get(unknown.above[0]) if where else None
     if isinstance(section, dict) and not unknown.known and "name" in section:
-        # Such names are not ours: another workload has others.
+        # These names depend on the chosen option: another workload has others.
         hint = f"{hint.removesuffix('.')} (of {unknown.above[0]} {section['name']})."
     return ConfigError(f"unknown key '{name}'", key=where, hint=hint)
 
 
 def _keys_that_end_in(data: Mapping[str, Any], end: str) -> list[str]:
-    """The whole keys that somebody may mean who writes only the end of one."""
+    """Full keys that end in what the user wrote."""
     workload = data.get("workload")
     workload = workload if isinstance(workload, dict) else {}
     found: dict[str, None] = {}
@@ -191,7 +191,7 @@ def _index(node: list[Any], name: str, where: str) -> int:
 
 
 def resolve(data: dict[str, Any], cache: DigestCache) -> Section[Any]:
-    """`data` with every `${...}` replaced; OmegaConf does the rare kinds that we do not."""
+    """`data` with every `${...}` replaced; OmegaConf resolves the rare kinds."""
     references = {name: _references_of(section) for name, section in data.items()}
     if any(found.rare for found in references.values()):
         resolved: Section[Any] = as_section(_resolved_by_omegaconf(data))
@@ -225,8 +225,8 @@ def _references_in(section: Any) -> _References:
 def _resolved_section(
     data: dict[str, Any], name: str, paths: list[Path], cache: DigestCache
 ) -> Any:
-    """A section with its references replaced; once for all points that have in common what they
-    refer to."""
+    """A section with its references replaced, cached for all points with the same referenced
+    sections."""
     section = data[name]
     budget = _Budget()
     values = [_resolved(data, _at(section, path), (name, *path), 0, budget) for path in paths]
@@ -245,7 +245,7 @@ def _interpolated(data: Any) -> list[Path]:
     if isinstance(data, str):
         return [()] if "${" in data else []
     if isinstance(data, Section):
-        # Known already of what a changed section shares with the one it was made from.
+        # Cached for the parts that a changed section shares with its original.
         return data.derive(_interpolated_in)
     if isinstance(data, dict):
         return _interpolated_in(data)
@@ -288,7 +288,7 @@ def _replaced(node: Any, path: Path, value: Any) -> Any:
 def _resolved_within(
     data: Mapping[str, Any], node: Any, place: Path, depth: int, budget: _Budget
 ) -> Any:
-    """What is referred to, with the references inside it replaced."""
+    """A referenced value, with the references inside it replaced."""
     if isinstance(node, str):
         return _resolved(data, node, place, depth, budget) if "${" in node else node
     for path in _interpolated(node):

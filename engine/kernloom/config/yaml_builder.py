@@ -1,8 +1,8 @@
-"""Builds plain data from the parser's events, within bounds.
+"""Builder of plain data from YAML parser events, within bounds.
 
-PyYAML's own composer recurses (in C, so that deep nesting ends the process) and its constructor
-expands merges without a limit. One pass over the events needs neither: depth and the number of
-values, aliases and merges expanded, are checked before a value is made.
+PyYAML's own composer recurses (in C, so deep nesting crashes the process) and its constructor
+expands merges without a limit. This builder does neither: in one pass over the events it checks
+depth and number of values, with aliases and merges expanded, before it makes a value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STRING = f"{_TAG}str"
 _MAPPING = (None, "!", f"{_TAG}map")
 _SEQUENCE = (None, "!", f"{_TAG}seq")
 _LONGEST_NUMBER = 1000
-"""Characters; far below where Python refuses to convert whole numbers to text."""
+"""Maximum length of a number; far below the limit of Python's int conversion."""
 _REPLACED = {f"{_TAG}{name}" for name in ("bool", "float", "timestamp", "value")}
 FLOAT = re.compile(
     r"^(?:[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)|[-+]?(?:\d+\.\d*|\.\d+)|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
@@ -30,12 +30,12 @@ _BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much a document may hold."""
+    """Limits of a document."""
 
     size: int
-    """Bytes of a file."""
+    """Size of the file in bytes."""
     values: int
-    """Aliases and merges count as all that they stand for."""
+    """Number of values; aliases and merges count fully expanded."""
     depth: int
 
 
@@ -44,7 +44,7 @@ class TooMuchError(Exception):
 
 
 class _Resolver(yaml.resolver.Resolver):
-    """YAML 1.1 less its surprises: `off` is text, `1e-6` a number, a date is text."""
+    """YAML 1.1 without surprises: `off` is text, `1e-6` a number, a date is text."""
 
 
 _Resolver.yaml_implicit_resolvers = {
@@ -59,7 +59,7 @@ _PLAIN: dict[str, list[tuple[str, re.Pattern[str]]]] = _Resolver.yaml_implicit_r
 
 @dataclass(frozen=True)
 class _Built:
-    """A value that an alias may name, with its size and height once all aliases are expanded."""
+    """A value with an anchor, with its size and height after alias expansion."""
 
     value: Any
     size: int = 1
@@ -68,22 +68,22 @@ class _Built:
 
 @dataclass
 class _Open:
-    """A collection whose end has not been reached."""
+    """A collection that is not complete yet."""
 
     value: dict[Any, Any] | list[Any]
     anchor: str | None
     size: int = 1
     height: int = 0
     seen: set[str] = field(default_factory=set)
-    """The keys of a mapping as they are written."""
+    """Keys of a mapping as written."""
     key: Any = None
     waits_for_key: bool = True
     merged: list[Any] | None = None
-    """What the merge key of a mapping names."""
+    """Mappings under the merge key."""
 
 
 _MERGED = object()
-"""Stands for the key `<<`."""
+"""Sentinel for the key `<<`."""
 
 
 def build(events: Iterable[yaml.Event], bounds: Bounds) -> Any:
@@ -106,14 +106,14 @@ def build(events: Iterable[yaml.Event], bounds: Bounds) -> Any:
 
 
 class _Builder:
-    """The collections around the current event, and the values that have an anchor."""
+    """The open collections around the current event, and the values with anchors."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.document: Any = None
         self._bounds = bounds
         self._open: list[_Open] = []
         self._anchors: dict[str, _Built | None] = {}
-        """None: of a collection that is still open."""
+        """Anchor -> value; None while its collection is open."""
         self._documents = 0
 
     def start_document(self, event: yaml.Event) -> None:
@@ -167,7 +167,7 @@ class _Builder:
         done = self._open.pop()
         value = done.value
         if done.merged is not None and isinstance(value, dict):
-            # The first mapping of a list wins over later ones, a key of its own over all.
+            # The first mapping of a list overrides later ones; the mapping's own keys override all.
             value = {key: v for one in reversed(done.merged) for key, v in one.items()} | value
         if done.anchor:
             self._anchors[done.anchor] = _Built(value, done.size, done.height)
@@ -200,7 +200,7 @@ class _Builder:
 
 
 def _mappings(value: Any, event: yaml.Event) -> list[Any]:
-    """What a merge key names: a mapping, or several in a list."""
+    """The mappings under a merge key: one, or several in a list."""
     mappings = value if isinstance(value, list) else [value]
     if not all(isinstance(one, dict) for one in mappings):
         raise _error("expected a mapping or a list of mappings to merge", event)

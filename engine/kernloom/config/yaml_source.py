@@ -1,4 +1,4 @@
-"""Hydra's config source for folders, with our YAML reader."""
+"""Hydra config source for folders, with Kernloom's YAML reader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernloom.config.reader import CONFIG, load_yaml
 
 
 class YamlSource(FileConfigSource):
-    """One configs/ folder; under a scheme of our own, so that stock Hydra's stays as it is."""
+    """One configs/ folder, under a URL scheme of its own, so that Hydra's source is unaffected."""
 
     @staticmethod
     def scheme() -> str:
@@ -45,5 +45,5 @@ class YamlSource(FileConfigSource):
 
 
 def _hidden(config_path: str) -> bool:
-    """Whether a path leads out of the folder or past names that are no options."""
+    """Whether a path leaves the folder or contains hidden names."""
     return any(part.startswith(".") for part in config_path.split("/"))

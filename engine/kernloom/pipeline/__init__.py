@@ -1,1 +1,1 @@
-"""Graphs of named stages: read, checked, ordered, carried out."""
+"""Pipelines: graphs of named stages, parsed, checked, ordered and executed."""

@@ -1,4 +1,4 @@
-"""Pipelines read, checked and ordered before anything runs; then carried out stage by stage."""
+"""Stage graphs: a pipeline is parsed, checked and ordered first, then executed by phase."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ ROOTS = {
     "case": "text",
     "seed": "number",
 }
-"""What a ref can name beside stages, with its type."""
+"""Inputs that a ref can name besides stages, with their types."""
 ANY = "any"
 _INSIDE = {"choices": "params", "params": "params", "provenance": ANY, "tensors": ANY}
-"""Types that a ref can look into, with the type of what it finds there."""
+"""Types with entries that a ref can name, and the type of these entries."""
 _WHOLE = ("workload", "target", "arch", "toolchain", "measure")
 _CLOSED = {"schedule", "steps", "sources", "artifacts", "number", "text"}
-"""Types that a ref can only take whole."""
+"""Types that a ref can only use as a whole."""
 _PLAIN: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "text": (str,),
     "params": (Mapping,),
     ANY: (object,),
 }
-"""Types whose values can be written down instead of referred to."""
+"""Types whose values can be written as literals instead of refs."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Ref:
     source: str
     path: tuple[str, ...]
     key: str
-    """Where it stands in the config."""
+    """Config key of the ref."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One stage, its inputs, and the stages it must follow."""
+    """One stage with its inputs and the stages it depends on."""
 
     stage: Stage
     inputs: Mapping[str, Any]
@@ -60,19 +60,19 @@ class Node:
 
 @dataclass(frozen=True)
 class StageGraph(Digested):
-    """A checked pipeline, in an order that follows its refs."""
+    """A checked pipeline, in dependency order."""
 
     nodes: Mapping[str, Node]
 
     def run(self, phase: Phase, context: Context, values: dict[str, Mapping[str, Any]]) -> None:
-        """Carry out the stages of a phase, adding each one's outputs to `values`."""
+        """Execute the stages of a phase, adding the outputs of each to `values`."""
         for _ in self.turns(phase, context, values):
             pass
 
     def turns(
         self, phase: Phase, context: Context, values: dict[str, Mapping[str, Any]]
     ) -> Iterator[None]:
-        """The same, with a pause wherever a stage lets the trials of others have a turn."""
+        """The same as a generator that yields wherever a stage lets other trials take a turn."""
         for name, node in self.nodes.items():
             if node.stage.phase != phase:
                 continue
@@ -89,16 +89,16 @@ class StageGraph(Digested):
 
     @cached_property
     def verifies(self) -> bool:
-        """Whether some stage shows that results are right."""
+        """Whether a stage verifies results."""
         stages = [node.stage for node in self.nodes.values()]
         return any(s.phase == "run" and "verified" in s.outputs.values() for s in stages)
 
     def has(self, kind: str) -> bool:
-        """Whether some stage has an output of a type."""
+        """Whether a stage has an output of this type."""
         return kind in self._outputs
 
     def of_type(self, kind: str, values: Mapping[str, Mapping[str, Any]]) -> list[Any]:
-        """Every output of a declared type that is known by now, in the order of the stages."""
+        """All known outputs of a type, in the order of the stages."""
         return [
             values[name][output]
             for name, output in self._outputs.get(kind, ())
@@ -107,7 +107,7 @@ class StageGraph(Digested):
 
     @cached_property
     def _outputs(self) -> dict[str, list[tuple[str, str]]]:
-        """Type -> the stages and names of the outputs that have it."""
+        """Type -> stages and names of the outputs of that type."""
         found: dict[str, list[tuple[str, str]]] = {}
         for name, node in self.nodes.items():
             for output, kind in node.stage.outputs.items():
@@ -115,7 +115,7 @@ class StageGraph(Digested):
         return found
 
     def value(self, ref: Ref, context: Context, values: Mapping[str, Mapping[str, Any]]) -> Any:
-        """What a ref stands for."""
+        """The value of a ref."""
         if ref.source in ROOTS:
             node: Any = getattr(context.experiment, ref.source)
         else:
@@ -137,11 +137,11 @@ class StageGraph(Digested):
 
 
 def _blame(error: Exception, name: str, stage: Stage) -> None:
-    """The error says in which stage it arose."""
+    """Record in the error which stage raised it."""
     if isinstance(error, KernloomError):
         error.stage = error.stage or name
     elif not type(stage).__module__.startswith("kernloom."):
-        # A stage type of somebody else's: its failure is a trial's, not the engine's.
+        # A stage type of another package: its failure fails the trial, not the engine.
         failed = PipelineError(
             f"stage type {type(stage).__name__} failed: {type(error).__name__}: {error}",
             key=f"pipeline.stages.{name}",
@@ -155,7 +155,7 @@ def read_graph(
     types: Registry[type[Stage]],
     cache: DigestCache | None = None,
 ) -> StageGraph:
-    """The checked graph; a pipeline, or a stage, that the cache knows is not read again."""
+    """The checked graph; pipelines and stages in the cache are not parsed again."""
     cache = DigestCache() if cache is None else cache
     digest = digest_of(stages)
     return cache.by_key(
@@ -172,14 +172,14 @@ def _read(
         name: cache.by_key((Node, types, name, digest_of(data)), partial(_node, name, data, types))
         for name, data in stages.items()
     }
-    # Options aside, the points of a sweep have their stages in common.
+    # The points of a sweep share their stages, except for options.
     connections = tuple((name, _connections(node)) for name, node in nodes.items())
     order = cache.by_key((_checked_order, connections), lambda: _checked_order(nodes))
     return StageGraph({name: nodes[name] for name in order})
 
 
 def _connections(node: Node) -> str:
-    """Equal for nodes that can stand in each other's place."""
+    """Equal for nodes that are interchangeable in the graph."""
     stage = node.stage
     texts = {name: repr(given) for name, given in node.inputs.items()}
     return digest_of([stage.phase, stage.inputs, stage.outputs, texts, node.after])
@@ -295,7 +295,7 @@ def _check_ref(ref: Ref, wanted: str, stage: Stage, nodes: Mapping[str, Node], k
         if len(ref.path) > 1:
             found = _INSIDE.get(found, ANY)
     if found == "config":
-        # Of the experiment's own data only numbers and text are of a type that stages know.
+        # Only numbers and text of the experiment's data have types that stages declare.
         fits = wanted not in (*_INSIDE, *_CLOSED - {"number", "text"}, *_WHOLE)
     else:
         fits = ANY in (found, wanted) or found == wanted
@@ -308,7 +308,7 @@ def _check_ref(ref: Ref, wanted: str, stage: Stage, nodes: Mapping[str, Node], k
 
 
 def _ordered(nodes: Mapping[str, Node]) -> dict[str, Node]:
-    """Depth first along refs and `after`; a way back to a stage under way is a cycle."""
+    """Depth-first order along refs and `after`; a path back to an unfinished stage is a cycle."""
     ordered: dict[str, Node] = {}
     under_way: list[str] = []
 

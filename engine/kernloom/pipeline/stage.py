@@ -1,4 +1,4 @@
-"""What a stage is: a class with typed options, declared inputs and outputs, and a phase."""
+"""Stage: a class with typed options, declared inputs and outputs, and a phase."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 Phase = Literal["plan", "build", "run"]
 PHASES: tuple[Phase, ...] = ("plan", "build", "run")
 Turns: TypeAlias = Generator[None, None, Mapping[str, Any]]
-"""A stage that is carried out in turns with those of other trials; it returns its outputs."""
+"""A generator stage that takes turns with those of other trials; it returns its outputs."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class NoOptions:
 
 @dataclass(frozen=True)
 class Context:
-    """What every stage may look at: the experiment, and the services handed in by type."""
+    """Input of every stage: the experiment, and services by type."""
 
     experiment: Experiment
     services: Mapping[type, Any]
 
     def need(self, kind: type[T]) -> T:
-        """The service of a type; stages state their needs so that imports keep their direction."""
+        """The service of a type. Services are passed in, so that imports keep their direction."""
         try:
             service: T = self.services[kind]
         except KeyError:
@@ -40,13 +40,13 @@ class Context:
 class Stage:
     """One node of a pipeline. Subclasses declare the class variables and define `run`.
 
-    `plan` stages are pure and done before anything is built. `build` stages, also pure, declare
-    artifacts; those of a whole sweep are made together. `run` stages use devices.
+    `plan` stages are pure and run before anything is built. `build` stages, also pure, declare
+    artifacts; those of a whole sweep are built together. `run` stages use devices.
     """
 
     phase: ClassVar[Phase] = "plan"
     inputs: ClassVar[Mapping[str, str]] = {}
-    """Input name -> type name; every one is required."""
+    """Input name -> type name; all are required."""
     outputs: ClassVar[Mapping[str, str]] = {}
     Options: ClassVar[type[Any]] = NoOptions
 
@@ -55,5 +55,5 @@ class Stage:
         self.options = options
 
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any] | Turns:
-        """The outputs, by name. A `run` stage may yield to let the other trials have a turn."""
+        """The outputs by name. A `run` stage may yield to let other trials take a turn."""
         raise KernloomError(f"stage type {type(self).__name__} defines no run()")

@@ -1,1 +1,1 @@
-"""What an experiment needs built and run, decided before anything is done."""
+"""Planning: everything that an experiment needs built and run, decided before it starts."""

@@ -1,6 +1,6 @@
-"""Choices made for kernels before: points of a sweep that ask the same question share the answer.
+"""Cache of parameter choices for kernels, shared by the points of a sweep with equal questions.
 
-Questions are compared by content, and the number of answers is bounded.
+Questions are compared by content, and the cache is bounded.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from kernloom.config.schema import Kernel, Scalar
 from kernloom.plan.space import tunables_of
 
 LIMIT = 2_000
-"""How many answers of a kind are kept; then they are forgotten."""
+"""Entries of each kind that the cache holds before it is cleared."""
 Question: TypeAlias = tuple[Any, ...]
 
 
 class Answers:
-    """The model's choices and the points that satisfy their kernel's constraints."""
+    """Cached choices of the model, and points known to satisfy their kernel's constraints."""
 
     def __init__(self) -> None:
         self._chosen: dict[Question, dict[str, Scalar]] = {}
         self._valid: set[Question] = set()
         self._kernels: dict[str, tuple[Kernel, str, tuple[str, ...]]] = {}
-        """Name -> the last kernel of that name, its text, and the names it mentions."""
+        """Name -> the last kernel of that name, its text, and the names its expressions use."""
 
     def question(
         self, kernel: Kernel, decided: Mapping[str, Scalar], known: Mapping[str, Any]
     ) -> Question:
-        """Equal for all that a kernel's constraints and model answer alike: of what is known, only
-        what they mention counts."""
+        """Cache key of a choice. Of the known values, only those that the kernel's constraints and
+        model mention are part of it."""
         last = self._kernels.get(kernel.name)
         if last is None or last[0] is not kernel:
             text = canonical_json([tunables_of(kernel), kernel.constraints, kernel.model])
@@ -40,7 +40,7 @@ class Answers:
             last = self._kernels[kernel.name] = (kernel, text, names)
         _, text, names = last
         values = tuple(known.get(name) for name in names)
-        # As text: 1, 1.0 and true are different choices, but equal.
+        # As text, since 1, 1.0 and true are equal but different choices.
         return (text, values, str(sorted(decided.items())))
 
     def chosen(self, question: Question) -> dict[str, Scalar] | None:
@@ -52,7 +52,7 @@ class Answers:
         self._chosen[question] = point
 
     def is_valid(self, question: Question) -> bool:
-        """Whether what is decided was found to satisfy the constraints."""
+        """Whether the decided values are known to satisfy the constraints."""
         return question in self._valid
 
     def keep_valid(self, question: Question) -> None:

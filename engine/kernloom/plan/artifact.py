@@ -1,8 +1,8 @@
-"""An artifact: one file to be built, and everything that decides what its bytes will be.
+"""Artifact: one file to be built, with every input that affects its bytes.
 
-Its key is the hash of exactly that: staged files, system headers, argv, what is linked, the
-compiler's identity and the fixed environment. No path of this machine enters the key, unless a flag
-names one, so it is the same in any folder.
+Its key is the hash of exactly these inputs: staged files, system headers, argv, linked files, the
+compiler's identity and the fixed environment. The key contains no path of this machine, unless a
+flag names one, so it is the same in any folder.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from kernloom.base.files import sha256_json, sha256_text
 ENVIRONMENT: Mapping[str, str] = {
     "LC_ALL": "C",
     "SOURCE_DATE_EPOCH": "0",
-    # Both compilers believe a PWD that leads to their current folder: so debug information names
-    # this path, not the folder the artifact happened to be compiled in.
+    # Both compilers trust a PWD that leads to their current folder, so debug information names
+    # this path and not the folder of the build.
     "PWD": "/proc/self/cwd",
     "CCACHE_DISABLE": "1",
 }
-"""All that a compiler's environment holds, but for PATH and TMPDIR, which are not in the key."""
+"""The compiler's environment, except PATH and TMPDIR, which are not in the key."""
 
 MANIFEST = "manifest.json"
 ORIGINS = "origins"
 BARE = ("-nodefaultlibs", "-lgcc")
-"""Flags that link a kernel without headers faster. What it can call beside its own functions, such
-as memset, the process that loads it has."""
+"""Flags that speed up linking a kernel without headers. Other functions that it can call, such as
+memset, are provided by the process that loads it."""
 WRAPPER = "(wrapper)"
-"""Among what is linked: what a compiler's wrapper does."""
+"""Entry in `linked` for the behaviour of a compiler's wrapper."""
 FOLDERS = {
     "kernel": "kernels",
     "batch": "batches",
@@ -46,13 +46,13 @@ KEY_LENGTH = 32
 
 
 def is_key(value: object) -> bool:
-    """Whether it can be the key of an artifact, and so the name of a folder below build/."""
+    """Whether a value can be an artifact's key, and so a folder name below build/."""
     return isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{KEY_LENGTH}}}", value) is not None
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Which compiler it is, wherever it is installed."""
+    """Identity of a compiler, independent of its path."""
 
     toolchain: str
     version: str
@@ -67,37 +67,37 @@ class Artifact:
     """One file to be built, with all of its inputs."""
 
     name: str
-    """For people, and the slot by which an older build is found."""
+    """Name for people, and the slot by which older builds are found."""
     kind: Literal["kernel", "batch", "runner", "plugin", "supervisor"]
     output: str
-    """File name of what is built."""
+    """Name of the built file."""
     main: str
-    """The staged file that a message about this artifact points to."""
+    """The staged file that messages about this artifact refer to."""
     files: Mapping[str, str]
-    """Relative path -> text of every file the compiler is given."""
+    """Relative path -> text of every input file."""
     argv: tuple[str, ...]
     """argv[0] is the tool's role; all paths are relative to the artifact's own folder."""
     tools: Mapping[str, str]
-    """Role -> where the tool is on this machine; not in the key."""
+    """Role -> path of the tool on this machine; not in the key."""
     identity: Identity
     headers: Mapping[str, str] = field(default_factory=dict)
-    """System headers the files include, by name, and their hashes."""
+    """Name -> hash of each system header that the files include."""
     linked: Mapping[str, str] = field(default_factory=dict)
-    """Start files, libraries and whatever else the flags make the compiler read, likewise."""
+    """Name -> hash of start files, libraries and other files that the compiler reads."""
     arch: str = ""
     variant: str = "release"
     runtime: str = "none"
     params: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Path below templates/ -> text of what the files were rendered from; not in the key."""
+    """Path below templates/ -> text of the templates of the files; not in the key."""
     stamps: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False, compare=False)
-    """Absolute path -> stamp of every file outside that is in the key, when it was hashed."""
+    """Absolute path -> stamp, at hashing, of every outside file in the key."""
     assembles: bool = field(default=False, compare=False)
-    """It may hold inline assembly, which reads files by directives of its own."""
+    """Whether it may contain inline assembly, whose directives can read further files."""
     lists_assembly: bool = field(default=False, compare=False)
-    """Its compiler's assembler can list the files that it reads."""
+    """Whether the compiler's assembler can list the files it reads."""
     declare_again: Callable[[], Artifact] | None = field(default=None, repr=False, compare=False)
-    """Looks at the files outside again, for when they have changed since; not in any file."""
+    """Declares the artifact again when outside files have changed; never serialised."""
 
     def __post_init__(self) -> None:
         for path in (*self.files, *self.origins):
@@ -109,7 +109,7 @@ class Artifact:
 
     @property
     def packaged(self) -> bool:
-        """Its files are what is loaded: nothing compiles them here."""
+        """Whether its files are loaded as they are, without compilation here."""
         return not self.argv
 
     @cached_property
@@ -143,7 +143,7 @@ class Artifact:
 
 
 def to_plain(artifact: Artifact) -> dict[str, Any]:
-    """All but the stamps, which most artifacts of a plan share."""
+    """All fields except the stamps, which most artifacts of a plan share."""
     files, origins = dict(artifact.files), dict(artifact.origins)
     bare = replace(artifact, files=files, origins=origins, stamps={}, declare_again=None)
     return asdict(bare)

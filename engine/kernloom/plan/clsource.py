@@ -1,7 +1,7 @@
-"""Plain files of OpenCL C as kernels: their signature checked, their macros defined.
+"""Plain OpenCL C files as kernels: signature check and macro definitions.
 
-The driver compiles one text and launches its functions by name, so there is no wrapper around the
-file: the macros come first, then the file itself.
+The driver compiles one text and launches its functions by name, so the file needs no wrapper: the
+macros come first, then the file itself.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kernloom.plan.schedule import StepRecord
 
 MAIN = "kernel.cl"
 FINISH = "_finish"
-"""What the name of a function ends with that is launched after another one."""
+"""Name suffix of a function that is launched after another one."""
 
 
 def functions_of(source: KernelSource) -> tuple[str, ...]:
-    """The functions of a plain file that are launched, in order."""
+    """The functions of a plain file to launch, in order."""
     first = str(source.function)
     return (first, f"{first}{FINISH}") if source.finish else (first,)
 
@@ -32,7 +32,7 @@ def check_functions(
     *,
     key: str,
 ) -> tuple[str, ...]:
-    """The dtype of each argument as the functions take it; all of them take the same."""
+    """Element types of the arguments as declared; all functions have the same arguments."""
     found: dict[tuple[str, ...], str] = {}
     arguments_key = f"{record.key}.arguments"
     for function, parameters in signatures.items():
@@ -50,7 +50,7 @@ def check_functions(
 
 
 def kernel_text(header: str, macros: Mapping[str, str], name: str, text: str) -> str:
-    """What the driver compiles; errors show the file's own name and lines."""
+    """The text for the driver; errors show the file's own name and lines."""
     defines = "".join(f"#define {macro} {value}\n" for macro, value in macros.items())
     return f'{header}{defines}#line 1 "{PurePosixPath(name).name}"\n{text}'
 
@@ -70,7 +70,7 @@ def _check_scratch(
 def _check_values(
     parameters: Sequence[Parameter], function: str, record: StepRecord, key: str
 ) -> None:
-    """The driver is given bytes, so types must be exact, and tensors are in global memory."""
+    """The driver passes bytes, so types must match exactly and tensors be in global memory."""
     for parameter, argument in zip(parameters, record.arguments, strict=True):
         if parameter.pointer and parameter.space not in ("global", "constant"):
             raise ConfigError(

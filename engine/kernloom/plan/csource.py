@@ -1,4 +1,4 @@
-"""Plain files of C or OpenCL C as kernels: reads a function's signature and macros, without a
+"""Plain C and OpenCL C files as kernels: parses a function's signature and macros without a
 compiler."""
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _SPACES = ("global", "constant", "local", "private")
 
 @dataclass(frozen=True)
 class Dialect:
-    """The words of a parameter list in one language."""
+    """Keywords of parameter lists in one language."""
 
     types: Mapping[str, str]
-    """Name of a type -> dtype."""
+    """Type name -> dtype."""
     spaces: Mapping[str, str] = field(default_factory=dict)
     """Qualifier -> address space."""
 
@@ -66,19 +66,19 @@ class Parameter:
 
     name: str
     ctype: str
-    """Its type as it can be written in a cast."""
+    """The type as written in a cast."""
     dtype: str
-    """Element type in our words; '' if it is none of them."""
+    """Element type as a dtype; '' if there is none."""
     pointer: bool
     constant: bool
     space: str = ""
-    """The address space that OpenCL C says a pointer points to."""
+    """Address space of a pointer in OpenCL C."""
 
 
 def read_signature(
     text: str, function: str, *, where: str, key: str, dialect: Dialect = C
 ) -> tuple[Parameter, ...]:
-    """The parameters of `function` as the file declares them."""
+    """The parameters of `function` as declared in the file."""
     plain = _COMMENT.sub(" ", text)
     match = re.search(rf"\b{re.escape(function)}\s*\(([^()]*)\)\s*\{{", plain)
     if not match:
@@ -108,7 +108,7 @@ def _parameter(text: str, where: str, key: str, dialect: Dialect) -> Parameter:
     space = next((dialect.spaces[word] for word in kind if word in dialect.spaces), "")
     base = " ".join(w for w in kind if w not in _QUALIFIERS and w not in dialect.spaces)
     constant = "const" in text.split("*")[0].split() or space == "constant"
-    # An array of arrays is a pointer to rows: only a pointer without a type turns into it.
+    # An array of arrays is a pointer to rows; only `void *` converts to it.
     shown = "void" if text.count("[") > 1 else base
     shown = f"{'const ' if constant else ''}{shown}{' *' if pointer else ''}"
     return Parameter(name, shown, dialect.types.get(base, ""), pointer, constant, space)
@@ -117,7 +117,7 @@ def _parameter(text: str, where: str, key: str, dialect: Dialect) -> Parameter:
 def check_signature(
     parameters: tuple[Parameter, ...], record: StepRecord, name: str, *, key: str
 ) -> None:
-    """The function must take what the kernel's config says it takes, in the same order."""
+    """Refuse a function whose parameters differ from the kernel's config in type or order."""
     wanted = record.arguments
     if len(parameters) != len(wanted):
         raise ConfigError(
@@ -169,7 +169,7 @@ def check_signature(
 def _check_order(
     parameters: Sequence[Parameter], arguments: Sequence[str], function: str, key: str
 ) -> None:
-    """Arguments are passed by position, so a name that both sides use must have the same one."""
+    """Arguments are positional, so a name used on both sides must have the same position."""
     for parameter, argument in zip(parameters, arguments, strict=True):
         if parameter.name != argument and parameter.name in arguments:
             shown = ", ".join(parameter.name for parameter in parameters)
@@ -189,7 +189,7 @@ def words_in(text: str) -> frozenset[str]:
 def check_macros(
     words: Collection[str], macros: Mapping[str, Scalar], *, where: str, key: str
 ) -> None:
-    """A macro that the file never mentions is a slip."""
+    """Refuse macros that the file never mentions, which are typing errors."""
     for macro in macros:
         if macro not in words:
             capitals = [word for word in words if word.isupper()]
@@ -201,7 +201,7 @@ def check_macros(
 
 
 def read_with_includes(path: Path, root: Path) -> dict[str, str]:
-    """The file and every file it includes by "...", by path below `root`; none may leave it."""
+    """The file and all its `#include "..."` files, by path below `root`; none may leave it."""
     found: dict[str, str] = {}
     waiting = [path.resolve()]
     root = root.resolve()

@@ -1,7 +1,7 @@
-"""The named facts that identify a trial: all that can change its result, and nothing else.
+"""Facts: the named values that identify a trial, namely all that can change its result.
 
-Descriptions, install hints, other cases, other targets' sources, limits and how a run is done are
-no facts. Whatever reaches a kernel by rendering or compiling is in the keys of its artifacts.
+Descriptions, install hints, other cases, other targets' sources, limits and settings of the run
+are not facts. Inputs of rendering and compilation are covered by the keys of the artifacts.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ POLICY = (
     "aslr",
     "baselines",
 )
-"""Fields of a measuring policy that decide how a trial is measured. `floor` judges differences
-afterwards; `together` depends on how many trials there happen to be."""
+"""Fields of a measuring policy that affect how a trial is measured. `floor` judges differences
+afterwards; `together` depends on the number of trials in a sweep."""
 FILLED_BY: Mapping[str, tuple[str, ...]] = {
     "uniform": ("low", "high"),
     "normal": ("mean", "std"),
     "integers": ("low", "high"),
     "constant": ("value",),
     "pattern": ("pattern", "low", "high"),
-    # By its content, not its name.
+    # Identified by content, not by name.
     "file": (),
     "generator": ("generator",),
 }
-"""Kind of fill -> the fields that it looks at."""
+"""Kind of fill -> the fields it uses."""
 THIS_MACHINE = ("machine", "device", "arch")
-"""Groups that describe the machine that planned; on a cluster another one measures."""
+"""Groups that describe the planning machine; on a cluster another machine measures."""
 
 
 def facts_of(plan: Planned, cache: DigestCache) -> Facts:
     """All facts of a planned trial."""
     experiment, workload = plan.experiment, plan.experiment.workload
     if plan.refusal:
-        # Never reused: each point keeps a row of its own.
+        # Refused trials are never reused: each point keeps its own row.
         names: Section[Mapping[str, Any]] = Section({"names": _named(experiment)})
         return Facts(names, {"refused": {"config": _config_digest(plan)}})
     sizes = sizes_of(workload)
@@ -118,8 +118,8 @@ def _shared_facts(plan: Planned, running: Iterable[str]) -> Section[Mapping[str,
 
 
 def facts_anywhere(facts: Facts, arch: Mapping[str, Any], baselines: Mapping[str, Any]) -> Facts:
-    """Facts that are the same on whichever machine a plan is made: less what describes this one,
-    and with the arch and the baselines as they are everywhere."""
+    """Facts that are equal on every machine: without those of this machine, and with the arch and
+    the baselines in their portable form."""
     shared = {group: found for group, found in facts.shared.items() if group not in THIS_MACHINE}
     shared["names"] = {**facts.shared["names"], "arch": str(arch.get("name"))}
     shared["arch"] = {name: arch.get(name) for name in ("isa", "memory")}
@@ -131,11 +131,11 @@ WORK = (
     *("workload.sizes", "workload.tensors", "workload.scalars", "workload.golden"),
     *("workload.tolerance", "data files", "measure", "code", "run"),
 )
-"""Groups that decide what is computed and how it is measured, whoever computes it."""
+"""Groups that affect the computation and its measurement, whatever the implementation."""
 
 
 def _named(experiment: Experiment) -> dict[str, Any]:
-    """The names that trials are filed under in the store."""
+    """The names that identify trials in the store."""
     return {
         "workload": experiment.workload.name,
         "case": experiment.case,
@@ -149,7 +149,7 @@ def _named(experiment: Experiment) -> dict[str, Any]:
 
 
 def _tensor_facts(workload: Workload) -> dict[str, Any]:
-    """Of tensors that some step uses; their shapes are expressions over the sizes."""
+    """Facts of the tensors that steps use; their shapes are expressions over the sizes."""
     used = {
         str(step.args.get(name, name))
         for step in workload.steps.values()
@@ -170,7 +170,7 @@ def _fill_facts(fill: Fill) -> dict[str, Any]:
 
 
 def _tolerance_facts(workload: Workload, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the element types that outputs have."""
+    """Tolerances of the output element types."""
     dtypes = {str(tensors[name]["dtype"]) for name in workload.golden}
     return {dtype: dict(vars(workload.tolerance_for(dtype))) for dtype in sorted(dtypes)}
 
@@ -185,7 +185,7 @@ def _target_facts(plan: Planned) -> dict[str, Any]:
             "version": plan.emulator_version,
         }
     if not plan.device_is_ours:
-        # It is handed the whole target, and may look at any of it.
+        # The device gets the whole target, and may use any part of it.
         facts["as handed over"] = _as_handed_over(target)
     return facts
 
@@ -204,7 +204,7 @@ def _as_handed_over(section: Target | Arch) -> str:
 
 
 def _call_facts(plan: Planned) -> dict[str, Any]:
-    """Which calls are made in which order, and with what."""
+    """Calls in order, with their arguments."""
     return {
         item.step.name: [
             position,
@@ -219,12 +219,12 @@ def _call_facts(plan: Planned) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RunningStages:
-    """The stages of a pipeline that run; the others reach a trial by its artifacts and calls."""
+    """The stages of the `run` phase; other stages are covered by artifacts and calls."""
 
     names: tuple[str, ...]
     types: tuple[type[Stage], ...]
     outside: bool
-    """One is of another package: it may look at any part of the experiment."""
+    """Whether one is from another package: it may use any part of the experiment."""
 
 
 def running_stages(graph: StageGraph) -> RunningStages:
@@ -245,7 +245,7 @@ def _config_digest(plan: Planned) -> str:
 
 
 def _swept_settings(plan: Planned) -> dict[str, Any]:
-    """Settings that are no facts, unless a sweep asks what comes of each."""
+    """Settings that are facts only if they are swept."""
     swept = plan.point.swept
     return {
         key: plan.point.data[key]

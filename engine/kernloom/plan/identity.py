@@ -19,7 +19,7 @@ ID_LENGTH = 16
 
 
 def identity(facts: Facts) -> str:
-    """A trial's id. The text of what points share is made once."""
+    """A trial's id. The text of shared facts is made once."""
     shared = facts.shared.derive(canonical_json)
     return sha256_text(f"{shared}\n{canonical_json(facts.own)}")[:ID_LENGTH]
 
@@ -27,8 +27,8 @@ def identity(facts: Facts) -> str:
 def identity_anywhere(
     plan: Planned, arch_as_asked: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> str:
-    """Hash of what makes plans the same on whichever machine they are made: `identity` less what
-    describes this one, with the arch as it was asked for."""
+    """Hash of the facts that are equal on every machine: `identity` without the facts of this
+    machine, and with the arch as requested."""
     baselines: dict[str, Any] = {
         name: [identity_anywhere(baseline.plan, arch_as_asked), *baseline.made_of]
         if baseline.plan
@@ -40,14 +40,14 @@ def identity_anywhere(
 
 
 def data_files(experiment: Experiment, folders: list[Path], cache: DigestCache) -> dict[str, str]:
-    """Hashes of the files that tensors are filled from."""
+    """Hashes of the files that fill tensors."""
     found = {}
     for name, tensor in experiment.workload.tensors.items():
         if tensor.fill.kind == "file":
             key = f"workload.tensors.{name}.fill.path"
             path = confined(str(tensor.fill.path), folders, key=key, what="data file")
             try:
-                # As it was at this stamp: the points of a sweep share it.
+                # Cached by stamp: the points of a sweep share it.
                 found[name] = cache.by_key(
                     (sha256_file, path, *file_stamp(path)), partial(sha256_file, path)
                 )

@@ -1,4 +1,4 @@
-"""The inspect stage: fills sizes into a workload and says what its steps are."""
+"""The inspect stage: substitutes sizes in a workload and describes its steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord, TensorSpec
 
 MAX_EXTENT = 2**40
-"""No extent of a tensor is larger; catches slips before anything is computed with them."""
+"""Largest extent of a tensor; catches typing errors before any computation."""
 
 
 class Inspect(Stage):
@@ -74,7 +74,7 @@ def _evaluated(workload: Workload) -> dict[str, int]:
 
 
 def tensors_of(workload: Workload) -> dict[str, TensorSpec]:
-    """Every tensor with its shape in numbers."""
+    """Every tensor with a numeric shape."""
     return workload.derive(_shaped)
 
 
@@ -89,7 +89,7 @@ def _shaped(workload: Workload) -> dict[str, TensorSpec]:
 
 
 def inputs_of(workload: Workload) -> list[str]:
-    """Tensors that are read, or updated, before any step has written them."""
+    """Tensors that are read or updated before any step has written them."""
     written: set[str] = set()
     names: list[str] = []
     for step in workload.steps.values():
@@ -106,9 +106,9 @@ def inputs_of(workload: Workload) -> list[str]:
 
 
 def check_memory(tensors: Mapping[str, TensorSpec], available: int) -> None:
-    """Refuse what cannot fit before anything is allocated.
+    """Refuse tensors that do not fit into memory, before any allocation.
 
-    The engine holds the inputs and a float64 golden beside the device's own copy.
+    The engine holds the inputs and a float64 golden in addition to the device's copy.
     """
     total = sum(tensor.nbytes for tensor in tensors.values())
     if 4 * total > available:
@@ -172,7 +172,7 @@ def _record(
 
 
 def _off(kernel: Kernel) -> dict[str, dict[str, Scalar]]:
-    """What holds where no stage decides."""
+    """Values that apply where no stage decides."""
     return {
         transform: {tunable: spec.off for tunable, spec in group.items()}
         for transform, group in kernel.tunables.items()
@@ -228,7 +228,7 @@ def _check_tensor(
 
 
 def _mark_fusable(schedule: Schedule, workload: Workload, target: Target) -> Schedule:
-    """The schedule in which each record says why it cannot be fused into the step before."""
+    """The schedule with, in each record, the reason why it cannot be fused to the step before."""
     marked = list(schedule[:1])
     for record in schedule[1:]:
         reason = _why_unfusable(marked[-1], record, schedule, workload, target)
@@ -243,7 +243,7 @@ def _why_unfusable(
     workload: Workload,
     target: Target,
 ) -> str:
-    """Why the `fuse` stage could not make `record` the epilogue of `before`; empty if it could."""
+    """Why `fuse` cannot make `record` the epilogue of `before`; empty if it can."""
     if record.kernel.name not in before.kernel.epilogues:
         return f"kernel '{before.kernel.name}' has no '{record.kernel.name}' among its epilogues"
     middle = handed_over(before, record, schedule, workload)
@@ -271,7 +271,7 @@ def _why_unfusable(
 
 
 def _takes_true(record: StepRecord) -> bool:
-    """Whether the step's kernel has a tunable that would fuse it."""
+    """Whether the step's kernel has a tunable that can fuse it."""
     tunable = record.kernel.tunables.get("fuse", {}).get("into_producer")
     return tunable is not None and any(value is True for value in tunable.values)
 
@@ -284,7 +284,7 @@ def _is_plain_file(kernel: Kernel, target: Target) -> bool:
 def handed_over(
     before: StepRecord, record: StepRecord, schedule: Schedule, workload: Workload
 ) -> str:
-    """The tensor that passes from one step to the next and is seen by no other; else ''."""
+    """The tensor passed from one step to the next and used by no other; '' if there is none."""
     written = {a.binding for a in before.arguments if a.kind == "tensor" and a.access == "write"}
     read = {a.binding for a in record.arguments if a.kind == "tensor" and a.access == "read"}
     for name in written & read - set(workload.golden):

@@ -1,4 +1,4 @@
-"""The plan of a point: what it is, what it needs built, what its stages have found out."""
+"""The plan of a point: its identity, its artifacts, and the outputs of its stages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernloom.plan.schedule import StepRecord
 
 @dataclass(frozen=True)
 class StepArtifact:
-    """A step and the library that carries it out."""
+    """A step and the library that executes it."""
 
     step: StepRecord
     artifact: Artifact
@@ -27,15 +27,15 @@ class StepArtifact:
 
 @dataclass(frozen=True)
 class PlannedBaseline:
-    """One baseline of a trial, planned: from sources of its own, or by numpy."""
+    """One planned baseline of a trial: its own sources, or numpy."""
 
     identity: str
-    """Equal for the trials of a sweep that can share it."""
+    """Equal for trials of a sweep that can share the baseline."""
     plan: Planned | None = None
     libraries: tuple[Path, ...] = ()
-    """Loaded before its kernels, which take symbols from them."""
+    """Libraries loaded before its kernels, to provide symbols."""
     made_of: tuple[str, ...] = ()
-    """What identifies the libraries."""
+    """Identity of the libraries."""
 
 
 Groups = Mapping[str, Mapping[str, Any]]
@@ -46,18 +46,18 @@ SHARED = "shared"
 class Facts:
     """The facts of a trial: group -> name -> value, plain data.
 
-    Groups are called after the part of the config they come from, where there is one.
+    Groups have the name of their config section where there is one.
     """
 
     shared: Section[Mapping[str, Any]] = field(default_factory=Section)
-    """What most points of a sweep have in common, as the very same object."""
+    """Facts that most points of a sweep share, as one object."""
     own: Groups = field(default_factory=dict)
 
     def groups(self) -> dict[str, Mapping[str, Any]]:
         return {**self.shared, **self.own}
 
     def document(self) -> dict[str, Any]:
-        """As it is stored: what is shared once, in one piece."""
+        """The facts as stored, with the shared ones in one part."""
         return {SHARED: self.shared, **self.own}
 
 
@@ -68,21 +68,21 @@ def groups_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 class Replanner(Protocol):
-    """Plans the points of a sweep, and plans those again of which it dropped the details."""
+    """Plans the points of a sweep, and plans a point again after its details were dropped."""
 
     def plan_again(self, plan: Planned) -> None:
-        """Set what was dropped of a plan."""
+        """Set the dropped attributes of a plan."""
 
     def varied(self, change: Callable[[Planned], Planned]) -> Replanner:
-        """The same sweep with each of its plans changed."""
+        """The same sweep with a change applied to each plan."""
 
     def take(self, plan: Planned) -> Planned:
-        """A plan of the sweep that this one varies, changed."""
+        """A plan of the original sweep, with the change applied."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a point cannot be carried out."""
+    """The reason why a point cannot be executed."""
 
     status: str
     stage: str
@@ -91,7 +91,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Brief:
-    """What is told of a planned point without planning it again."""
+    """Summary of a planned point, kept so that it need not be planned again."""
 
     workload: str
     case: str
@@ -100,17 +100,16 @@ class Brief:
     params: Mapping[str, Any]
     provider: str
     artifacts: tuple[tuple[str, Artifact], ...]
-    """With the names that a trial knows them by."""
+    """Name in the trial -> artifact, as pairs."""
     sources: Mapping[str, Mapping[str, str]]
     has_baselines: bool
 
 
 @dataclass
 class Planned(Recalled):
-    """One point, planned: what it is, what it needs built, and what its stages have found out.
+    """One planned point: its identity, its artifacts, and the outputs of its stages.
 
-    Of a large sweep, most points keep only what is brief and are planned again when their turn
-    comes.
+    Most points of a large sweep keep only their `Brief`, and are planned again before they run.
     """
 
     recalled: ClassVar[tuple[str, ...]] = (
@@ -134,31 +133,31 @@ class Planned(Recalled):
     graph: StageGraph
     id: str = ""
     outputs: dict[str, Any] = field(default_factory=dict)
-    """Stage -> its outputs so far."""
+    """Stage -> outputs so far."""
     steps: tuple[StepArtifact, ...] = field(default_factory=tuple)
     programs: Mapping[str, Artifact] = field(default_factory=dict)
     """Role -> program that the device needs."""
     baselines: dict[str, PlannedBaseline] = field(default_factory=dict)
     placement: dict[str, str] = field(default_factory=dict)
-    """Tensor -> copied, in_place or device, for those that are used and say where they are."""
+    """Tensor -> copied, in_place or device, for used tensors with a stated place."""
     device_facts: Mapping[str, str] = field(default_factory=dict)
-    """Which device it is, where that is not the machine's class."""
+    """Identity of the device, where the machine's class does not cover it."""
     device_is_ours: bool = field(default_factory=lambda: True)
-    """Not of another package, which may look at any part of the target and the arch."""
+    """False for another package's device, which may use any part of the target and the arch."""
     files: dict[str, str] = field(default_factory=dict)
-    """Tensor -> hash of the file that it is filled from."""
+    """Tensor -> hash of the file that fills it."""
     code: Mapping[str, str] = field(default_factory=dict)
-    """Name -> version and hash of code that decides the result: ours, numpy, plug-ins."""
+    """Name -> version and hash of code that affects the result: Kernloom, numpy, plug-ins."""
     facts: Facts = field(default_factory=Facts)
-    """What its id is the hash of; empty before it has one."""
+    """Facts whose hash is the trial's id; empty before planning is complete."""
     sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Kernel and family of sources -> path -> hash of each file that it was rendered from."""
+    """`kernel:family` -> path -> hash of each source file."""
     emulator_version: str = ""
     refusal: Refusal | None = None
     sweep: Replanner | None = field(default=None, repr=False, compare=False)
-    """Plans it again."""
+    """Plans the point again."""
     kept: Brief | None = field(default=None, repr=False, compare=False)
-    """Of a point of a sweep, whose details may be dropped; most points share one."""
+    """Summary of a point of a sweep, whose details may be dropped; most points share one."""
 
     @property
     def brief(self) -> Brief:
@@ -182,13 +181,13 @@ class Planned(Recalled):
 
     @property
     def artifacts(self) -> list[Artifact]:
-        """What must be built for its own kernels, each once."""
+        """Artifacts of the point's own kernels, without duplicates."""
         needed = [*(step.artifact for step in self.steps), *self.programs.values()]
         return list({artifact.key: artifact for artifact in needed}.values())
 
     @property
     def named_artifacts(self) -> Sequence[tuple[str, Artifact]]:
-        """All that must be built, with the names that a trial knows it by."""
+        """All artifacts to build, with their names in the trial."""
         return self.kept.artifacts if self.kept else self._named_artifacts()
 
     def _named_artifacts(self) -> list[tuple[str, Artifact]]:
@@ -204,10 +203,10 @@ class Planned(Recalled):
         return [*((artifact.name, artifact) for artifact in own), *rest.values()]
 
     def exchange(self, others: Mapping[str, Artifact]) -> None:
-        """Put other artifacts in the place of those with these keys."""
+        """Replace the artifacts with these keys by others."""
         if not others:
             return
-        self.sweep = self.kept = None  # planned again, it would have the old ones
+        self.sweep = self.kept = None  # planning again would restore the old artifacts
         self.steps = tuple(
             replace(step, artifact=others.get(step.artifact.key, step.artifact))
             for step in self.steps
@@ -220,7 +219,7 @@ class Planned(Recalled):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Transform -> step -> tunable -> value, as the stages applied them."""
+        """Transform -> step -> tunable -> value, as applied by the stages."""
         return self.kept.params if self.kept else self._params()
 
     def _params(self) -> dict[str, Any]:
@@ -233,7 +232,7 @@ class Planned(Recalled):
                     group = applied[step].get(transform, {})
                     values = {name: group[name] for name in steps[step] if name in group}
                 else:
-                    # Fused into another step: only that was decided about it.
+                    # A fused step has no decisions except `fuse`.
                     values = steps[step] if transform == "fuse" else {}
                 if values:
                     found.setdefault(transform, {})[step] = values

@@ -1,7 +1,7 @@
 """The render stage: schedule -> complete sources in C or OpenCL C.
 
-A template reads the schedule and decides nothing. What is rendered once is kept on disk by the hash
-of everything it depends on, so that a cached run need not even import the template engine.
+A template reads the schedule and decides nothing. Rendered texts are cached on disk by the hash of
+everything they depend on, so that a cached run need not import the template engine.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord
 from kernloom.plan.source import ENTRY, Launched, Source
 
 TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse")
-"""Names every template can rely on, decided or not."""
+"""Names defined in every template, decided or not."""
 
 
 @dataclass(frozen=True)
 class StepSource:
-    """A step and the source of the library that carries it out."""
+    """A step and the source of the library that executes it."""
 
     step: StepRecord
     source: Source
@@ -82,22 +82,22 @@ class Render(Stage):
 
 @dataclass(frozen=True)
 class _PlainFile:
-    """A plain file of C or OpenCL C with all that it includes."""
+    """A plain C or OpenCL C file with all files it includes."""
 
     main: str
     found: dict[str, str]
     """Path below the templates' folder -> text."""
     signatures: dict[str, tuple[Parameter, ...]]
-    """Function -> its parameters."""
+    """Function -> parameters."""
     words: frozenset[str]
 
 
 TEXTS = 500
-"""How many rendered texts are kept in memory."""
+"""Maximum rendered texts in memory."""
 
 
 class Renderer:
-    """Renders kernels from the template folders, remembering what it rendered."""
+    """Renders kernels from the template folders, with caches in memory and on disk."""
 
     def __init__(self, folders: Sequence[Path], cache: Path | None = None) -> None:
         self.folders = list(folders)
@@ -109,22 +109,22 @@ class Renderer:
     def _forget(self) -> None:
         self._rendered = DigestCache(TEXTS)
         self._failed: dict[str, tuple[str, str]] = {}
-        """Message and hint: a template that exhausts its time does so once, not at every point."""
+        """Message and hint of failed templates: one that times out does so once per sweep."""
         self._read: dict[str, tuple[Path, str] | None] = {}
         self._files: dict[tuple[str, tuple[str, ...]], _PlainFile] = {}
         self._sources = DigestCache(TEXTS)
         self._whole_texts = DigestCache(TEXTS)
 
     def refresh(self) -> None:
-        """Forget what was read if any file has changed since: all points of a sweep are rendered
-        from the same texts, those of the next sweep from what is there by then."""
+        """Clear the caches if a file has changed: all points of a sweep are rendered from the same
+        texts, and the next sweep sees the changes."""
         stamps = [stamp for folder in self.folders for stamp in tree_stamps(folder)]
         if stamps != self._stamps:
             self._stamps = stamps
             self._forget()
 
     def whole_text(self, source: Source) -> str:
-        """Everything the compiler will see of a source."""
+        """The complete text that the compiler sees."""
         key = (source.main, source.files)
         return self._whole_texts.by_key(key, lambda: source.whole_text)
 
@@ -132,14 +132,14 @@ class Renderer:
         source, key = source_for(record, target)
         if not source.template:
             return self._source(name, source, key, record, arch)
-        # A template sees no sizes, so points that differ by nothing else have one source.
+        # Templates do not see sizes, so points that differ only in sizes share one source.
         seen = (
             name,
             source.digest,
             arch.digest,
             record.kernel.name,
             record.dtype,
-            # As text: 1, 1.0 and true are different choices, but equal.
+            # As text, since 1, 1.0 and true are equal but different choices.
             str(record.decisions),
             record.epilogue,
             *((arg.name, arg.kind, arg.access, arg.dtype) for arg in record.arguments),
@@ -154,7 +154,7 @@ class Renderer:
             function = f"kl_{record.kernel.name}"
             text, origins = self._template(source.template, record, arch, function, key)
             if source.work:
-                # The function is called by the driver, which knows its arguments.
+                # The driver calls the function, and knows its arguments.
                 files = {MAIN: f"{_header(record)}{text}"}
                 launched = Launched(function, tuple(a.dtype for a in record.arguments))
             else:
@@ -170,7 +170,7 @@ class Renderer:
     def _plain(
         self, source: KernelSource, record: StepRecord, key: str
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """A plain C file: included by a wrapper that defines its macros and the entry."""
+        """A plain C file, included by a wrapper that defines its macros and the entry."""
         name, function = str(source.file), str(source.function)
         file = self._plain_file(name, (function,), key, C)
         main, found, parameters = file.main, file.found, file.signatures[function]
@@ -194,7 +194,7 @@ class Renderer:
     def _plain_opencl(
         self, source: KernelSource, record: StepRecord, key: str
     ) -> tuple[dict[str, str], dict[str, str], Launched]:
-        """A plain file of OpenCL C: its macros defined before it, in one text for the driver."""
+        """A plain OpenCL C file with its macros defined first, as one text for the driver."""
         functions = functions_of(source)
         file = self._plain_file(str(source.file), functions, key, OPENCL_C)
         dtypes = check_functions(file.signatures, source, record, key=key)
@@ -213,7 +213,7 @@ class Renderer:
     def _plain_file(
         self, name: str, functions: tuple[str, ...], key: str, dialect: Dialect
     ) -> _PlainFile:
-        """A plain file, read once: all points of a sweep are built from the same text."""
+        """A plain file, read once: all points of a sweep use the same text."""
         if (name, functions) not in self._files:
             path = confined(name, self.folders, key=f"{key}.file", what="kernel file")
             root = next(r for r in self.folders if path.is_relative_to(r.resolve()))
@@ -252,8 +252,8 @@ class Renderer:
             raise
 
     def _find(self, name: str) -> tuple[Path, str] | None:
-        """A template's file and text, first folder first, read once: what is rendered and what is
-        noted as its origin are the same."""
+        """A template's file and text from the first folder that has it, read once, so that the
+        rendered text and the recorded origin agree."""
         if name not in self._read:
             self._read[name] = None
             inside = not Path(name).is_absolute() and ".." not in Path(name).parts
@@ -265,12 +265,12 @@ class Renderer:
         return self._read[name]
 
     def _origins(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Template -> its text; None where there is no such template."""
+        """Template -> text; None if it does not exist."""
         found = {name: self._find(name) for name in names}
         return {name: one[1] if one else None for name, one in found.items()}
 
     def _from_disk(self, memo: str) -> tuple[str, dict[str, str]] | None:
-        """What was rendered before, if every template it came from is still the same."""
+        """The rendered text from the disk cache, if all its templates are unchanged."""
         if not self._cache:
             return None
         try:
@@ -296,7 +296,7 @@ class Renderer:
             try:
                 write_sealed(self._cache / f"{memo}.json", kept)
             except OSError:
-                self._cache = None  # a cache that cannot be written is only slower
+                self._cache = None  # an unwritable cache only costs time
         return text, _existing(origins)
 
 
@@ -314,7 +314,7 @@ def _existing(origins: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def source_for(record: StepRecord, target: Target) -> tuple[KernelSource, str]:
-    """The first of the target's kinds of source that the kernel has."""
+    """The first of the target's source families that the kernel has."""
     kernel = record.kernel
     for family in target.sources:
         if family in kernel.sources:
@@ -328,7 +328,7 @@ def source_for(record: StepRecord, target: Target) -> tuple[KernelSource, str]:
 
 
 def _variables(record: StepRecord, arch: Arch, function: str) -> dict[str, Any]:
-    """What a template sees: decisions and arch data, but no sizes: one library serves all."""
+    """Variables of a template: decisions and arch data, no sizes, so one library serves all."""
     decisions = {name: dict(record.decisions.get(name, {})) for name in TRANSFORMS}
     others = {name: dict(group) for name, group in record.decisions.items()}
     epilogue = record.epilogue and {
@@ -369,14 +369,14 @@ def _variables(record: StepRecord, arch: Arch, function: str) -> dict[str, Any]:
 
 
 def _header(record: StepRecord) -> str:
-    """Says in the source itself what every transform decided."""
+    """A comment in the source with the decisions of every transform."""
     lines = [f" * {record.kernel.name} {record.dtype}"]
     for transform, group in record.decisions.items():
         chosen = " ".join(f"{name}={_literal(value)}" for name, value in group.items())
         lines.append(f" * {transform}: {chosen or '(nothing)'}")
     if record.epilogue:
         lines.append(f" * epilogue: {record.epilogue.kernel}")
-    # A line that ends the comment, or is joined to the next, would be code.
+    # Other characters could end the comment or join lines, and the rest would be code.
     body = "\n".join(re.sub(r"[^\w .:=+()*-]", "?", line).replace("*/", "* /") for line in lines)
     return f"/*\n{body}\n */\n"
 
@@ -409,7 +409,7 @@ def _entry_with(function: str, casts: Sequence[str]) -> str:
 
 
 def _size_checks(parameters: Sequence[Parameter], arguments: Sequence[BoundArgument]) -> str:
-    """Lets the compiler refuse `long *` for 64-bit tensors where a long has 32 bits."""
+    """Makes the compiler refuse `long *` for 64-bit tensors where a long has 32 bits."""
     return "".join(
         f"_Static_assert(sizeof *({parameter.ctype})0 == {ELEMENT[argument.dtype]}, "
         f'"the elements of {argument.name} are {argument.dtype}");\n'
@@ -419,7 +419,7 @@ def _size_checks(parameters: Sequence[Parameter], arguments: Sequence[BoundArgum
 
 
 def _macros(source: KernelSource, file: _PlainFile, record: StepRecord, key: str) -> dict[str, str]:
-    """Macro -> its value as text; each is one that the file uses."""
+    """Macro -> value as text; each must be used by the file."""
     macros = {
         macro: _macro_value(value, record, f"{key}.macros.{macro}")
         for macro, value in source.macros.items()
@@ -429,7 +429,7 @@ def _macros(source: KernelSource, file: _PlainFile, record: StepRecord, key: str
 
 
 def _macro_value(value: Scalar, record: StepRecord, key: str) -> str:
-    """A macro's value: its expression over the kernel's sizes and decided tunables."""
+    """A macro's value: an expression over the kernel's sizes and decided tunables."""
     if not isinstance(value, str):
         return _literal(value) if not isinstance(value, bool) else str(int(value))
     decided = {name: v for group in record.decisions.values() for name, v in group.items()}

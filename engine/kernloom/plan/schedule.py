@@ -1,4 +1,4 @@
-"""The schedule: plain data, one record per step, of what each transform decided."""
+"""Schedule: plain data, one record per step, with the decisions of each transform."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ CTYPE = {
 
 @dataclass(frozen=True)
 class BoundArgument:
-    """One argument of a call: what the kernel calls it, and what it is bound to."""
+    """One argument of a call: its name in the kernel, and its binding."""
 
     name: str
     kind: str
     access: str
     dtype: str
     binding: str | int | float
-    """A tensor's name, or the value of a size or scalar."""
+    """Name of a tensor, or the value of a size or scalar."""
 
     @property
     def ctype(self) -> str:
@@ -37,7 +37,7 @@ class BoundArgument:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """A kernel fused into the end of another: its name and its own further arguments."""
+    """A kernel fused to the end of another: its name and its additional arguments."""
 
     kernel: str
     arguments: tuple[str, ...]
@@ -45,7 +45,7 @@ class Epilogue:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One kernel call with everything decided about it so far."""
+    """One kernel call with all decisions so far."""
 
     name: str
     kernel: Kernel
@@ -54,9 +54,9 @@ class StepRecord:
     sizes: Mapping[str, int]
     """The kernel's size arguments with their values."""
     unfusable: str
-    """Why the step before cannot take it as an epilogue; empty if it can."""
+    """The reason why it cannot be an epilogue of the step before; empty if it can."""
     key: str
-    """Where its kernel stands in the config: `workload.kernels.NAME`."""
+    """Config key of its kernel: `workload.kernels.NAME`."""
     decisions: Mapping[str, Mapping[str, Scalar]]
     """Transform -> tunable -> value; `off` values where no stage has decided."""
     epilogue: Epilogue | None = None
@@ -66,7 +66,7 @@ class StepRecord:
         return not self.unfusable
 
     def decided(self, transform: str, values: Mapping[str, Scalar]) -> StepRecord:
-        """The record after `transform` has decided `values`."""
+        """The record with the decisions of `transform` added."""
         group = {**self.decisions.get(transform, {}), **values}
         return StepRecord(
             self.name,
@@ -86,7 +86,7 @@ Schedule = tuple[StepRecord, ...]
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor of a workload with its sizes filled in."""
+    """A tensor of a workload with a numeric shape."""
 
     name: str
     shape: tuple[int, ...]

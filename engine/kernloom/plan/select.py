@@ -1,4 +1,4 @@
-"""The select stage: asks providers for parameters, checks their answers, records who answered."""
+"""The select stage: gets parameters from providers, checks them, and records their provenance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kernloom.plan.space import (
 
 @dataclass(frozen=True)
 class Request:
-    """One step whose parameters are wanted, and what earlier providers have decided."""
+    """One step that needs parameters, and the decisions of earlier providers."""
 
     record: StepRecord
     arch: Arch
@@ -36,23 +36,23 @@ class Request:
     steps: Schedule = ()
     """All steps of the workload, this one included."""
     answers: Answers = field(default_factory=Answers)
-    """The model's answers so far."""
+    """Cache of the model's answers."""
 
     def after(self, decided: Mapping[str, Scalar]) -> Request:
-        """The same request when more is decided."""
-        # Not by `replace`, which takes longer than all the rest of asking a provider.
+        """The same request with more decisions."""
+        # `replace` would take longer than the rest of a provider call.
         return Request(
             self.record, self.arch, self.options, dict(decided), self.steps, self.answers
         )
 
 
 Provider = Callable[[Request], Mapping[str, Scalar]]
-"""Tunable -> value for those it can answer; an empty mapping if none."""
+"""Returns tunable -> value for the tunables it can answer; may be empty."""
 
 
 @dataclass(frozen=True)
 class SelectOptions:
-    """Who is asked, in order, and what they look at."""
+    """Providers in order, and the settings they use."""
 
     providers: tuple[str, ...] = ("fixed", "file", "model")
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class SelectOptions:
 
 
 class Select(Stage):
-    """Steps -> params (transform -> step -> tunable -> value) and who provided them."""
+    """Steps -> params (transform -> step -> tunable -> value) and their providers."""
 
     inputs: ClassVar[Mapping[str, str]] = {"steps": "steps"}
     outputs: ClassVar[Mapping[str, str]] = {
@@ -124,7 +124,7 @@ class Select(Stage):
                     decided[tunable] = allowed_value(record.kernel, tunable, value, key="select")
                     by[tunable] = name
             if provider is model:
-                # Its point satisfies the constraints, with all that was decided before.
+                # The model's point already satisfies the constraints, with all earlier decisions.
                 return decided, by
         missing = [name for name in wanted if name not in decided]
         if missing:
@@ -148,14 +148,14 @@ def _answer(name: str, provider: Provider, request: Request, key: str) -> Mappin
         return dict(provider(request))
     except KernloomError:
         raise
-    except Exception as error:  # somebody else's code
+    except Exception as error:  # code of another package
         raise ConfigError(
             f"provider '{name}' failed: {type(error).__name__}: {error}", key=key
         ) from error
 
 
 def check_applied(outputs: Mapping[str, Any], schedule: Schedule) -> None:
-    """A parameter that somebody gave, and that no stage has applied, would be shown but untrue."""
+    """Refuse a given parameter that no stage has applied: the trial would show a false value."""
     for record in schedule:
         provenance = outputs["provenance"].get(record.name, {})
         given = {name: who for name, who in provenance.items() if who != "model"}
@@ -183,25 +183,25 @@ def _check_transforms(steps: Schedule, known: Sequence[str]) -> None:
 
 
 class Providers(Registry[Provider]):
-    """The providers that can be named, those the command line handed in included."""
+    """The known providers, including those passed in by the command line."""
 
     @cached_property
     def answers(self) -> Answers:
-        """What was decided so far, for all that is planned with these providers."""
+        """Cache of decisions, shared by everything planned with these providers."""
         return Answers()
 
 
 class TransformNames(tuple[str, ...]):
-    """The transforms that are known, so that `choice.params.X` exists for each."""
+    """Names of the known transforms, so that `choice.params.X` exists for each."""
 
 
 def fixed(request: Request) -> Mapping[str, Scalar]:
-    """Values given under `select.fixed`, for all steps or for one."""
+    """Values under `select.fixed`, for all steps or for one."""
     return _for_step(request.options.fixed, request.record)
 
 
 def file(request: Request) -> Mapping[str, Scalar]:
-    """Values from a YAML file of the same shape as `select.fixed`."""
+    """Values from a YAML file in the format of `select.fixed`."""
     if not request.options.file:
         return {}
     from kernloom.config.reader import CONFIG, load_yaml
@@ -221,7 +221,7 @@ def file(request: Request) -> Mapping[str, Scalar]:
 
 
 def model(request: Request) -> Mapping[str, Scalar]:
-    """The cheapest allowed point by the kernel's cost formula over arch data and sizes."""
+    """The cheapest valid point by the kernel's cost formula over arch data and sizes."""
     record = request.record
     known = variables_of(record, request.arch)
     kernel = record.kernel
@@ -240,7 +240,7 @@ BUILT_IN: dict[str, Provider] = {"fixed": fixed, "file": file, "model": model}
 
 
 def _for_step(given: Mapping[str, Any], record: StepRecord) -> dict[str, Scalar]:
-    """What is given for one step: values for all steps, then those for this one by name."""
+    """Values for one step: those for all steps, overridden by those under its name."""
     chosen: dict[str, Scalar] = {}
     for transform, group in given.items():
         own = record.kernel.tunables.get(transform, {})
@@ -254,7 +254,7 @@ def _for_step(given: Mapping[str, Any], record: StepRecord) -> dict[str, Scalar]
 
 
 def _check_given(given: Mapping[str, Any], steps: Schedule, key: str) -> None:
-    """Every transform, step and tunable that is given must exist."""
+    """Refuse unknown transforms, steps and tunables."""
     transforms: dict[str, set[str]] = {}
     for record in steps:
         for transform, group in record.kernel.tunables.items():

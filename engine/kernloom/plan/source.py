@@ -1,4 +1,4 @@
-"""What rendering hands to the build: complete C sources, and where they came from."""
+"""Source of a kernel library: the complete C text from rendering, and its origins."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 ENTRY = "kl_entry"
-"""The one symbol a kernel library exports: `void kl_entry(void *const *args)`."""
+"""The only symbol that a kernel library exports: `void kl_entry(void *const *args)`."""
 
 
 class Texts(Mapping[str, str]):
-    """The files of a source by name, compressed: a sweep over tunables has one for each point."""
+    """Files of a source by name, compressed: a sweep over tunables has one source per point."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._compressed = {
@@ -40,37 +40,37 @@ class Texts(Mapping[str, str]):
 
 @dataclass(frozen=True)
 class Launched:
-    """How a driver that compiles the source itself launches it."""
+    """Launch data for a driver that compiles the source itself."""
 
     function: str
     dtypes: tuple[str, ...]
-    """Of each argument, as the function declares it: a size may be an `int` there."""
+    """Type of each argument as declared in the function: a size may be an `int` there."""
     include: str = ""
-    """The folder that `#include "..."` starts from, relative to the source's files."""
+    """Base folder of `#include "..."`, relative to the source's files."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The source of one kernel library; everything the compiler will see, by relative path."""
+    """The source of one kernel library: every file that the compiler sees, by relative path."""
 
     name: str
-    """For people, and the slot by which an older build is found: `matmul.multiply`."""
+    """Name for people, and the slot by which older builds are found: `matmul.multiply`."""
     files: Mapping[str, str]
-    """File name -> text. `kernel.c` is compiled; the others are what it includes."""
+    """File name -> text. `kernel.c` is compiled; it includes the others."""
     origins: Mapping[str, str]
-    """Path below templates/ -> text of each file this was rendered from, to explain rebuilds."""
+    """Path below templates/ -> text of each file it was rendered from, to explain rebuilds."""
     params: Mapping[str, Any]
-    """The dtype, and transform -> decisions that this source was rendered with."""
+    """The dtype, and transform -> decisions that the source was rendered with."""
     main: str = "kernel.c"
     launched: Launched | None = None
-    """None where `kl_entry` calls the function."""
+    """None if `kl_entry` calls the function."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "files", Texts(self.files))
 
     @property
     def whole_text(self) -> str:
-        """Everything the compiler will see; files that are included come first, under their
+        """The complete text that the compiler sees; included files come first, under their
         names."""
         included = {name: text for name, text in self.files.items() if name != self.main}
         parts = [f"/* {name} */\n{text}" for name, text in included.items()]

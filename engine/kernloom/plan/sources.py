@@ -1,4 +1,4 @@
-"""Which version of its kernels' sources a trial was planned from, whatever the tunables are."""
+"""Versions of the kernel sources that a trial was planned from, independent of tunables."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kernloom.plan.planned import Planned, StepArtifact
 from kernloom.plan.render import source_for
 
 DEFINITION = "definition"
-"""In the place of a path: what the config says about a source beside its tunables."""
+"""Pseudo-path of a source's config section, without its tunables."""
 DEFINED_BY = ("template", "file", "function", "macros", "work", "finish")
 _LENGTH = 16
 
 
 def sources_of(plan: Planned, cache: DigestCache) -> Mapping[str, Mapping[str, str]]:
-    """`kernel:family` -> path -> hash of every file that the kernel was rendered from."""
+    """`kernel:family` -> path -> hash of every source file of the kernel."""
     target = plan.experiment.target
     parts = [p for item in plan.steps for p in (item.step.kernel.digest, item.artifact.key)]
     key = (sources_of, target.digest, *parts)

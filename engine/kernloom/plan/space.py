@@ -1,4 +1,4 @@
-"""A kernel's tunables and constraints as a search space, and the errors about points outside it."""
+"""Search space of a kernel's tunables and constraints, and errors for points outside of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tunables: TypeAlias = dict[str, tuple[str, tuple[Scalar, ...]]]
 
 
 def variables_of(record: StepRecord, arch: Arch) -> dict[str, Any]:
-    """What constraints and models may use beside the tunables: sizes and arch data."""
+    """Variables of constraints and models besides the tunables: sizes and arch data."""
     element = ELEMENT[record.dtype]
     l1, l2, l3 = _cache_sizes(arch.caches.l1, arch.caches.l2, arch.caches.l3)
     return {
@@ -44,7 +44,7 @@ def _cache_sizes(*texts: int | str) -> tuple[int, ...]:
 
 
 def tunables_of(kernel: Kernel) -> Tunables:
-    """Tunable -> (its transform, its values)."""
+    """Tunable -> (transform, values)."""
     return {
         name: (transform, tunable.values)
         for transform, group in kernel.tunables.items()
@@ -53,7 +53,7 @@ def tunables_of(kernel: Kernel) -> Tunables:
 
 
 def space_of(kernel: Kernel, fixed: Mapping[str, Scalar], known: Mapping[str, Any]) -> Space:
-    """The space of a kernel whose other variables are known, with some tunables fixed."""
+    """The space of a kernel, given its other variables, with some tunables fixed."""
     tunables = tunables_of(kernel)
     axes = tuple(
         Axis((name,), ((fixed[name],) if name in fixed else values,))
@@ -63,7 +63,7 @@ def space_of(kernel: Kernel, fixed: Mapping[str, Scalar], known: Mapping[str, An
 
 
 def requirements_of(kernel: Kernel, known: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    """A kernel's constraints; a tunable hides a size or arch value of the same name."""
+    """A kernel's constraints; a tunable shadows a size or arch value of the same name."""
     tunables = tunables_of(kernel)
     others = {name: value for name, value in known.items() if name not in tunables}
     place = f"workload.kernels.{kernel.name}.constraints"
@@ -74,7 +74,7 @@ def requirements_of(kernel: Kernel, known: Mapping[str, Any]) -> tuple[Requireme
 
 
 def allowed_value(kernel: Kernel, name: str, value: Any, *, key: str) -> Scalar:
-    """The value of the space that `value` means: 4.0 means 4, but true does not mean 1."""
+    """The value of the space that equals `value`: 4 for 4.0, but not 1 for true."""
     transform = next(one for one, group in kernel.tunables.items() if name in group)
     tunable = kernel.tunables[transform][name]
     for option in (*tunable.values, tunable.off):
@@ -90,7 +90,7 @@ def allowed_value(kernel: Kernel, name: str, value: Any, *, key: str) -> Scalar:
 def check_point(
     kernel: Kernel, point: Mapping[str, Scalar], known: Mapping[str, Any], *, key: str
 ) -> None:
-    """A chosen point must lie in the kernel's space; the constraint it breaks is named."""
+    """Refuse a point outside of the kernel's space, naming the violated constraint."""
     for name in tunables_of(kernel):
         allowed_value(kernel, name, point[name], key=key)
     for requirement in requirements_of(kernel, known):
@@ -101,7 +101,7 @@ def check_point(
 def nothing_left(
     kernel: Kernel, fixed: Mapping[str, Scalar], known: Mapping[str, Any], *, key: str
 ) -> ConfigError:
-    """Why no point is allowed: the constraint that alone leaves none, or all of them together."""
+    """The error for an empty space: the constraint that alone excludes all, or all together."""
     for constraint in kernel.constraints:
         alone = replace(kernel, constraints=(constraint,))
         if space_of(alone, fixed, known).least("0") is None:

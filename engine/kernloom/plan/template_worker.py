@@ -1,10 +1,10 @@
 """The process that renders templates: `python -m kernloom.plan.template_worker`.
 
-A template is a program, and no sandbox bounds the time and memory it takes; resource limits of a
-process do. The process opens no files: it asks the engine for each template by name.
+A template is a program, and no sandbox limits its time and memory; resource limits of a process do.
+The process opens no files: it requests each template from the engine by name.
 
-Requests and answers are lines of JSON on stdin and stdout; a rendered text follows its answer as it
-is, since quoting it would cost a tenth of the rendering.
+Requests and answers are lines of JSON on stdin and stdout; a rendered text follows its answer
+unquoted, since quoting it would cost a tenth of the rendering.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 CPU_S = 4
-"""Time for one rendering; a shipped template takes milliseconds."""
+"""CPU time limit of one rendering; a shipped template takes milliseconds."""
 MEMORY_MIB = 512
-"""Address space of this process, the interpreter included."""
+"""Address space limit of this process, including the interpreter."""
 TEXT_MIB = 16
-"""Size of a rendered source."""
+"""Size limit of a rendered source."""
 TOO_LONG = f"takes more than {CPU_S} s of CPU time"
 TOO_LARGE = f"needs more than {MEMORY_MIB} MiB of memory"
 _AGAIN_S = 0.5
 _SPARE_MIB = 64
-"""For telling that memory has run out."""
+"""Reserve for reporting that memory has run out."""
 _LONGEST_PROBLEM = 2000
 _GRACE_S = 2
-"""After that time a rendering that no signal handler could interrupt is killed."""
+"""Time after which a rendering that no signal handler could interrupt is killed."""
 
 
 class _TooLongError(Exception):
@@ -56,7 +56,7 @@ class Channel:
         return json.loads(line)
 
     def send(self, message: Any, text: str = "") -> None:
-        """A message, behind which comes a text of as many bytes as it says."""
+        """Send a message, followed by the text whose length in bytes the message states."""
         body = text.encode("utf-8", "surrogatepass")
         line = json.dumps({**message, "bytes": len(body)}).encode()
         self._answers.write(line + b"\n" + body)
@@ -64,13 +64,13 @@ class Channel:
 
 
 class _Undefined(jinja2.StrictUndefined):
-    """An unknown name is named as such wherever it is used, as a number too."""
+    """Reports an undefined name wherever it is used, also as a number."""
 
     __index__ = jinja2.StrictUndefined.__int__
 
 
 class _Loader(jinja2.BaseLoader):
-    """Asks the engine for templates, so that it knows the very text that was rendered."""
+    """Requests templates from the engine, so that the engine knows the exact text rendered."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -90,10 +90,10 @@ class _Loader(jinja2.BaseLoader):
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """Notes which templates each template asks for.
+    """Records which templates each template loads.
 
-    What an imported template asks for is asked once per process, for Jinja2 keeps it as a module;
-    so it is noted by the template that asks, not by the text that is being rendered.
+    Jinja2 keeps an imported template as a module, so its own imports are loaded once per process.
+    They are recorded for the importing template, not for the text being rendered.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -105,7 +105,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return template
 
     def reached_from(self, name: str) -> list[str]:
-        """The template and all that it leads to."""
+        """The template and all templates it loads, directly or not."""
         reached = {name}
         waiting = [name]
         while waiting:
@@ -116,7 +116,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
 
 class Worker:
-    """Renders what the engine asks for, one template after the other."""
+    """Renders templates on request, one at a time."""
 
     def __init__(self, channel: Channel) -> None:
         self._loader = _Loader(channel)
@@ -130,9 +130,9 @@ class Worker:
         )
 
     def answer(self, name: str, variables: dict[str, Any]) -> dict[str, Any]:
-        """The text and the templates it came from or looked for in vain, or what went wrong.
+        """The text with all templates it loaded or tried to load, or an error.
 
-        An answer with `ended` is the last: after a memory error nothing here is to be relied on.
+        An answer with `ended` is the last one: after a memory error the process is unreliable.
         """
         try:
             text = self._environment.get_template(name).render(variables)
@@ -149,7 +149,7 @@ class Worker:
         except MemoryError as error:
             _limit(resource.RLIMIT_AS, (MEMORY_MIB + _SPARE_MIB) << 20)
             return {"problem": TOO_LARGE, "where": self._where(error, name), "ended": True}
-        except Exception as error:  # whatever a template's own code raises is the user's to mend
+        except Exception as error:  # errors in a template's own code are for its author
             problem = f"{type(error).__name__}: {error}"[:_LONGEST_PROBLEM]
             return {"problem": problem, "where": self._where(error, name)}
         if len(text) > TEXT_MIB << 20:
@@ -166,7 +166,7 @@ class Worker:
         return self.file(name)
 
     def file(self, name: str) -> str:
-        """The file of a template; its name, if that has not been read."""
+        """The file of a template; its name, if it has not been read."""
         return self._loader.paths.get(name, name)
 
 
@@ -175,12 +175,12 @@ def _too_long(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _start_clock() -> None:
-    """After the allowed time an exception, which knows the line; a little later SIGXCPU."""
+    """Limit CPU time: first an exception, which knows the line; SIGXCPU a little later."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     spent = used.ru_utime + used.ru_stime
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (int(spent) + CPU_S + _GRACE_S, most))
-    # Again and again: an exception that is raised inside a destructor is lost.
+    # Repeated, since an exception raised inside a destructor is lost.
     signal.setitimer(signal.ITIMER_PROF, CPU_S, _AGAIN_S)
 
 

@@ -1,4 +1,4 @@
-"""Jinja2 templates, rendered in a process whose time and memory are bounded."""
+"""Jinja2 templates, rendered in a process with limited time and memory."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ import kernloom
 from kernloom.base.errors import TemplateError, UnavailableError
 
 Read = Callable[[str], tuple[Path, str] | None]
-"""A template's name -> its file and text; None if there is none."""
+"""Template name -> its file and text; None if it does not exist."""
 WAIT_S = 60.0
-"""For an answer. CPU time is bounded by the worker itself; this much longer takes a machine that is
-overloaded beyond use."""
+"""Timeout of an answer. The worker limits its CPU time itself, so this is reached only on a
+hopelessly overloaded machine."""
 _LONGEST_ANSWER = 256 << 20
 _PIECE = 1 << 16
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "HOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
 
 
 class Templates:
-    """Renders templates and says which files took part."""
+    """Renders templates and reports the files they used."""
 
     def __init__(self, folders: Sequence[Path], read: Read) -> None:
         self.folders = list(folders)
@@ -39,7 +39,7 @@ class Templates:
     def render(
         self, name: str, variables: Mapping[str, Any], *, key: str
     ) -> tuple[str, frozenset[str]]:
-        """The text, and the names of all templates it came from or looked for in vain."""
+        """The text, and the names of all templates it loaded or tried to load."""
         answer = self._answer(name, variables)
         if "names" in answer:
             return answer["text"], frozenset(answer["names"])
@@ -53,7 +53,7 @@ class Templates:
 
     def _answer(self, name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         worker = self._worker or _Worker()
-        # Whatever interrupts the exchange leaves a worker that is in the middle of it.
+        # An interrupted exchange must not leave a worker that is waiting in the middle of it.
         self._worker = None
         try:
             answer = worker.render(name, variables, self._read)
@@ -72,27 +72,27 @@ class Templates:
 
 
 class _EndedError(Exception):
-    """The worker died, or was killed, over a template; the message says of what."""
+    """The worker died or was killed while rendering; the message says why."""
 
 
 class _Worker:
-    """A process that renders, and the pipes to it."""
+    """A rendering process and its pipes."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            # Without the search for packages, whose result it is told: that halves its start.
+            # -S skips the search for packages, whose result is passed in: halves the start-up time.
             [sys.executable, "-P", "-S", "-m", "kernloom.plan.template_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=_environment(),
-            # Ctrl-C is for the engine, which ends it.
+            # Ctrl-C is for the engine, which ends the worker.
             process_group=0,
         )
         self.end = weakref.finalize(self, _end, self._process)
 
     def render(self, name: str, variables: Mapping[str, Any], read: Read) -> dict[str, Any]:
-        """One exchange; the worker may ask for templates on the way."""
+        """Render one template; the worker may request further templates."""
         until = time.monotonic() + WAIT_S
         self._send([name, variables])
         while True:
@@ -155,13 +155,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     for file in (process.stdin, process.stdout, process.stderr):
         if file:
-            # A request that the worker did not read any more.
+            # The worker did not read its last request.
             with contextlib.suppress(BrokenPipeError):
                 file.close()
 
 
 def _environment() -> dict[str, str]:
-    """Minimal, plus the engine's import path."""
+    """Minimal environment plus the engine's import path."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     ours = str(Path(kernloom.__file__).resolve().parents[1])
     return {"PYTHONPATH": os.pathsep.join([ours, *filter(None, sys.path)]), **kept}

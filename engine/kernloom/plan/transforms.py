@@ -1,7 +1,7 @@
-"""Transforms: each one writes its decisions into the schedule, and nothing else.
+"""Transforms: stages that write their decisions into the schedule, and nothing else.
 
-A transform takes the parameters that its `params` input refers to: step -> tunable -> value. Adding
-another is a subclass with a name, registered by entry point under `kernloom.stages`.
+A transform takes the parameters that its `params` input refers to: step -> tunable -> value. A new
+one is a subclass with a name, registered by entry point under `kernloom.stages`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TransformOptions:
     """Options of every transform."""
 
     steps: tuple[str, ...] = ()
-    """Only these steps; empty means all."""
+    """Steps to transform; empty means all."""
 
 
 class Transform(Stage):
@@ -61,7 +61,7 @@ class Transform(Stage):
         return {"schedule": self.apply(decided, context)}
 
     def _checked(self, record: StepRecord, values: Mapping[str, Any]) -> Mapping[str, Scalar]:
-        """The values, if all are in the space of the step's kernel: templates write them into the
+        """The values, checked against the space of the step's kernel: templates write them into the
         source, where other text would be code."""
         tunables = record.kernel.tunables.get(self.transform, {})
         for name, value in values.items():
@@ -78,7 +78,7 @@ class Transform(Stage):
         return values
 
     def apply(self, schedule: Schedule, context: Context) -> Schedule:
-        """What the decisions mean for the schedule itself; most only inform the template."""
+        """Apply the decisions to the schedule itself; most transforms only inform the template."""
         return schedule
 
 
@@ -89,13 +89,13 @@ class Tile(Transform):
 
 
 class Pack(Transform):
-    """Copies of operands in the order they are read."""
+    """Copies of operands in the order in which they are read."""
 
     transform = "pack"
 
 
 class Unroll(Transform):
-    """Several iterations written out."""
+    """Unrolled loop iterations."""
 
     transform = "unroll"
 
@@ -107,13 +107,13 @@ class Vectorize(Transform):
 
 
 class Parallelize(Transform):
-    """Threads and how they share the work."""
+    """Threads and the distribution of work among them."""
 
     transform = "parallelize"
 
 
 class Fuse(Transform):
-    """Lets a step be done at the end of the one before it."""
+    """Executes a step at the end of the step before it."""
 
     transform = "fuse"
 
@@ -143,7 +143,7 @@ class Fuse(Transform):
 def _fused(
     before: StepRecord, record: StepRecord, schedule: Schedule, context: Context
 ) -> StepRecord:
-    """`before` writing what `record` would have written, with the arguments it adds."""
+    """`before` extended by the output and the additional arguments of `record`."""
     middle = handed_over(before, record, schedule, context.experiment.workload)
     outputs = [a for a in record.arguments if a.access == "write"]
     own = [a.name for a in before.arguments]

@@ -1,4 +1,4 @@
-"""Expressions of whole arrays that give, element by element, exactly what plain values give.
+"""Evaluation of expressions on arrays, with exactly the results of plain values per element.
 
 An expression of plain values can fail (division by zero, text compared with a number) where arrays
 give NaN or false. Only expressions that cannot fail for any of the given values are evaluated here.
@@ -22,8 +22,8 @@ _MULTIPLES = {"ceil_div", "round_up"}
 
 
 def exact_mask(expression: Expression, variables: Mapping[str, Any]) -> Any | None:
-    """Where an expression is true, for scalars and arrays that broadcast; None if plain values
-    might give something else."""
+    """The truth of an expression over scalars and broadcasting arrays; None if plain values might
+    give another result."""
     sizes = {}
     kinds: dict[str, Kind] = {}
     for name in expression.names:
@@ -58,12 +58,12 @@ def _bound(value: Any) -> float:
         return abs(float(value))
     if value.dtype.kind == "b" or not value.size:
         return 1.0
-    # NaN compares as false, so it is beyond every bound.
+    # NaN compares as false, so it exceeds every bound.
     return float(abs(value).max())
 
 
 class _Checked:
-    """Which kind of value an expression has, for variables of known kinds; None if it may fail."""
+    """The kind of value of an expression, given the kinds of its variables; None if it may fail."""
 
     def __init__(self, kinds: Mapping[str, Kind], values: Mapping[str, Any]) -> None:
         self._kinds = kinds
@@ -133,7 +133,7 @@ class _Checked:
 
     def _choice(self, test: ast.expr, body: ast.expr, orelse: ast.expr) -> Kind | None:
         yes, no = self.kind(body), self.kind(orelse)
-        # Arrays of one type: a choice of a truth value or a number would always be a number.
+        # Arrays have one type: a choice between a boolean and a number would always be a number.
         return yes if self._numeric(test) and yes == no and yes in _NUMERIC else None
 
     def _call(self, name: str, args: list[ast.expr]) -> Kind | None:

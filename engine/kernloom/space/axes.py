@@ -1,4 +1,4 @@
-"""Axes: ordered values of named keys, read by rank (their position) and never written out whole."""
+"""Axes: ordered values of named keys, read by rank (their position) and never expanded."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 """One point: its keys with their values."""
 _MAX_ARRAY = 2**22
-"""An axis with more values has no arrays."""
+"""Longest axis that is held as an array."""
 _LONG = 2**62
-"""Whole numbers up to here are elements of 64 bits."""
+"""Bound of integers that are held as 64-bit elements."""
 
 
 class Points(Protocol):
-    """Points by rank: an axis of a space, or what a sweep consists of."""
+    """Points by rank: an axis of a space, or the points of a sweep."""
 
     @property
     def size(self) -> int: ...
     @property
     def keys(self) -> frozenset[str]:
-        """Every key that a point may have."""
+        """All keys that any point has."""
         ...
 
     def at(self, rank: int) -> Row: ...
@@ -36,11 +36,11 @@ class Points(Protocol):
 
 @dataclass(frozen=True)
 class Axis:
-    """The values of one key, or of several that move together."""
+    """The values of one key, or of several that are swept together."""
 
     names: tuple[str, ...]
     columns: tuple[Sequence[Any], ...]
-    """For each name its values, all equally many."""
+    """Values of each name, all of equal length."""
 
     @cached_property
     def size(self) -> int:
@@ -61,11 +61,11 @@ class Axis:
             return _rank_in_range(self.columns[0], row[self.names[0]])
         try:
             return self._ranks.get(tuple(_distinct(row[name]) for name in self.names))
-        except TypeError:  # a list has no hash
+        except TypeError:  # lists are not hashable
             return rank_of(self, row, listed=True)
 
     def some(self, ranks: Sequence[int]) -> Axis:
-        """The axis with the values at these ranks only."""
+        """The axis restricted to these ranks."""
         return Axis(self.names, tuple([column[n] for n in ranks] for column in self.columns))
 
     @cached_property
@@ -77,7 +77,7 @@ class Axis:
 
     @cached_property
     def arrays(self) -> Mapping[str, Array]:
-        """Each key's values as an array; keys whose values are not scalars are left out."""
+        """Values of each key as an array; keys with other values than scalars are left out."""
         if self.size > _MAX_ARRAY:
             return {}
         columns = zip(self.names, self.columns, strict=True)
@@ -86,7 +86,7 @@ class Axis:
 
 
 def _distinct(value: Any) -> tuple[bool, Any]:
-    """True and 1 are equal, but not the same value."""
+    """True and 1 are equal in Python, but different values here."""
     return isinstance(value, bool), value
 
 
@@ -102,7 +102,7 @@ def _array(values: Sequence[Any]) -> Array | None:
     kinds = set(map(type, values))
     if not kinds <= {int, float, bool, str}:
         return None
-    # As arrays of one type, numbers beside text would be text, and truth values would be numbers.
+    # In an array of one type, numbers mixed with text become text, and booleans become numbers.
     alike = len(kinds) == 1 or kinds == {int, float}
     fits = not alike or int not in kinds or -_LONG < min(values) <= max(values) < _LONG
     return numpy.array(values, dtype=None if alike and fits else object)
@@ -110,7 +110,7 @@ def _array(values: Sequence[Any]) -> Array | None:
 
 @dataclass(frozen=True)
 class Rows:
-    """Points that are written out."""
+    """Points in a list."""
 
     rows: Sequence[Row]
 
@@ -128,7 +128,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Union:
-    """The points of several parts, one part after the other."""
+    """The points of several parts, concatenated."""
 
     parts: tuple[Points, ...]
 
@@ -156,7 +156,7 @@ def rows_of(points: Points) -> Iterator[Row]:
 
 
 def rank_of(points: Points, row: Mapping[str, Any], *, listed: bool = False) -> int | None:
-    """The first rank whose point has the values that a row has for its keys."""
+    """The first rank whose point agrees with the row on all keys of the point."""
     if isinstance(points, Axis) and not listed:
         return points.rank(row) if points.keys <= row.keys() else None
     mine = {key: _distinct(value) for key, value in row.items() if key in points.keys}

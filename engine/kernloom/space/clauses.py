@@ -1,8 +1,8 @@
-"""Parts of constraints that are asked of whole arrays of values at once, or solved for one key.
+"""Clauses: parts of constraints that are evaluated on arrays, or solved for one key.
 
-Arrays are taken only where they give, element by element, exactly what numbers would give: whole
-numbers must stay small enough for that, and functions whose last digit may differ are left out.
-A clause never refuses a point that its constraint allows; what it lets through is asked again.
+Arrays are used only where they give exactly the results of plain numbers: integers must stay small
+enough for that, and functions whose last digit may differ are left out. A clause never refuses a
+point that its constraint allows; points that pass are checked again by the constraint.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from kernloom.base.errors import ExpressionError
 from kernloom.base.expressions import Expression, parse
 
 EXACT = 2.0**53
-"""Up to here a float64 holds every whole number."""
+"""Largest integer range that float64 represents exactly."""
 _SAME_SIZE = {"min", "max", "minimum", "maximum", "where", "abs", "sqrt", "floor", "ceil"}
-"""Functions whose results are no larger than their arguments."""
+"""Functions with results no larger than their arguments."""
 _SUMS = {"ceil_div", "round_up"}
 
 
 @dataclass(frozen=True)
 class Clause:
-    """Something that must be true, alone or together with others."""
+    """A condition that must be true, on its own or with others."""
 
     expression: Expression
     keys: Mapping[str, str]
     """Name in the expression -> swept key."""
     known: Mapping[str, Any]
-    """Name in the expression -> the one value it has."""
+    """Name in the expression -> its one value."""
 
     @property
     def needs(self) -> frozenset[str]:
         return frozenset(self.keys.values())
 
     def mask(self, values: Mapping[str, Any], bounds: Mapping[str, float]) -> Any | None:
-        """Where it is true, for keys with numbers, texts or arrays; None if that cannot be said."""
+        """Truth for scalar or array values of the keys; None if arrays are not exact."""
         result = self._evaluated(self.expression, values, bounds)
         if isinstance(result, bool) or getattr(getattr(result, "dtype", None), "kind", "") == "b":
             return result
         return None
 
     def solved(self, key: str, values: Mapping[str, Any], bounds: Mapping[str, float]) -> Any:
-        """What a key must be, given the others; None if the clause does not say that."""
+        """The value that the clause requires of a key, given the others; None if it does not."""
         for one, other in self._sides:
             if isinstance(one, ast.Name) and self.keys.get(one.id) == key:
                 expression = parse(ast.unparse(other))
@@ -83,7 +83,7 @@ class Clause:
 def clauses_of(
     expression: Expression, keys: Mapping[str, str], known: Mapping[str, Any]
 ) -> tuple[Clause, ...]:
-    """What must be true for an expression to be; less what uses other names than these."""
+    """Conditions implied by an expression; those that use other names are left out."""
     parts = parts_of(expression)
     if len(parts) > 1:
         return tuple(clause for part in parts for clause in clauses_of(part, keys, known))
@@ -94,7 +94,7 @@ def clauses_of(
 
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
-    """The operands of `and`, inner ones too, or the expression itself."""
+    """The operands of `and`, nested ones too, or the expression itself."""
     tree = expression.tree
     if not isinstance(tree, ast.BoolOp) or not isinstance(tree.op, ast.And):
         return (expression,)
@@ -107,7 +107,7 @@ def _size(value: Any) -> float:
 
 
 def largest(node: ast.expr, sizes: Mapping[str, float]) -> float:
-    """How large any number can get on the way; infinite where arrays may not do as numbers do."""
+    """Bound of all intermediate numbers; infinite where arrays may differ from numbers."""
 
     def of(*nodes: ast.expr) -> list[float]:
         return [largest(child, sizes) for child in nodes]

@@ -1,7 +1,7 @@
-"""What a sweep asks of its points: `where` expressions and `exclude` maps, over swept keys.
+"""Constraints of a sweep: `where` expressions and `exclude` maps over swept keys.
 
-A key may be called by its whole name or by any end of it that is its own: `workload.sizes.N`,
-`sizes.N` or `N`. A name that is not swept stands for what the point's config has there.
+A key can be named in full or by any unambiguous suffix: `workload.sizes.N`, `sizes.N` or `N`. A
+name that is not swept refers to the point's config.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from kernloom.space.clauses import Clause, clauses_of, parts_of
 from kernloom.space.space import Space
 
 LookUp = Callable[[Row, str], Any]
-"""The value at a key of a point's config; raises KeyError where there is none."""
+"""Looks up a key of a point's config; raises KeyError if there is none."""
 _DOTTED = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_0-9]\w*)+""", re.ASCII)
 _SIZES = "workload.sizes."
 _MAX_LOOKED_AT = 100_000
-"""How many rows of a part of a product are looked through for an exclusion's values."""
+"""Maximum rows of one axis that are searched for an exclusion's values."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """What the names in a constraint may stand for."""
+    """The keys that names in a constraint can refer to."""
 
     swept: Collection[str]
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Keys that the command line gives one value."""
+    """Keys that the command line sets to one value."""
     outside: Collection[str] = ()
-    """Keys that are swept, but by whatever this sweep is nested in."""
+    """Keys swept by an enclosing sweep."""
     written: Collection[str] = ()
-    """Swept keys among whose values are expressions, so that other keys decide what they are."""
+    """Swept keys with expressions among their values, so that their value depends on other keys."""
 
     def key(self, name: str, where: str) -> str | None:
-        """The swept or fixed key of a name, or None."""
+        """The swept or fixed key that a name refers to, or None."""
         found = _called(name, (*self.swept, *self.fixed))
         if len(found) > 1:
             raise ConfigError(
@@ -66,7 +66,7 @@ class Where:
 
     text: str
     place: str
-    """Where it stands in the config."""
+    """Config key of the constraint."""
     expression: Expression
     keys: Mapping[str, str]
     """Name in the expression -> swept or fixed key."""
@@ -153,17 +153,17 @@ class Where:
 
 
 def is_written(key: str, value: Any) -> bool:
-    """Whether a value stands for what its expression or reference gives."""
+    """Whether a value is an expression or reference that is evaluated."""
     return isinstance(value, str) and (key.startswith(_SIZES) or "${" in value)
 
 
 def is_plain(key: str, value: Any) -> bool:
-    """Whether a value is a number or a text that stands for itself."""
+    """Whether a value is a literal number or text."""
     return isinstance(value, (int, float, str)) and not is_written(key, value)
 
 
 def read_where(text: str, place: str, names: Names, look_up: LookUp) -> Where:
-    """A constraint, with every name in it found out."""
+    """Parse a constraint and resolve its names."""
     full: dict[str, str] = {}
 
     def stand_in(match: re.Match[str]) -> str:
@@ -192,7 +192,7 @@ def read_where(text: str, place: str, names: Names, look_up: LookUp) -> Where:
 
 @dataclass(frozen=True)
 class Exclude:
-    """Values that no point may have all together."""
+    """A combination of values that no point may have."""
 
     text: str
     values: Mapping[str, Any]
@@ -210,7 +210,7 @@ class Exclude:
         return not self.agrees(row, self.values)
 
     def agrees(self, row: Row, keys: Iterable[str]) -> bool:
-        """Whether a row has the excluded values of these keys."""
+        """Whether a row has the excluded values for these keys."""
         return all(self._has(row, key, self.values[key]) for key in keys)
 
     def mask(self, values: Mapping[str, Any]) -> Any | None:
@@ -232,8 +232,8 @@ class Exclude:
         return (self,)
 
     def matches_any(self, space: Space) -> bool:
-        """Whether some combination has all the values; an axis that is too large to look through
-        counts as having them."""
+        """Whether some combination has all the values; an axis too large to search counts as a
+        match."""
         axes = [(axis, axis.keys & self.values.keys()) for axis in space.axes]
         fixed = self.values.keys() - space.keys
         return self.agrees({}, fixed) and all(
@@ -254,7 +254,7 @@ class Exclude:
 
 
 def _options(wanted: Any) -> list[Any]:
-    """The values that an exclusion's value stands for: itself, or any of a list."""
+    """The alternatives of an excluded value: itself, or the elements of a list."""
     return [wanted, *wanted] if isinstance(wanted, list) else [wanted]
 
 
@@ -271,7 +271,7 @@ def _same(one: Any, values: Any) -> Any:
 
 
 def read_exclude(values: Mapping[str, Any], place: str, names: Names) -> Exclude:
-    """An exclusion, its keys by their whole names."""
+    """Parse an exclusion and resolve its keys."""
     if not values:
         raise ConfigError("names no key", key=place)
     found = {}
@@ -289,7 +289,7 @@ def read_exclude(values: Mapping[str, Any], place: str, names: Names) -> Exclude
 
 
 def config_value(data: Mapping[str, Any], name: str) -> Any:
-    """What a point's config has at a whole key, or at one that leaves `workload.sizes` away."""
+    """The value at a key of a point's config; `workload.sizes` may be omitted."""
     key = _whole(data, name)
     sizes = data["workload"].get("sizes") or {}
     if key.startswith(_SIZES) and key.removeprefix(_SIZES) in sizes:
@@ -302,12 +302,12 @@ def config_value(data: Mapping[str, Any], name: str) -> Any:
             node = node[int(part)]
         else:
             raise KeyError(name, set(node) if isinstance(node, Mapping) else set())
-    # Of a group, its name.
+    # A config group is represented by its name.
     return node["name"] if isinstance(node, Mapping) and "name" in node else node
 
 
 def raw_value(data: Mapping[str, Any], name: str) -> Any:
-    """What stands there, unresolved, if anything does."""
+    """The unresolved value at a key, or None."""
     node: Any = data
     for part in _whole(data, name).split("."):
         node = node.get(part) if isinstance(node, Mapping) else None
@@ -324,7 +324,7 @@ def _whole(data: Mapping[str, Any], name: str) -> str:
 
 
 def _size(sizes: Mapping[str, Any], name: str, depth: int) -> Any:
-    """A size may be an expression over the others."""
+    """The value of a size, which may be an expression over other sizes."""
     value = sizes[name]
     if not isinstance(value, str) or depth > len(sizes):
         return value

@@ -1,13 +1,13 @@
 """Counts of the valid points of a space, without enumerating them.
 
 A constraint is a table over the axes it mentions. Axes are eliminated one after the other: the
-tables that mention an axis are multiplied, and the product is summed over that axis, which gives a
-table over the other axes: for their values, in how many ways what was eliminated can be chosen. At
-the end one number is left. Time and memory follow the largest product of tables, not the space: a
-space of 10^12 points with constraints on two or three axes each takes a few small tables.
+tables that mention an axis are multiplied, and the product is summed over that axis. The sum is a
+table over the other axes that counts the choices of the eliminated ones. At the end one number is
+left. Time and memory depend on the largest product of tables, not on the space: 10^12 points with
+constraints on two or three axes each take a few small tables.
 
-The tables also number the valid points, so that a point can be found by its number. That is how
-points are drawn with equal probability from spaces that cannot be enumerated.
+The tables also number the valid points, so that a point can be found by its number. This draws
+points with equal probability from spaces that cannot be enumerated.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from kernloom.space.axes import Array
 
 MAX_CELLS = 2**22
-"""How many cells one table may have."""
+"""Maximum cells of one table."""
 MAX_TOTAL = 2**24
-"""How many cells all of them may have."""
+"""Maximum cells of all tables."""
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Numbers for the combinations of some axes: how many points they stand for."""
+    """Number of points for each combination of some axes."""
 
     axes: tuple[int, ...]
     cells: Array
-    """One dimension per axis."""
+    """Counts, one dimension per axis."""
     source: _Step | None = None
-    """The elimination whose sum this is."""
+    """The elimination that produced this table as a sum."""
 
     def across(self, axes: Sequence[int]) -> Array:
-        """The cells, with dimensions for these axes, of which the table has some."""
+        """The cells, broadcast to the dimensions of these axes, which include the table's own."""
         import numpy
 
         order = sorted(range(len(self.axes)), key=lambda n: axes.index(self.axes[n]))
@@ -57,24 +57,24 @@ class _Step:
 
     axis: int
     others: tuple[int, ...]
-    """The axes on which the choice of this one depends."""
+    """Axes that the choice on this axis depends on."""
     joint: Array
-    """For values of the others and of this axis: in how many ways the choice can be completed."""
+    """Number of completions for each value of the other axes and of this one."""
     inner: tuple[_Table, ...]
-    """The sums of earlier eliminations that went into it."""
+    """Input tables that are sums of earlier eliminations."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The number of valid points, and each of them by its number."""
+    """The number of valid points, and access to each point by its number."""
 
     space: Space
     steps: tuple[_Step, ...]
     roots: tuple[_Table, ...]
-    """The sums that are single numbers; their product is the number of combinations of all axes
-    that constraints mention."""
+    """Final sums, single numbers; their product counts the combinations of all axes that
+    constraints mention."""
     free: tuple[int, ...]
-    """The axes that no constraint mentions."""
+    """Axes that no constraint mentions."""
 
     @cached_property
     def total(self) -> int:
@@ -85,7 +85,7 @@ class Tables:
         """The ranks of valid points by their numbers below `total`, one point per line."""
         import numpy
 
-        # Whole numbers of any length where 64 bits do not hold them.
+        # Python integers where 64 bits are too few.
         kind: Any = numpy.int64 if self.space.size < 2**62 else object
         rest = numpy.array(numbers, dtype=kind)
         ranks = numpy.zeros((len(rest), len(self.space.axes)), dtype=numpy.int64)
@@ -107,12 +107,12 @@ class Tables:
 
 
 def _divided(numbers: Array, by: Any) -> tuple[Array, Array]:
-    # numpy.divmod does not take long whole numbers.
+    # numpy.divmod does not support Python integers beyond 64 bits.
     return numbers // by, numbers % by
 
 
 def _chosen(step: _Step, ranks: Array, numbers: Array) -> tuple[Array, Array]:
-    """The rank on an axis for each number, and what is left of the number."""
+    """The rank on an axis for each number, and the remainder of the number."""
     import numpy
 
     chosen, left = numpy.zeros_like(ranks[:, 0]), numpy.zeros_like(numbers)
@@ -158,7 +158,7 @@ def tables_of(space: Space) -> Tables | None:
 
 def possible_ranks(space: Space) -> list[Array | None]:
     """For each axis the ranks that every constraint allows for some values of its other axes;
-    None where that is not known to leave any out."""
+    None if no rank is known to be impossible."""
     import numpy
 
     allowed: list[Any] = [None] * len(space.axes)
@@ -177,7 +177,7 @@ def _tables_of(space: Space, constraint: Constraint) -> list[_Table] | None:
 
 
 def _tables(space: Space, constraints: Iterable[Constraint]) -> list[_Table] | None:
-    """Each constraint as a table of the combinations that it allows."""
+    """Each constraint as a table of its allowed combinations."""
     import numpy
 
     tables = []
@@ -200,7 +200,7 @@ def _tables(space: Space, constraints: Iterable[Constraint]) -> list[_Table] | N
 
 
 def _width(space: Space, tables: Sequence[_Table], axis: int) -> int:
-    """How many cells the product of the tables that mention an axis has."""
+    """Number of cells in the product of the tables that mention an axis."""
     axes = {one for table in tables if axis in table.axes for one in table.axes}
     return prod(space.sizes[one] for one in axes)
 
@@ -212,7 +212,7 @@ def _eliminated(space: Space, tables: Sequence[_Table], axis: int) -> tuple[_Ste
     others = tuple(sorted({one for table in mine for one in table.axes} - {axis}))
     shape = tuple(space.sizes[one] for one in (*others, axis))
     joint: Array = numpy.ones(shape, dtype=bool)
-    # Yes or no first, which takes little memory.
+    # Boolean tables first: their products take little memory.
     for table in sorted(mine, key=lambda table: table.source is not None):
         cells = table.across((*others, axis))
         joint = joint & cells if cells.dtype == bool else joint * cells

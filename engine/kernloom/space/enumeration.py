@@ -2,8 +2,8 @@
 
 Axes are joined one after the other: the valid combinations of the first axes, as a matrix of ranks,
 with all values of as many further axes as fit into a block of arrays. A constraint is a mask on the
-block in which its last key is joined, so that a product is cut down as early as possible. Where a
-constraint cannot be evaluated on arrays, what is left of its block is asked one by one.
+block in which its last key is joined, so that a product is reduced as early as possible. If a
+constraint cannot be evaluated on arrays, the remaining combinations are checked one by one.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from kernloom.space.axes import Array
 
 MAX_ASKED = 2_000_000
-"""How many combinations are asked one by one, or found, where there is a limit."""
+"""Limit of combinations checked one by one, or found."""
 _CHUNK = 10_000
-"""How many of them are written out at once."""
+"""Combinations checked one by one per chunk."""
 MAX_MASKED = 2**28
-"""How many combinations are looked at as arrays, where there is a limit."""
+"""Limit of combinations evaluated as arrays."""
 
 
 def valid(space: Space, *, limit: bool) -> Selection:
-    """All valid points; `limit`: give up where there are too many combinations to look at."""
+    """All valid points; `limit`: give up if there are too many combinations to check."""
     if not space.constraints:
         return Selection(space, range(space.size), looked_at=0)
     join = _Join(space, explain=True, limit=limit)
@@ -48,7 +48,7 @@ def points(space: Space) -> Iterator[Row]:
 
 
 def count(space: Space) -> int:
-    """How many points are valid, by looking at every combination."""
+    """The number of valid points, by enumeration."""
     return sum(len(lines) for lines in _Join(_narrowed(space)[0]).blocks())
 
 
@@ -78,8 +78,8 @@ def _indices(space: Space, lines: Array) -> list[int]:
 
 
 def _narrowed(space: Space) -> tuple[Space, list[Array | None]]:
-    """A large space without the values that no valid point has, and the ranks that are left on
-    each axis where some are left out."""
+    """A large space without the values that no valid point has, and the remaining ranks of each
+    axis that lost some."""
     if space.size <= MAX_CELLS:
         return space, []
     from kernloom.space.counting import possible_ranks
@@ -102,10 +102,10 @@ class _Join:
         self._ready = _ready(space)
         self._asked = self._masked = 0
         self.removed = [0] * len(space.constraints)
-        """How many combinations each constraint removed first, if that is to be explained."""
+        """Number of combinations that each constraint removed first, if `explain` is set."""
 
     def blocks(self) -> Iterator[Array]:
-        """The ranks of the valid points, one point per line, some at a time."""
+        """The ranks of the valid points in blocks, one point per line."""
         import numpy
 
         if not self._space.size:
@@ -119,7 +119,7 @@ class _Join:
         yield from self._joined(numpy.zeros((1, 0), dtype=kind))
 
     def _joined(self, lines: Array) -> Iterator[Array]:
-        """The points that begin with these ranks."""
+        """The points that start with these ranks."""
         depth = lines.shape[1]
         if depth == len(self._space.axes):
             self._look_at(asked=len(lines))
@@ -136,8 +136,8 @@ class _Join:
                     yield from self._joined(further)
 
     def _further(self, lines: Array, low: int, high: int) -> Array:
-        """The valid combinations of these with a range of the next axis, and with as many whole
-        axes after it as fit."""
+        """The valid combinations of these lines with a range of the next axis, and with as many
+        whole axes after it as fit."""
         depth = lines.shape[1]
         end = depth + 1
         cells = len(lines) * (high - low)
@@ -151,12 +151,12 @@ class _Join:
             alive = self._alive(grid, lines, low, end)
             if alive is not None:
                 return _lines(lines, low, grid.shape[1:], alive)
-            # A constraint that is asked point by point: no further than it must be.
+            # A constraint without arrays is checked point by point: join as few axes as possible.
             end = depth + 1
 
     def _alive(self, grid: Grid, lines: Array, low: int, end: int) -> Array | None:
-        """The positions in a grid that the constraints allow whose last key is on these axes; None
-        if one of them needs points and several axes are joined."""
+        """The positions in a grid allowed by the constraints whose last key is on these axes; None
+        if one of them needs single points and several axes are joined."""
         import numpy
 
         depth = lines.shape[1]
@@ -185,7 +185,7 @@ class _Join:
     def _answers(
         self, test: Constraint, lines: Array, low: int, lengths: tuple[int, ...], cells: Array
     ) -> list[bool]:
-        """What a constraint says of some cells of a grid, asked one by one."""
+        """The truth of a constraint for some cells of a grid, checked one by one."""
         answers = []
         for first in range(0, len(cells), _CHUNK):
             some = _lines(lines, low, lengths, cells[first : first + _CHUNK])
@@ -210,7 +210,7 @@ class _Join:
 
 
 def _lines(lines: Array, low: int, lengths: tuple[int, ...], cells: Array) -> Array:
-    """Lines of ranks, each with the ranks of some cells of the axes that are joined to it."""
+    """Lines of ranks, each extended by the ranks of some cells of the joined axes."""
     import numpy
 
     depth = lines.shape[1]
@@ -228,7 +228,7 @@ def _lines(lines: Array, low: int, lengths: tuple[int, ...], cells: Array) -> Ar
 
 
 def _ready(space: Space) -> list[list[tuple[int, Constraint]]]:
-    """For each axis, the constraints that can be asked once its value is known."""
+    """For each axis, the constraints that can be evaluated once its value is known."""
     known: frozenset[str] = frozenset()
     waiting: list[tuple[int, Any]] = list(enumerate(space.constraints))
     ready = []

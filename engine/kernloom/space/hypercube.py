@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection, Iterable
 from kernloom.space.space import Space
 
 _STARTS = 5
-"""How many designs are drawn and mended for one whose rows are all different and allowed."""
+"""Number of designs drawn and repaired in search of one with distinct, allowed rows."""
 _MAX_SWAPS = 20_000
 
 
 def design(
     space: Space, wanted: int, generator: random.Random, allowed: Callable[[int], bool]
 ) -> list[int]:
-    """The good rows of the best design: all that are wanted, or fewer if no design was found."""
+    """The good rows of the best design: all requested ones, or fewer if no design was found."""
     best: list[int] = []
     swaps = min(_MAX_SWAPS, 1000 + 20 * wanted * len(space.axes))
     for _ in range(_STARTS):
@@ -34,7 +34,7 @@ def design(
 
 
 class _Mending:
-    """A design whose rows trade values, which keeps it balanced, until all of them are good."""
+    """Repair of a design: rows swap values, which keeps it balanced, until all rows are good."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class _Mending:
         return [index for index in dict.fromkeys(self._indices) if self._allowed(index)]
 
     def swap(self) -> None:
-        """Let a bad row trade one value with another row, unless that makes more rows bad."""
+        """Swap one value of a bad row with another row, unless that makes more rows bad."""
         at = int(self._random() * len(self.bad))
         row, other = self.bad[at], int(self._random() * self._wanted)
         if not self._is_bad(row):
@@ -83,7 +83,7 @@ class _Mending:
             self.bad.extend(are_bad - were_bad)
 
     def _drawn_again(self, places: list[int]) -> list[int]:
-        """Other places of the same stretches."""
+        """Other ranks from the same strata."""
         return [
             self._drawn(size, cell(place, size, self._wanted)) if size > self._wanted else place
             for place, size in zip(places, self._space.sizes, strict=True)
@@ -100,13 +100,13 @@ class _Mending:
         return self._used[index] > 1 or not self._allowed(index)
 
     def _drawn(self, size: int, number: int) -> int:
-        """A place in one of equally long stretches of an axis, as many as there are rows."""
+        """A random rank in one stratum of an axis; there are as many strata as rows."""
         low, high = number * size // self._wanted, (number + 1) * size // self._wanted
         return low + int(self._random() * (high - low))
 
 
 class Cells:
-    """How often the values of every axis can still be used."""
+    """Remaining uses of the values of every axis."""
 
     def __init__(self, space: Space, wanted: int, taken: Iterable[int]) -> None:
         self._space = space
@@ -119,7 +119,7 @@ class Cells:
             self.fit(index)
 
     def fit(self, index: int) -> bool:
-        """Use the values of a row, if all of them can be."""
+        """Use the values of a row, if each has a use left."""
         places = zip(self._space.ranks_at(index), self._space.sizes, strict=True)
         cells = [cell(place, size, self._wanted) for place, size in places]
         if any(left[one] <= 0 for left, one in zip(self._left, cells, strict=True)):
@@ -130,7 +130,7 @@ class Cells:
 
 
 def is_balanced(space: Space, wanted: int, indices: Collection[int]) -> bool:
-    """Whether rows use the values of every axis equally often, or as nearly so as can be."""
+    """Whether rows use the values of every axis equally often, as far as the numbers permit."""
     rows = [space.ranks_at(index) for index in indices]
     for axis, size in enumerate(space.sizes):
         used = Counter(cell(places[axis], size, wanted) for places in rows)
@@ -141,12 +141,12 @@ def is_balanced(space: Space, wanted: int, indices: Collection[int]) -> bool:
 
 
 def cell(place: int, size: int, wanted: int) -> int:
-    """Which of the equally long stretches of an axis has a place; of a short axis, the place."""
+    """The stratum that a rank of an axis belongs to; on a short axis, the rank itself."""
     return place if size <= wanted else ((place + 1) * wanted - 1) // size
 
 
 def shuffled(values: list[int], generator: random.Random) -> list[int]:
-    # By random() alone, the one method whose numbers are promised to stay the same.
+    # Only random() is guaranteed to produce the same numbers in later versions of Python.
     for last in range(len(values) - 1, 0, -1):
         other = int(generator.random() * (last + 1))
         values[last], values[other] = values[other], values[last]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from kernloom.space.axes import Array
 
 MAX_CELLS = 4_000_000
-"""How many combinations are held at once."""
+"""Maximum combinations held at once."""
 SAMPLES = 200_000
-"""How many combinations stand for a space that is too large to hold."""
+"""Sample size for a space that is too large to hold."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Grid:
 
     space: Space
     ranks: tuple[Array, ...]
-    """Of all axes, or of the first ones."""
+    """Ranks on all axes, or on the first ones."""
     shape: tuple[int, ...]
 
     @classmethod
@@ -49,7 +49,7 @@ class Grid:
 
     @classmethod
     def lines(cls, space: Space, ranks: Array) -> Grid:
-        """The combinations that a matrix of ranks has as its lines."""
+        """The combinations in the lines of a matrix of ranks."""
         return cls(space, tuple(ranks.T), (len(ranks),))
 
     @classmethod
@@ -99,11 +99,11 @@ class Grid:
         return mask
 
     def true(self, constraint: Constraint) -> Any | None:
-        """Where a constraint holds, as an array that broadcasts to the shape, or one for all."""
+        """Where a constraint holds, as an array that broadcasts to the shape, or as one value."""
         needs = constraint.needs
         if needs is None:
             return None
-        # A key without arrays may still be one of the space's.
+        # A key of the space may have no arrays.
         if not needs <= self.values.keys() and needs & self.space.keys - self.values.keys():
             return None
         return constraint.mask(self.values)
@@ -119,8 +119,8 @@ class Grid:
 
 
 def _open(lengths: Sequence[int], low: int) -> tuple[Array, ...]:
-    """For each length the numbers below it, as arrays that broadcast to all combinations; those of
-    the first begin at `low`."""
+    """For each length the integers below it, as arrays that broadcast to all combinations; the
+    first array starts at `low`."""
     import numpy
 
     arrays = []
@@ -132,13 +132,13 @@ def _open(lengths: Sequence[int], low: int) -> tuple[Array, ...]:
 
 
 def _at(ranks: Array, at: Sequence[int]) -> int:
-    """The element of an array that broadcasts at a position of what it broadcasts to."""
+    """The element of an array at a position of the shape it broadcasts to."""
     pairs = zip(ranks.shape, at[len(at) - ranks.ndim :], strict=True)
     return int(ranks[tuple(place if length > 1 else 0 for length, place in pairs)])
 
 
 def least(space: Space, formula: str, known: Mapping[str, Any], *, key: str) -> Row | None:
-    """The valid point with the least value of a formula, the first among equals."""
+    """The valid point with the smallest value of a formula; the first one of equals."""
     import numpy
 
     grid = Grid.whole(space) if space.size <= MAX_CELLS else Grid.scattered(space, SAMPLES, seed=0)

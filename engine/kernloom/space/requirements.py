@@ -1,6 +1,6 @@
-"""Constraints of kernels and of whoever builds a space: expressions over keys and known values.
+"""Requirements: constraints of kernels and other space builders, over keys and known values.
 
-They are defined on arrays: a division by zero gives NaN, so that the comparison with it is false.
+They are defined on arrays: a division by zero gives NaN, so that the comparison is false.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kernloom.space.clauses import Clause, clauses_of, parts_of
 
 @dataclass(frozen=True)
 class Requirement:
-    """An expression that must be true, or a number other than zero."""
+    """An expression that must be true or non-zero."""
 
     text: str
     known: Mapping[str, Any] = field(default_factory=dict)
-    """Names that have one value; all others are keys."""
+    """Names with one value; all others are keys."""
     place: str = ""
-    """The config key where it is written."""
+    """Config key of the expression."""
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -34,7 +34,7 @@ class Requirement:
         return clauses_of(parse(self.text), {key: key for key in self.needs}, self.known)
 
     def holds(self, row: Row) -> bool:
-        # As arrays of one element: the mask of a space must say the same.
+        # As arrays of one element, so that the result agrees with `mask`.
         values = {}
         for key in self.needs & row.keys():
             values[key] = Axis((key,), ((row[key],),)).arrays.get(key, row[key])

@@ -3,9 +3,9 @@
 `unranked` numbers the valid points by counting and draws numbers. Every set of points is equally
 likely, however few combinations are valid.
 
-`sampled` tries combinations at random. Where next to none is valid, the constraints are solved
-instead: all solutions are found and drawn from, or, where there are too many, found one by one from
-random starts. Only the last is not uniform. Its draws are part of recorded sweeps: they must not
+`sampled` tries combinations at random. If hardly any is valid, the constraints are solved instead:
+all solutions are found and drawn from, or, if there are too many, found one by one from random
+starts. Only the last method is not uniform. Recorded sweeps depend on these draws: they must not
 change.
 """
 
@@ -21,19 +21,19 @@ from kernloom.space.solving import Solver
 from kernloom.space.space import Selection, Space
 
 _PATIENCE = 10_000
-"""How many rows are tried before it is asked whether trying will do."""
+"""Combinations tried before the success rate is judged."""
 _WORTH = 100
-"""Trying will do while one row of so many is allowed."""
+"""Trying goes on while at least one in so many combinations is valid."""
 MAX_TRIED = 2_000_000
-"""How many rows are tried at most."""
+"""Maximum combinations tried."""
 _MAX_ASKED = MAX_TRIED // 10
-"""How many rows are asked one by one, however few are wanted."""
+"""Maximum combinations checked one by one, however few are wanted."""
 _MAX_SPARE = 100_000
-"""How many rows are put aside at most, before a hypercube is given up."""
+"""Maximum combinations put aside before a hypercube is given up."""
 
 
 def unranked(space: Space, tables: Tables, count: int, seed: int) -> Selection:
-    """Points by their numbers among all valid ones."""
+    """Points drawn by their numbers among all valid points."""
     generator = random.Random(seed)  # noqa: S311 (no secret)
     wanted = min(count, tables.total)
     numbers = list(islice(_drawn(tables.total, lambda n: _below(n, generator)), wanted))
@@ -43,7 +43,7 @@ def unranked(space: Space, tables: Tables, count: int, seed: int) -> Selection:
 
 
 def sampled(space: Space, count: int, *, balanced: bool = False, seed: int = 0) -> Selection:
-    """Points that are tried or solved for; `balanced`: a Latin hypercube, with the values of every
+    """Points found by trying or solving; `balanced`: a Latin hypercube, with the values of every
     axis equally often."""
     generator = random.Random(seed)  # noqa: S311 (no secret)
     taking = _Taking(space, min(count, space.size))
@@ -68,13 +68,13 @@ def sampled(space: Space, count: int, *, balanced: bool = False, seed: int = 0) 
 
 
 class _Taking:
-    """What has been asked and taken so far."""
+    """State of a sample in progress."""
 
     def __init__(self, space: Space, wanted: int) -> None:
         self.wanted = wanted
         self.found: dict[int, None] = {}
         self.spare: dict[int, None] = {}
-        """Allowed rows that would use some value more often than others."""
+        """Valid combinations that would use some value more often than others."""
         self.asked: dict[int, bool] = {}
         self.removed = [0] * len(space.constraints)
         self.cells: Cells | None = None
@@ -101,7 +101,7 @@ class _Taking:
         return known
 
     def take(self, indices: Iterable[int], go_on: Callable[[int], bool]) -> bool:
-        """Take rows until enough are found; whether all the indices were looked at."""
+        """Take valid combinations until enough are found; whether all indices were tried."""
         for tries, index in enumerate(indices):
             if self.is_done or not go_on(tries):
                 return False
@@ -114,21 +114,21 @@ class _Taking:
         return True
 
     def is_worth_it(self, tries: int) -> bool:
-        """Whether enough rows will be found by trying more of them."""
+        """Whether trying more combinations is likely to find enough."""
         if tries < _PATIENCE:
             return True
         enough = self._good * MAX_TRIED >= self.wanted * tries
         return enough and self._good * _WORTH >= tries and tries < MAX_TRIED
 
     def fill_up(self) -> bool:
-        """Take spare rows for what is missing; whether the rows are as balanced as asked for."""
+        """Fill up with spare combinations; whether the sample is as balanced as requested."""
         missing = self.wanted - len(self.found)
         self.found |= dict.fromkeys(list(self.spare)[:missing])
         return self.cells is None or is_balanced(self._space, self.wanted, self.found)
 
 
 def _tried(space: Space, generator: random.Random) -> Iterator[int]:
-    """All indices of a space that is small enough, once each; of others, at random without end."""
+    """All indices of a small space in random order; for a large one, random indices without end."""
     if space.size <= _MAX_ASKED:
         yield from shuffled(list(range(space.size)), generator)
         return
@@ -137,10 +137,10 @@ def _tried(space: Space, generator: random.Random) -> Iterator[int]:
 
 
 def _solved(taking: _Taking, solver: Solver, generator: random.Random) -> bool:
-    """Take rows that solve the constraints; whether there are no others."""
+    """Take combinations that solve the constraints; whether there are no others."""
     joined, ended = solver.all()
     if not ended:
-        # What a walk found before it was given up lies close together.
+        # Solutions of an incomplete walk are close together: take random ones first.
         taking.dived = True
         taking.take(solver.dives(), lambda tries: True)
     if joined and not taking.is_done:
@@ -152,7 +152,7 @@ def _solved(taking: _Taking, solver: Solver, generator: random.Random) -> bool:
 
 
 def _drawn(size: int, below: Callable[[int], int]) -> Iterator[int]:
-    """The numbers below `size` in random order, without writing them all down."""
+    """The integers below `size` in random order, without holding them all."""
     moved: dict[int, int] = {}
     for last in range(size - 1, -1, -1):
         number = below(last + 1)
@@ -161,8 +161,8 @@ def _drawn(size: int, below: Callable[[int], int]) -> Iterator[int]:
 
 
 def _below(limit: int, generator: random.Random) -> int:
-    """A number below a limit of any size, all equally likely."""
-    # By random() alone, whose numbers are promised to stay the same, 32 bits at a time.
+    """A uniform random integer below a limit of any size."""
+    # Only random() is guaranteed to produce the same numbers; take 32 bits at a time.
     bits = limit.bit_length()
     while True:
         number = 0

@@ -1,8 +1,8 @@
-"""The points that tight constraints leave of a large product, found without trying them all.
+"""Solver for tight constraints on a large product: finds the valid points without trying them all.
 
-The parts that constraints are about are joined one after the other, whole arrays at a time. What is
-joined so far is cut down by every clause as soon as its keys are known, and where a clause says
-what a key must be, its value is looked up in the axis instead of being searched for.
+The axes that constraints mention are joined one after the other, as whole arrays. Each clause
+filters the join as soon as its keys are known, and if a clause determines a key, its value is
+looked up in the axis instead of being searched for.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, Any]
 
 _BLOCK = 2**18
-"""How many combinations are asked at once."""
+"""Combinations evaluated at once."""
 _COST, _PER_UNIT = 100, 100
-"""Of asking a clause, and how many combinations cost one more: microseconds, roughly. Counted, not
-measured, so that the same sweep has the same points everywhere."""
+"""Cost of evaluating a clause, and combinations per additional unit: roughly microseconds. Counted,
+not measured, so that the same sweep has the same points on every machine."""
 MAX_COST = 2_000_000
 MAX_KEPT = 2_000_000
-"""How many combinations are kept at most."""
+"""Maximum combinations kept."""
 _ARRAYED = 1_000_000
-"""An axis that is no range has at most so many values as an array."""
+"""Longest axis, other than a range, that is held as an array."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Some combinations of rows of the first parts."""
+    """Combinations of rows of the first axes."""
 
     places: tuple[Array, ...]
-    """Which row of each part; all equally long."""
+    """Row number per axis; all arrays have equal length."""
     values: Mapping[str, Any]
-    """Key -> its value in each combination, or the one it has in all."""
+    """Key -> value in each combination, or one value for all."""
     size: int = 1
 
     def some(self, chosen: Any) -> Joined:
@@ -58,7 +58,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class _Column:
-    """A part whose rows are numbers, as arrays."""
+    """An axis whose values are numbers, as arrays."""
 
     axis: Axis
 
@@ -89,7 +89,7 @@ class _Column:
         }
 
     def places(self, name: str, wanted: Any) -> tuple[Array, Array] | None:
-        """Which of the wanted values there are, and where; None if one may stand there twice."""
+        """Which of the wanted values exist, and where; None if a value may occur twice."""
         import numpy
 
         values = self.axis.columns[self.axis.names.index(name)]
@@ -125,16 +125,16 @@ def _column(part: Points) -> _Column | None:
 
 
 class Solver:
-    """Walks the axes of a space that clauses are about."""
+    """Walks the axes of a space that clauses mention."""
 
     def __init__(self, space: Space, generator: random.Random) -> None:
         clauses = [clause for constraint in space.constraints for clause in constraint.clauses]
         keys = frozenset().union(*(clause.needs for clause in clauses))
         about = [n for n, part in enumerate(space.axes) if part.keys & keys]
         columns = {n: _column(space.axes[n]) for n in about}
-        # Whatever has to be walked row by row comes first, while there is one combination.
+        # Axes that are walked row by row come first, while there is only one combination.
         self.order = sorted(about, key=lambda n: columns[n] is not None)
-        """The parts that are walked."""
+        """The walked axes."""
         self.free = [n for n in range(len(space.axes)) if n not in about]
         self.free_size = prod(space.sizes[n] for n in self.free)
         self._parts = [space.axes[n] for n in self.order]
@@ -155,7 +155,7 @@ class Solver:
         self._left = 0
 
     def all(self) -> tuple[Joined | None, bool]:
-        """Every combination that the clauses let through, and whether the walk came to its end."""
+        """Every combination that the clauses allow, and whether the walk was complete."""
         import numpy
 
         self._left = MAX_COST
@@ -175,7 +175,7 @@ class Solver:
         return Joined(tuple(numpy.concatenate(column) for column in columns), {}, kept), ended
 
     def dives(self) -> Iterator[int]:
-        """Rows here and there, each from a walk of its own."""
+        """Random solutions, each from a walk of its own."""
         self._left = MAX_COST
         while self._left > 0:
             joined: Joined | None = Joined((), {})
@@ -186,7 +186,7 @@ class Solver:
                 yield self.index(joined, 0, int(self._generator.random() * self.free_size))
 
     def index(self, joined: Joined, number: int, free: int) -> int:
-        """The index of a combination of the walked axes with one of the others."""
+        """The index of a combination of the walked axes with one of the free axes."""
         places = [0] * len(self._space.axes)
         for n, place in zip(self.order, joined.places, strict=True):
             places[n] = int(place[number])
@@ -205,7 +205,7 @@ class Solver:
                 yield from self._walk(more, depth + 1)
 
     def _steps(self, joined: Joined, depth: int) -> Iterator[Joined]:
-        """The combinations with a further part, some at a time."""
+        """The combinations extended by the next axis, in blocks."""
         size = self._parts[depth].size
         looked_up = self._looked_up(joined, depth)
         if looked_up:
@@ -219,7 +219,7 @@ class Solver:
                 yield self._with_slice(joined, depth, low, min(low + step, size))
 
     def _dive(self, joined: Joined, depth: int) -> Joined | None:
-        """One combination with a further part, if chance finds one."""
+        """One random combination extended by the next axis, or None if none was found."""
         size = self._parts[depth].size
         more = self._looked_up(joined, depth)
         if not more:
@@ -267,7 +267,7 @@ class Solver:
         )
 
     def _looked_up(self, joined: Joined, depth: int) -> Joined | None:
-        """The combinations with what a clause says that the part must be, if one says so."""
+        """The combinations extended by the value that a clause requires; None if none does."""
         import numpy
 
         column = self._columns[depth]

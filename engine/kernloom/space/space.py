@@ -21,27 +21,27 @@ Method = Literal["uniform", "random", "latin_hypercube"]
 
 
 class Constraint(Protocol):
-    """What every point of a space must satisfy."""
+    """A condition on every point of a space."""
 
     @property
     def needs(self) -> frozenset[str] | None:
-        """The keys it depends on; None: any of the point's config."""
+        """Keys it depends on; None: any key of the point's config."""
         ...
 
     @property
     def clauses(self) -> tuple[Clause, ...]:
-        """Conditions that follow from it and can be solved; they may allow more than it does."""
+        """Conditions implied by the constraint that can be solved; they may allow more points."""
         ...
 
     def holds(self, row: Row) -> bool: ...
 
     def mask(self, values: Mapping[str, Any]) -> Any | None:
-        """Where it holds, for keys with scalars or arrays that broadcast: what `holds` says of
-        each element. None if arrays cannot tell."""
+        """Where it holds, for scalar values or arrays that broadcast: `holds` for each element.
+        None if arrays cannot decide."""
         ...
 
     def split(self) -> tuple[Constraint, ...]:
-        """Constraints that say the same together, on fewer keys each where that is possible."""
+        """Equivalent constraints, on fewer keys each where possible."""
         ...
 
 
@@ -64,7 +64,7 @@ class Space:
         where: Iterable[str] = (),
         known: Mapping[str, Any] | None = None,
     ) -> Space:
-        """The space of keys with their values, and expressions over keys and `known` names."""
+        """The space of these keys and values, with constraints over keys and `known` names."""
         axes = tuple(Axis((name,), (options,)) for name, options in values.items())
         others = {name: value for name, value in (known or {}).items() if name not in values}
         return cls(axes, tuple(Requirement(text, others) for text in where))
@@ -75,7 +75,7 @@ class Space:
 
     @cached_property
     def size(self) -> int:
-        """How many combinations there are, valid or not."""
+        """The number of combinations, valid or not."""
         return prod(self.sizes)
 
     @cached_property
@@ -83,14 +83,14 @@ class Space:
         return frozenset().union(*(axis.keys for axis in self.axes))
 
     def count(self) -> int:
-        """How many points are valid: exact, and without looking at every combination as long as
-        no chain of constraints ties too many axes together (see `counting`)."""
+        """The number of valid points: exact, and without enumeration as long as no chain of
+        constraints connects too many axes (see `counting`)."""
         from kernloom.space.enumeration import count
 
         return self.tables.total if self.tables else count(self)
 
     def __iter__(self) -> Iterator[Row]:
-        """The valid points in order, found while they are asked for."""
+        """The valid points in order, enumerated lazily."""
         from kernloom.space.enumeration import points
 
         return points(self)
@@ -102,15 +102,15 @@ class Space:
         return all_ranks(self)
 
     def valid(self, *, limit: bool = False) -> Selection:
-        """All valid points; `limit`: refuse to look at very many combinations."""
+        """All valid points; `limit`: refuse to check too many combinations."""
         from kernloom.space.enumeration import valid
 
         return valid(self, limit=limit)
 
     def sample(self, count: int, seed: int = 0, method: Method = "uniform") -> Selection:
-        """Up to `count` valid points, none twice, the same for the same seed.
+        """Up to `count` distinct valid points, the same for the same seed.
 
-        `uniform` counts instead of trying where it can. `random` and `latin_hypercube` are the
+        `uniform` counts instead of trying if possible. `random` and `latin_hypercube` are the
         methods of sweeps. The selection says whether the points are uniform and whether there are
         others; see `sampling`.
         """
@@ -123,8 +123,9 @@ class Space:
     def least(
         self, formula: str, known: Mapping[str, Any] | None = None, *, key: str = ""
     ) -> Row | None:
-        """The valid point with the least value of a formula over keys and `known` names, the first
-        among equals. In a space of more than 4,000,000 combinations, the least of a fixed sample.
+        """The valid point with the smallest value of a formula over keys and `known` names, the
+        first of equals. In a space of more than 4,000,000 combinations, the smallest of a fixed
+        sample.
         """
         from kernloom.space.masks import least
 
@@ -142,7 +143,7 @@ class Space:
         return neighbours(self, ranks, adjacent=adjacent)
 
     def allowed(self, ranks: Array) -> Array:
-        """Which lines of a matrix of ranks are valid points."""
+        """Whether each line of a matrix of ranks is a valid point."""
         from kernloom.space.masks import Grid
 
         return Grid.lines(self, ranks).valid()
@@ -214,7 +215,7 @@ class Space:
 
     @cached_property
     def tables(self) -> Tables | None:
-        """Counts of the valid points, where they can be held."""
+        """Count tables of the valid points; None if they are too large."""
         from kernloom.space.counting import tables_of
 
         return tables_of(self)
@@ -222,20 +223,20 @@ class Space:
 
 @dataclass(frozen=True)
 class Selection:
-    """Some valid points of a space, in order, and what is known about the others."""
+    """Valid points of a space, in order, and what is known about the other points."""
 
     space: Space
     indices: Sequence[int]
     removed: tuple[int, ...] = ()
-    """How many combinations each constraint removed; those that several would remove count for
-    the first."""
+    """Number of combinations that each constraint removed; the first constraint counts if several
+    apply."""
     looked_at: int = 0
     all: bool = True
-    """Whether no other point is valid that could have been found."""
+    """Whether no further valid point could have been found."""
     balanced: bool = True
-    """Whether the values of every axis are used equally often, if that was asked for."""
+    """Whether the values of every axis are used equally often, if that was requested."""
     uniform: bool = True
-    """Whether every set of so many valid points was equally likely."""
+    """Whether every set of this many valid points was equally likely."""
 
     @property
     def size(self) -> int:

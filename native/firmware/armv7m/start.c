@@ -1,4 +1,4 @@
-/* Start-up of an ARMv7-M part: vectors, memory protection, floating point, faults by name. */
+/* Start-up code of an ARMv7-M part: vectors, memory protection, floating point, named faults. */
 #include "part.h"
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
@@ -18,7 +18,7 @@ enum { MPU_ON = 1, NEVER_EXECUTED = 1 << 28, READ_WRITE = 3 << 24, READ_ONLY = 6
 enum { NULL_BYTES = 1024, HANDLER_STACK_BYTES = 4096, VECTORS = 16 };
 enum { MMFAR_VALID = 1 << 7, BFAR_VALID = 1 << 15 };
 
-/* A breakpoint that the debugger takes for a request; the answer is where the number was. */
+/* A breakpoint that the debugger takes as a request; the answer replaces the operation number. */
 __attribute__((naked)) intptr_t part_semihost(intptr_t operation, void *block) {
     (void)operation, (void)block;
     __asm__ volatile("bkpt 0xab\n"
@@ -27,10 +27,10 @@ __attribute__((naked)) intptr_t part_semihost(intptr_t operation, void *block) {
 
 extern char kl_stack_start[], kl_stack_end[];
 
-/* Faults have a stack of their own: the kernel's may be what went wrong. */
+/* Faults use a separate stack: the kernel's may be the cause. */
 static uint64_t handler_stack[HANDLER_STACK_BYTES / 8];
 
-/* In the order in which they tell most. */
+/* Most informative first. */
 static const struct {
     uint32_t bit;
     const char *name;
@@ -64,7 +64,7 @@ __attribute__((used)) static void on_fault(const uint32_t *frame, uint32_t excep
         }
     const bool has_address = status & (MMFAR_VALID | BFAR_VALID);
     const uint32_t address = status & BFAR_VALID ? BFAR : MMFAR;
-    /* After an overflow there is no frame. */
+    /* After a stack overflow there is no frame. */
     const bool has_frame =
         (const char *)frame >= kl_stack_start && (const char *)frame < kl_stack_end;
     firmware_fault(name, has_address, address, has_frame, has_frame ? frame[6] : 0);
@@ -106,7 +106,7 @@ __attribute__((section(".vectors"), used)) static const void *const vectors[VECT
     fault, /* SysTick */
 };
 
-/* Regions are powers of two in size, and lie on a multiple of it. */
+/* Region sizes are powers of two, and bases multiples of the size. */
 static void allow(uint32_t region, uintptr_t base, uintptr_t bytes, uint32_t access) {
     const uint32_t log2 = 32 - (uint32_t)__builtin_clz(bytes - 1);
     MPU_RNR = region;
@@ -119,7 +119,7 @@ void part_set_up(void) {
     __asm__ volatile("dsb\nisb" ::: "memory");
     SHCSR |= OWN_FAULTS;
     CCR |= DIVIDE_BY_ZERO_TRAPS;
-    /* All else is a fault: writing to the program, null pointers, what lies beside the RAM. */
+    /* Any other access is a fault: writes to the program, null pointers, outside of RAM. */
     allow(0, (uintptr_t)kl_flash_base, (uintptr_t)kl_flash_size, READ_ONLY);
     allow(1, 0, NULL_BYTES, NEVER_EXECUTED);
     allow(2, (uintptr_t)kl_ram_base, (uintptr_t)kl_ram_size, READ_WRITE | NEVER_EXECUTED);

@@ -1,4 +1,4 @@
-/* Start-up of a 64-bit RISC-V part in machine mode: protection, floating point, faults by name. */
+/* Start-up code of a 64-bit RISC-V part in machine mode: protection, floating point, faults. */
 #include "part.h"
 
 enum { TRAP_STACK_BYTES = 4096 };
@@ -33,14 +33,14 @@ __attribute__((used)) static void on_trap(uint64_t cause, uint64_t value, uint64
     const bool known = cause < sizeof causes / sizeof *causes;
     const char *name = known ? causes[cause] : "unexpected interrupt";
     const bool has_address = known && cause != 2 && cause != BREAKPOINT;
-    /* Below the stack lies the program, which cannot be written. */
+    /* Below the stack is the program, which is not writable. */
     const uint64_t bottom = (uint64_t)kl_stack_start;
     if (cause == STORE_ACCESS_FAULT && value < bottom && value >= bottom - OVERFLOW_BYTES)
         name = "store access fault (stack overflow)";
     firmware_fault(name, has_address, value, true, pc);
 }
 
-/* Traps have a stack of their own: the kernel's may be what went wrong. */
+/* Traps use a separate stack: the kernel's may be the cause. */
 __attribute__((naked, aligned(4))) static void trap(void) {
     __asm__ volatile("la sp, trap_stack + %0\n"
                      "csrr a0, mcause\n"
@@ -49,7 +49,7 @@ __attribute__((naked, aligned(4))) static void trap(void) {
                      "j on_trap\n" ::"i"(TRAP_STACK_BYTES));
 }
 
-/* The three must be uncompressed and on one page for the debugger to take them for a request. */
+/* A request to the debugger: the three instructions must be uncompressed and on one page. */
 __asm__(".section .text.part_semihost, \"ax\"\n"
         ".option push\n"
         ".option norvc\n"
@@ -77,7 +77,7 @@ __attribute__((naked, section(".vectors"), used)) void reset(void) {
                      "j firmware_start\n");
 }
 
-/* A protected region: a power of two in size, on a multiple of it. */
+/* A protected region: its size is a power of two, and its base a multiple of the size. */
 static uintptr_t region(const char *base, const char *size) {
     return (uintptr_t)base >> 2 | (((uintptr_t)size >> 3) - 1);
 }
@@ -87,8 +87,8 @@ void part_set_up(void) {
     /* Floating point on, rounding to nearest. */
     __asm__ volatile("csrs mstatus, %0\n"
                      "fscsr x0" ::"r"(1 << 13));
-    /* All but this is a fault, in this mode, too: reading and executing the program, reading and
-     * writing RAM. The last region is everything, and allows nothing. */
+    /* Allowed, in machine mode too: reading and executing the program, reading and writing RAM. The
+     * last region covers all addresses, and makes any other access a fault. */
     const uintptr_t rules = LOCKED | NATURAL | READ | EXECUTE |
                             (LOCKED | NATURAL | READ | WRITE) << 8 | (LOCKED | NATURAL) << 16;
     __asm__ volatile("csrw pmpaddr0, %0\n"

@@ -1,4 +1,4 @@
-/* What a kernel library and the process that loads it promise each other. */
+/* ABI between a kernel library and the process that loads it. */
 #ifndef KERNLOOM_KERNEL_H
 #define KERNLOOM_KERNEL_H
 

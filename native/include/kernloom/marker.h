@@ -1,5 +1,5 @@
-/* How a program under qemu-user tells the counter (native/qemu) which instructions to count: a
- * system call that Linux does not have. */
+/* Markers by which a program under qemu-user tells the counter (native/qemu) which instructions to
+ * count: a system call that Linux does not have. */
 #ifndef KERNLOOM_MARKER_H
 #define KERNLOOM_MARKER_H
 

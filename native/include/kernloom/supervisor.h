@@ -1,13 +1,13 @@
-/* A supervisor between the engine and the process that runs kernels.
+/* Supervisor: a process between the engine and the process that runs kernels.
  *
  * supervisor_start() forks. The child returns and becomes the worker: the runner, or an emulator.
- * The parent stays behind as the supervisor. As the subreaper of the worker it inherits every
- * process that a kernel leaves behind, even after a double fork and setsid(), and it kills all of
- * them when the worker ends, when the engine sends SIGTERM and when the engine dies. Then it ends
- * the way the worker ended.
+ * The parent becomes the supervisor. As the subreaper of the worker it inherits every process that
+ * a kernel leaves behind, even after a double fork and setsid(), and it kills all of them when the
+ * worker ends, when the engine sends SIGTERM and when the engine dies. Then it ends with the
+ * worker's exit code or signal.
  *
- * In a header, since two programs share it: the runner supervises itself, an emulator is started
- * by native/supervisor. */
+ * A header, since two programs share it: the runner supervises itself, and native/supervisor starts
+ * emulators. */
 #ifndef KERNLOOM_SUPERVISOR_H
 #define KERNLOOM_SUPERVISOR_H
 
@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 enum {
-    /* The worker ended well, but other processes of its kernels were still running: also in
+    /* The worker succeeded, but other processes of its kernels were still running: also in
      * device/messages.py. */
     SUPERVISOR_EXIT_LEFTOVERS = 109,
     SUPERVISOR_EXIT_FAILED = 110,
@@ -47,9 +47,9 @@ static void supervisor_close_files(void) {
         close(descriptor);
 }
 
-/* Marks this process and all that it will start with the number of its session, so that the engine
- * finds them should the supervisor be killed: also in device/leftovers.py. Linux does not enforce
- * this limit, and only a privileged process can raise it again. */
+/* Marks this process and its descendants with the session number, so that the engine finds them if
+ * the supervisor is killed: also in device/leftovers.py. Linux does not enforce this limit, and
+ * only a privileged process can raise it again. */
 static void supervisor_mark(void) {
     const char *session = getenv("KERNLOOM_SESSION");
     rlim_t mark = session ? (rlim_t)strtoull(session, NULL, 16) : 0;
@@ -57,8 +57,8 @@ static void supervisor_mark(void) {
         setrlimit(RLIMIT_LOCKS, &(struct rlimit){.rlim_cur = mark, .rlim_max = mark});
 }
 
-/* Reaps orphans and lets go of traced processes; true once the worker itself has ended. Its status
- * is left to be collected, so that nobody else can get its number yet. */
+/* Reaps orphans and detaches traced processes; true once the worker itself has ended. The worker is
+ * not reaped yet, so that its pid cannot be reused. */
 static bool supervisor_worker_ended(pid_t worker) {
     for (;;) {
         siginfo_t found = {0};
@@ -74,17 +74,17 @@ static bool supervisor_worker_ended(pid_t worker) {
             return true;
         int status = 0;
         waitpid(found.si_pid, &status, WUNTRACED);
-        /* Asked for by PTRACE_TRACEME; undone, or the next signal would stop it for ever. */
+        /* Undo PTRACE_TRACEME, or the next signal would stop the process for ever. */
         if (found.si_code == CLD_TRAPPED)
             ptrace(PTRACE_DETACH, found.si_pid, NULL, (void *)(long)WSTOPSIG(status));
     }
 }
 
-/* Returns when the worker has ended, or when everything should: the engine asks for it or died. */
+/* Returns when the worker has ended, or when the engine sends SIGTERM or has died. */
 static void supervisor_wait(pid_t worker, pid_t engine, const sigset_t *signals) {
     while (!supervisor_worker_ended(worker) && getppid() == engine) {
         siginfo_t info = {0};
-        /* A kernel may send SIGTERM as well: only the engine is obeyed. */
+        /* A kernel may send SIGTERM, too: only the engine's counts. */
         if (sigwaitinfo(signals, &info) == SIGTERM && info.si_pid == engine)
             return;
     }
@@ -108,9 +108,9 @@ static pid_t supervisor_parent_of(pid_t pid) {
     return sscanf(end, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-/* Kills a child and, at once, every process of its group: a group cannot outrun that by forking.
- * Only groups that it or the worker leads, or of another session: a child may have joined any other
- * group of ours. */
+/* Kills a child and, at once, its whole process group, which cannot escape by forking. Only groups
+ * that the child or the worker leads, or of another session: a child may have joined any other
+ * group, such as the engine's. */
 static void supervisor_kill(pid_t child, pid_t worker) {
     pid_t group = getpgid(child);
     if (group > 1 && (group == child || group == worker || getsid(child) != getsid(0)))
@@ -118,7 +118,7 @@ static void supervisor_kill(pid_t child, pid_t worker) {
     kill(child, SIGKILL);
 }
 
-/* The children of those killed become ours, and are found the next time. */
+/* Children of killed processes are reparented to the supervisor, and found the next time. */
 static void supervisor_kill_children(pid_t worker) {
     DIR *processes = opendir("/proc");
     if (!processes)
@@ -131,7 +131,7 @@ static void supervisor_kill_children(pid_t worker) {
     closedir(processes);
 }
 
-/* Kills the worker and all that descends from it, until nothing is left. */
+/* Kills the worker and all its descendants, until none is left. */
 static struct supervisor_outcome supervisor_end_all(pid_t worker, const sigset_t *signals) {
     struct supervisor_outcome outcome = {0};
     const struct timespec pause = {.tv_nsec = 5000000};
@@ -145,7 +145,7 @@ static struct supervisor_outcome supervisor_end_all(pid_t worker, const sigset_t
                 outcome.status = status;
                 collected = true;
             } else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
-                /* Of the worker's group, and so killed with it. */
+                /* Killed together with the worker's group. */
                 outcome.leftovers = true;
             }
         if (ended < 0 && errno == ECHILD)
@@ -173,12 +173,12 @@ static _Noreturn void supervisor_end_like(struct supervisor_outcome outcome) {
     _exit(code == 0 && outcome.leftovers ? SUPERVISOR_EXIT_LEFTOVERS : code);
 }
 
-/* Returns in the worker, which leads a group of its own and dies with its supervisor. */
+/* Returns in the worker, which leads its own process group and dies with its supervisor. */
 static inline void supervisor_start(void) {
     sigset_t all, before;
     pid_t engine = getppid();
     sigfillset(&all);
-    /* Also before the fork: no signal, not even that of an early death, gets lost. */
+    /* Also before the fork, so that no signal is lost, even if the child dies early. */
     sigprocmask(SIG_SETMASK, &all, &before);
     signal(SIGCHLD, SIG_DFL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -191,7 +191,7 @@ static inline void supervisor_start(void) {
         _exit(SUPERVISOR_EXIT_FAILED);
     }
     if (worker == 0) {
-        /* Not a session: Linux would schedule that as a competitor of the engine's, and starting
+        /* Not a new session: Linux would schedule it in competition with the engine, and starting
          * it takes ten times as long on a busy machine. */
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
