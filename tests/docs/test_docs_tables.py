@@ -17,6 +17,7 @@ from kernloom.base.errors import ConfigError
 from kernloom.build import flags
 from kernloom.cli.main import COMMANDS
 from kernloom.config.groups import Groups
+from kernloom.config.schema import STATUSES
 from kernloom.report.formats import FORMATS
 from kernloom.run.assembly import STAGES
 from kernloom.run.fleets import FLEETS
@@ -67,6 +68,18 @@ def test_measuring_lists_every_policy() -> None:
     groups = Groups([TREE / "configs"])
     expected = [[n, groups.read("measure", n)["about"]] for n in groups.options("measure")]
     assert rows("guide/measuring.md", "policies") == expected
+
+
+def test_measuring_lists_every_key_of_a_policy() -> None:
+    policy = Groups([TREE / "configs"]).read("measure", "standard")
+    keys = [row[0] for row in rows("reference/measuring.md", "measure keys")]
+    listed = re.findall(r"\w+", " ".join(keys))
+    assert sorted(listed) == sorted(policy.keys() - {"name", "about"})
+
+
+def test_statuses_lists_every_status() -> None:
+    listed = [status for status, _ in rows("reference/statuses.md", "statuses")]
+    assert sorted(listed) == sorted(STATUSES)
 
 
 def test_workloads_lists_every_function_of_the_expressions() -> None:
