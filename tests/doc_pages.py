@@ -1,4 +1,4 @@
-"""What the pages of the documentation show: commands, wherever they stand, and files."""
+"""The commands and files that the pages of the documentation show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from pathlib import Path
 from kernloom.cli.main import COMMANDS
 
 TREE = Path(__file__).resolve().parents[1]
-PAGES = {path.name: path for path in [TREE / "README.md", *sorted((TREE / "docs").glob("*.md"))]}
+PAGES = {
+    path.relative_to(TREE).as_posix(): path
+    for path in [TREE / "README.md", *sorted((TREE / "docs").rglob("*.md"))]
+}
+"""Path of a page in the source tree -> where it is."""
 PROGRAMS = (
     "kernloom",
     "./kernloom",

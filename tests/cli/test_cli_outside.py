@@ -12,7 +12,7 @@ from command_line import ENGINE, Done, Project
 from doc_pages import files
 from example_package import install
 
-PAGE = "extending.md"
+PAGE = "docs/guide/extending.md"
 HEAD = "| workload | target | status | median_ns |\n| --- | --- | --- | --- |\n"
 SWEEP = ("-m", "workload=axpy", "workload.sizes.N=1000,2000,3000")
 

@@ -561,6 +561,6 @@ def test_a_value_is_read_back_as_it_was_spelled(composer: Composer, value: Any) 
 
 
 def test_the_sweeps_that_the_documentation_shows_can_be_swept(swept: Swept) -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "sweeps.md"
+    page = Path(__file__).resolve().parents[2] / "docs/guide/sweeps.md"
     shown = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     assert [len(swept(text)) for text in shown] == [13, 12]

@@ -93,7 +93,7 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for page in PAGES:
         shown = files(page)
         if shown:
-            found[page] = tmp_path_factory.mktemp(page.removesuffix(".md"))
+            found[page] = tmp_path_factory.mktemp(Path(page).stem)
             (found[page] / "kernloom.yaml").touch()
             write(found[page], shown)
             if "package/pyproject.toml" in shown:
@@ -176,11 +176,11 @@ def test_pages_name_tests_and_packages_that_exist() -> None:
 
 def test_commands_are_found_in_blocks_tables_and_sentences() -> None:
     shown = {(s.page, s.text) for s in SHOWN}
-    assert ("first-steps.md", "./kernloom run workload=softmax") in shown
+    assert ("docs/guide/first-steps.md", "./kernloom run workload=softmax") in shown
     assert ("README.md", "./kernloom check") in shown
     assert ("README.md", "kernloom recipe run mlp.yaml") in shown
-    assert ("targets.md", "kernloom check target=cortex_m3 case=small") in shown
-    assert ("results.md", "kernloom results repair") in shown
+    assert ("docs/guide/own-target.md", "kernloom check target=cortex_m3 case=small") in shown
+    assert ("docs/guide/damaged-store.md", "kernloom results repair") in shown
     assert {s.text: s.code for s in SHOWN}["./kernloom run workload=sofmax"] == 2
 
 

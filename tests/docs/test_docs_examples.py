@@ -15,6 +15,11 @@ from doc_pages import PAGES, files
 from example_package import install
 from parts import needs, needs_opencl
 
+OWN_KERNEL = "docs/guide/own-kernel.md"
+FUSING = "docs/guide/fusing.md"
+GOLDENS = "docs/guide/python-goldens.md"
+OWN_TARGET = "docs/guide/own-target.md"
+
 
 def project_of(page: str, folder: Path) -> Project:
     """A project with the files that a page shows."""
@@ -31,7 +36,7 @@ def shown(page: str, pattern: str) -> list[str]:
 
 
 def test_the_plain_c_example_works_as_written(tmp_path: Path) -> None:
-    page = "workloads-and-kernels.md"
+    page = OWN_KERNEL
     words = shown(page, r"`kernloom (run -m workload=scale [^`]*)`")
     done = project_of(page, tmp_path).run(*words)
     assert done.code == 0, done.stdout + done.stderr
@@ -39,7 +44,7 @@ def test_the_plain_c_example_works_as_written(tmp_path: Path) -> None:
 
 
 def test_the_fused_example_works_as_written(tmp_path: Path) -> None:
-    page = "workloads-and-kernels.md"
+    page = FUSING
     words = shown(page, r"`kernloom (run -m workload=twice_add [^`]*)`")
     project = project_of(page, tmp_path)
     done = project.json(*words)
@@ -54,7 +59,7 @@ def test_the_fused_example_works_as_written(tmp_path: Path) -> None:
 
 def test_the_plain_opencl_example_works_as_written(tmp_path: Path) -> None:
     needs_opencl()
-    page = "workloads-and-kernels.md"
+    page = OWN_KERNEL
     words = shown(page, r"`kernloom (run -m target=opencl workload=scale [^`]*)`")
     done = project_of(page, tmp_path).run(*words)
     assert done.code == 0, done.stdout + done.stderr
@@ -62,7 +67,7 @@ def test_the_plain_opencl_example_works_as_written(tmp_path: Path) -> None:
 
 
 def test_the_order_that_the_page_calls_wrong_is_refused(tmp_path: Path) -> None:
-    page = "workloads-and-kernels.md"
+    page = OWN_KERNEL
     project = project_of(page, tmp_path)
     swapped = files(page)["templates/scale.c"].replace(
         "const float *x, float *y", "float *y, const float *x"
@@ -76,7 +81,7 @@ def test_the_order_that_the_page_calls_wrong_is_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def numbers(tmp_path: Path) -> tuple[Project, dict[str, str]]:
     """The page's project with its package installed, and the environment that has it."""
-    page = "workloads-and-kernels.md"
+    page = GOLDENS
     project = project_of(page, tmp_path)
     packages = install(project.folder / "package")
     return project, {"PYTHONPATH": os.pathsep.join([str(ENGINE), str(packages)])}
@@ -115,14 +120,14 @@ def test_a_function_with_other_parameters_is_told_how_it_is_called(
 
 
 def test_without_its_package_a_reference_is_unknown(tmp_path: Path) -> None:
-    project = project_of("workloads-and-kernels.md", tmp_path)
+    project = project_of(GOLDENS, tmp_path)
     done = project.run("run", "workload=running_max")
     assert done.code == 2
     assert "unknown reference 'running_max'" in done.stderr
 
 
 def test_a_toolchain_that_inherits_is_listed(tmp_path: Path) -> None:
-    project = project_of("targets.md", tmp_path)
+    project = project_of(OWN_TARGET, tmp_path)
     tools = {tool["name"]: tool for tool in project.json("doctor").document["toolchains"]}
     assert tools["gcc_o3"] == {**tools["gcc"], "name": "gcc_o3"}
 
@@ -130,8 +135,8 @@ def test_a_toolchain_that_inherits_is_listed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_target_added_on_the_page_runs_from_its_files_alone(tmp_path: Path) -> None:
     needs("arm-none-eabi-gcc", "qemu-system-arm")
-    project = project_of("targets.md", tmp_path)
-    words = shown("targets.md", r"`kernloom (run target=cortex_m3 [^`]*)`")
+    project = project_of(OWN_TARGET, tmp_path)
+    words = shown(OWN_TARGET, r"`kernloom (run target=cortex_m3 [^`]*)`")
     done = project.json(*words)
     assert done.code == 0, done.stderr
     trial = done.trial
@@ -156,8 +161,8 @@ def test_hardware_that_a_package_adds_is_refused_with_a_hint_until_its_tools_are
     packages, tools = (tmp_path / name for name in ("packages", "tools"))
     for folder in (packages / "npu_devices-1.dist-info", tools):
         folder.mkdir(parents=True)
-    project = project_of("targets.md", tmp_path)
-    page = PAGES["targets.md"].read_text(encoding="utf-8")
+    project = project_of(OWN_TARGET, tmp_path)
+    page = PAGES[OWN_TARGET].read_text(encoding="utf-8")
     entry = re.search(r'`(npu = )"(npu_devices:Npu)"`', page)
     assert entry
     (packages / "npu_devices-1.dist-info/METADATA").write_text("Name: npu-devices\nVersion: 1\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -10,10 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from doc_pages import PAGES
 from kernloom.base.arithmetic import FUNCTIONS
 from kernloom.base.errors import ConfigError
 from kernloom.build import flags
+from kernloom.cli.main import COMMANDS
 from kernloom.config.groups import Groups
+from kernloom.config.schema import STATUSES
 from kernloom.report.formats import FORMATS
 from kernloom.run.assembly import STAGES
 from kernloom.run.fleets import FLEETS
@@ -32,12 +36,12 @@ def rows(page: str, name: str) -> list[list[str]]:
     ]
 
 
-def test_pipelines_lists_every_stage_type() -> None:
+def test_stages_lists_every_stage_type() -> None:
     expected = [
         [name, cls.phase, ", ".join(cls.inputs), ", ".join(cls.outputs)]
         for name, cls in sorted(STAGES.items())
     ]
-    assert rows("pipelines.md", "stages") == expected
+    assert rows("reference/stages.md", "stages") == expected
 
 
 def test_targets_lists_every_target() -> None:
@@ -46,11 +50,11 @@ def test_targets_lists_every_target() -> None:
     for name in groups.options("target"):
         target = groups.read("target", name)["target"]
         expected.append([name, target["about"], ", ".join(target["variants"])])
-    assert rows("targets.md", "targets") == expected
+    assert rows("reference/targets.md", "targets") == expected
 
 
-def test_targets_lists_every_flag_that_is_refused() -> None:
-    page = (TREE / "docs/targets.md").read_text(encoding="utf-8")
+def test_toolchains_lists_every_flag_that_is_refused() -> None:
+    page = (TREE / "docs/reference/toolchains.md").read_text(encoding="utf-8")
     inside = re.search(r"<!-- refused flags:.*?-->\n(.*?)<!-- end of", page, re.DOTALL)
     assert inside
     listed = re.findall(r"`([^`]+)`", inside[1])
@@ -63,20 +67,60 @@ def test_targets_lists_every_flag_that_is_refused() -> None:
 def test_measuring_lists_every_policy() -> None:
     groups = Groups([TREE / "configs"])
     expected = [[n, groups.read("measure", n)["about"]] for n in groups.options("measure")]
-    assert rows("measuring.md", "policies") == expected
+    assert rows("guide/measuring.md", "policies") == expected
+
+
+def test_measuring_lists_every_key_of_a_policy() -> None:
+    policy = Groups([TREE / "configs"]).read("measure", "standard")
+    keys = [row[0] for row in rows("reference/measuring.md", "measure keys")]
+    listed = re.findall(r"\w+", " ".join(keys))
+    assert sorted(listed) == sorted(policy.keys() - {"name", "about"})
+
+
+def test_statuses_lists_every_status() -> None:
+    listed = [status for status, _ in rows("reference/statuses.md", "statuses")]
+    assert sorted(listed) == sorted(STATUSES)
 
 
 def test_workloads_lists_every_function_of_the_expressions() -> None:
-    page = (TREE / "docs/workloads-and-kernels.md").read_text(encoding="utf-8")
+    page = (TREE / "docs/reference/workloads.md").read_text(encoding="utf-8")
     inside = re.search(r"<!-- functions -->\n(.*?)<!-- end of functions -->", page, re.DOTALL)
     assert inside
     assert re.findall(r"`(\w+)`", inside[1]) == sorted(FUNCTIONS)
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    for page in [TREE / "README.md", *(TREE / "docs").glob("*.md")]:
-        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
+def anchors(page: Path) -> set[str]:
+    """The names under which a page's headings can be linked, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    text = PAGES[page].read_text(encoding="utf-8")
+    for link, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", text):
+        target = PAGES[page].parent / link if link else PAGES[page]
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
+
+
+def test_the_index_lists_every_page_once_and_the_readme_leads_to_it() -> None:
+    index = PAGES["docs/README.md"].read_text(encoding="utf-8")
+    listed = re.findall(r"^- \[[^]]+\]\(([^)#]+)\): ", index, re.MULTILINE)
+    assert sorted(f"docs/{page}" for page in listed) == sorted(
+        page for page in PAGES if page not in ("README.md", "docs/README.md")
+    )
+    assert "](docs/README.md)" in PAGES["README.md"].read_text(encoding="utf-8")
+
+
+def test_command_line_lists_every_command_with_its_options() -> None:
+    expected = {}
+    for name in COMMANDS:
+        command = importlib.import_module(f"kernloom.cli.commands.{name}")
+        sweeps = ["-m"] if getattr(command, "SWEEPS", False) else []
+        expected[name] = [*sweeps, *(f"--{flag}" for flag in getattr(command, "FLAGS", {}))]
+    listed = rows("reference/command-line.md", "commands")
+    assert {name: re.findall(r"-[\w-]+", options) for name, _, options in listed} == expected
 
 
 def imported_packages(path: Path) -> set[str]:
@@ -95,7 +139,7 @@ def imported_packages(path: Path) -> set[str]:
 
 
 def test_packages_import_only_what_the_architecture_allows() -> None:
-    for package, _, allowed in rows("architecture.md", "packages"):
+    for package, _, allowed in rows("reference/architecture.md", "packages"):
         if allowed == "everything":
             continue
         may = {"base", package, *(word.strip() for word in allowed.split(","))}
@@ -104,12 +148,12 @@ def test_packages_import_only_what_the_architecture_allows() -> None:
 
 
 def test_every_package_stands_in_the_architecture() -> None:
-    listed = {row[0] for row in rows("architecture.md", "packages")}
+    listed = {row[0] for row in rows("reference/architecture.md", "packages")}
     found = {path.parent.name for path in ENGINE.glob("*/__init__.py")}
     assert found <= listed
 
 
-def test_extending_lists_every_registry_and_what_it_names() -> None:
+def test_registries_lists_every_registry_and_what_it_names() -> None:
     made = (
         (keyword.value.value, call.args[0].value)
         for path in ENGINE.rglob("*.py")
@@ -119,22 +163,21 @@ def test_extending_lists_every_registry_and_what_it_names() -> None:
         if keyword.arg == "group" and isinstance(keyword.value, ast.Constant)
         if isinstance(call.args[0], ast.Constant)
     )
-    listed = [(group, what) for group, what, _, _ in rows("extending.md", "registries")]
+    listed = [(group, what) for group, what, _, _ in rows("reference/registries.md", "registries")]
     assert listed == sorted(made)
 
 
-def test_results_lists_every_format_with_the_commands_that_it_serves() -> None:
+def test_formats_lists_every_format_with_the_commands_that_it_serves() -> None:
     found = ((name, FORMATS.get(name, key="output")) for name in FORMATS.names())
     expected = [[name, ", ".join(form.commands), form.about] for name, form in found]
-    assert rows("results.md", "formats") == expected
+    assert rows("reference/formats.md", "formats") == expected
 
 
 @pytest.mark.parametrize("kind", ["local", "slurm"])
-def test_fleets_lists_every_key_of_a_kind_with_its_default(kind: str) -> None:
+def test_fleet_keys_lists_every_key_of_a_kind_with_its_default(kind: str) -> None:
     section = Groups([TREE / "configs"]).read("fleet", kind)
     settings = {field.name for field in fields(FLEETS.get(kind, key="fleet.kind").Settings)}
     assert set(section) == settings, "every key stands in the config, so it can be overridden"
-    listed = {
-        name: yaml.safe_load(default) for name, _, default in rows("fleets.md", f"{kind} keys")
-    }
+    keys = rows("reference/fleet-keys.md", f"{kind} keys")
+    listed = {name: yaml.safe_load(default) for name, _, default in keys}
     assert listed == {key: section[key] for key in section if key not in ("name", "kind")}

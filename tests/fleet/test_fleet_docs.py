@@ -27,7 +27,7 @@ def test_a_shown_command_does_what_the_page_says(sweeps: SlurmProject, shown: Sh
 
 @pytest.mark.slow
 def test_the_fleet_of_the_page_sends_sweeps_to_its_partition(sweeps: SlurmProject) -> None:
-    (text,) = files("fleets.md").values()
+    (text,) = files("docs/guide/fleets.md").values()
     ours = text.replace(f"partition: {PARTITION}", "partition: main")
     # Accounts and constraints are those of the cluster that the page imagines.
     lines = [line for line in ours.splitlines() if not line.startswith("options:")]

@@ -10,7 +10,7 @@ from doc_pages import FENCE, PAGES, TREE
 
 
 def test_the_example_of_a_search_space_works_as_written(tmp_path: Path) -> None:
-    fences = FENCE.findall(PAGES["architecture.md"].read_text(encoding="utf-8"))
+    fences = FENCE.findall(PAGES["docs/reference/search-spaces.md"].read_text(encoding="utf-8"))
     at = next(n for n, (_, text) in enumerate(fences) if text.startswith("# example: search-"))
     (language, example), (_, printed) = fences[at : at + 2]
     assert language == "python"
