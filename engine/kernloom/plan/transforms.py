@@ -164,3 +164,9 @@ def _fused(
     epilogue = Epilogue(record.kernel.name, tuple(argument.name for argument in added))
     decisions = {**before.decisions, "fuse": {**record.decisions["fuse"]}}
     return replace(before, arguments=tuple(arguments), epilogue=epilogue, decisions=decisions)
+
+
+TRANSFORMS: Mapping[str, type[Transform]] = {
+    cls.transform: cls for cls in (Tile, Pack, Unroll, Vectorize, Parallelize, Fuse)
+}
+"""The shipped transforms by stage type."""

@@ -33,6 +33,7 @@ from kernloom.config.schema import (
     Work,
     Workload,
 )
+from kernloom.plan.transforms import TRANSFORMS
 
 
 class Rule(Enum):
@@ -116,16 +117,10 @@ peers are VALUEs: they name code that is installed here under that name."""
 
 GRAPH_KEYS = ("use", "in", "after")
 """Keys of every stage, beside its options."""
-_TRANSFORM = _rules("steps")
 STAGE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
     "inspect": {},
     "select": FIELDS[SelectSettings],
-    "tile": _TRANSFORM,
-    "pack": _TRANSFORM,
-    "unroll": _TRANSFORM,
-    "vectorize": _TRANSFORM,
-    "parallelize": _TRANSFORM,
-    "fuse": _TRANSFORM,
+    **dict.fromkeys(TRANSFORMS, _rules("steps")),
     "render": {},
     "compile": {},
     "package": {},

@@ -34,17 +34,12 @@ from kernloom.plan.artifact import Artifact
 from kernloom.plan.inspect import Inspect
 from kernloom.plan.render import Render, Renderer
 from kernloom.plan.select import BUILT_IN, Providers, Select, TransformNames
-from kernloom.plan.transforms import Fuse, Pack, Parallelize, Tile, Transform, Unroll, Vectorize
+from kernloom.plan.transforms import TRANSFORMS, Transform
 
 STAGES: dict[str, type[Stage]] = {
     "inspect": Inspect,
     "select": Select,
-    "tile": Tile,
-    "pack": Pack,
-    "unroll": Unroll,
-    "vectorize": Vectorize,
-    "parallelize": Parallelize,
-    "fuse": Fuse,
+    **TRANSFORMS,
     "render": Render,
     "compile": Compile,
     "package": Package,
