@@ -28,6 +28,7 @@ RUNNERS = [
     "device/embedded/firmware.py",
     "device/runner.py",
     "measure/sampler.py",
+    "base/gauges.py",
 ]
 PATH = "sweep.axes={{workload.tensors.x.fill.path: [{}]}}"
 PLUG_INS = """

@@ -10,6 +10,7 @@ import pytest
 from command_line import Project
 from kernloom.base import digest
 from kernloom.base.places import find_places
+from kernloom.config.groups import Groups
 from kernloom.plan.planned import Planned
 from kernloom.run import planning
 from kernloom.run.assembly import Assembly
@@ -49,6 +50,27 @@ def test_a_changed_kernel_and_a_changed_source_count(project: Project) -> None:
     second = plan(assembly, "workload=mine")
     assert key(second) != key(first) and second.id != first.id
     assert second.sources != first.sources
+
+
+def test_a_template_whose_text_renders_the_same_is_another_source(project: Project) -> None:
+    source = find_places(project.folder).share / "templates/kernels/axpy/host.c.j2"
+    mine = project.folder / "templates/kernels/axpy/host.c.j2"
+    mine.parent.mkdir(parents=True)
+    mine.write_text(source.read_text())
+    assembly = Assembly(find_places(project.folder))
+    first = plan(assembly, "workload=axpy")
+    mine.write_text("{# a note -#}\n" + source.read_text())
+    second = plan(assembly, "workload=axpy")
+    assert key(second) == key(first)
+    assert second.sources != first.sources
+
+
+def test_an_option_that_inherits_follows_the_file_it_inherits_from(project: Project) -> None:
+    project.write("configs/arch/mine.yaml", "defaults: [x86_64_v2, _self_]\ncores: 8\n")
+    groups = Groups(find_places(project.folder).folders("configs"))
+    assert groups.read("arch", "mine")["cores"] == 8
+    project.write("configs/arch/mine.yaml", "defaults: [x86_64_v2, _self_]\ncores: 4\n")
+    assert groups.read("arch", "mine")["cores"] == 4
 
 
 def test_another_toolchain_or_arch_is_never_taken_for_the_first(project: Project) -> None:

@@ -205,7 +205,7 @@ def ranking_gauge(metrics: Mapping[str, Any]) -> Gauge | None:
 
 def rank_of(name: str) -> int:
     """The ranking order of a metric; a metric that is no gauge comes last."""
-    return next((gauge.rank for gauge in GAUGES.all() if gauge.name == name), _LAST)
+    return next((gauge.rank for gauge in GAUGES.all((name,)) if gauge.name == name), _LAST)
 
 
 _LAST = 1 << 30

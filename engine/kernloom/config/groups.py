@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.base.errors import ConfigError, nearest
-from kernloom.base.files import read_text
+from kernloom.base.files import read_text, tree_stamps
 from kernloom.config.naming import at_root, check_file, with_name
 
 
@@ -17,6 +17,7 @@ class Groups:
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = list(folders)
         self._composed: dict[tuple[str, str], dict[str, Any]] = {}
+        self._stamps: list[Any] = []
 
     def exists(self, group: str) -> bool:
         return bool(group) and any(_is(Path.is_dir, folder / group) for folder in self._folders)
@@ -54,6 +55,10 @@ class Groups:
 
     def _inherited(self, group: str, name: str, text: str) -> dict[str, Any]:
         """The composed option, in the form of a file without inheritance."""
+        stamps = [stamp for folder in self._folders for stamp in tree_stamps(folder, ".yaml")]
+        if stamps != self._stamps:
+            self._stamps = stamps
+            self._composed.clear()
         if (group, name) not in self._composed:
             from kernloom.config.hydra_compose import HydraComposer
 

@@ -20,7 +20,11 @@ _LENGTH = 16
 def sources_of(plan: Planned, cache: DigestCache) -> Mapping[str, Mapping[str, str]]:
     """`kernel:family` -> path -> hash of every source file of the kernel."""
     target = plan.experiment.target
-    parts = [p for item in plan.steps for p in (item.step.kernel.digest, item.artifact.key)]
+    parts = [
+        part
+        for item in plan.steps
+        for part in (item.step.kernel.digest, *item.artifact.origins.items())
+    ]
     key = (sources_of, target.digest, *parts)
     return cache.by_key(key, lambda: _found(plan.steps, target))
 

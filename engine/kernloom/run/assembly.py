@@ -71,6 +71,7 @@ class Assembly:
         """Digest of a resolved arch -> the section it was resolved from."""
         self.__dict__.pop("planning_services", None)
         self.__dict__.pop("_host_programs", None)
+        self.__dict__.pop("roofs", None)
 
     def refresh(self) -> None:
         """Check again what may have changed outside since the last sweep was planned: templates,

@@ -73,7 +73,7 @@ def engine_digest() -> str:
     """Hash of our code that verifies, runs and times kernels: for OpenCL and bare metal the runner
     itself is Python, for the others Python starts the runner."""
     package = Path(kernloom.__file__).parent
-    others = [package / "base/expressions.py", package / "base/arithmetic.py"]
+    others = [package / f"base/{name}.py" for name in ("expressions", "arithmetic", "gauges")]
     ours = [
         path for part in ("measure", "device") for path in files_below(package / part, (".py",))
     ]

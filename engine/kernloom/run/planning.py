@@ -116,7 +116,10 @@ class PlannedSweep:
 
     def _shared(self, brief: Brief) -> Brief:
         artifacts = [artifact.key for _, artifact in brief.artifacts]
-        told = [brief.workload, brief.case, brief.target, brief.provider, brief.params, artifacts]
+        told = [
+            *(brief.workload, brief.case, brief.target, brief.provider, brief.params, artifacts),
+            *(brief.has_baselines, brief.sources),
+        ]
         if len(self._briefs) > KEPT:
             self._briefs.clear()
         known = self._briefs.setdefault(canonical_json(told), brief)

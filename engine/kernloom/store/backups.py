@@ -1,7 +1,7 @@
 """Backups of a SQLite store, made by SQLite itself: two generations beside the store.
 
 A backup replaces an older one only after SQLite has checked it, and only if it has all trials of
-the older one: the backup of a damaged store replaces nothing.
+the older one, unchanged: the backup of a damaged store replaces nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ costs little per trial, however large the store is."""
 SMALL = 1 << 20
 AGE_S = 3600.0
 """At its end a run backs up any new trial if the store is no larger, or the last backup older."""
-_LACKS_TRIALS = """
-SELECT (SELECT value FROM old.meta WHERE key = 'created') =
-       (SELECT value FROM main.meta WHERE key = 'created')
-   AND EXISTS (SELECT id, attempt FROM old.trials EXCEPT SELECT id, attempt FROM main.trials)
-"""
+_IMMUTABLE = ("trials", "samples")
+"""Tables whose rows never change; only a migration to another schema version rewrites them."""
+_NAMES = ("id", "attempt")
 
 
 def backups_of(store: Path) -> list[Path]:
@@ -45,10 +43,11 @@ class Backups:
         self.trusted = True
         """Whether nothing in the store was found damaged."""
 
-    def added(self, trials: int) -> None:
-        """Called after a trial was added; `trials` is the new total."""
+    def added(self, trials: int, created: str) -> None:
+        """Called after a trial was added to the store created at that time; `trials` is the new
+        total."""
         if not self._trials:
-            self._copied = _trials_in(self._last)
+            self._copied = _trials_in(self._last, created)
         self._trials = trials
         if trials - max(self._copied, self._tried) >= max(NEW_TRIALS, trials * NEW_SHARE):
             self.make()
@@ -81,18 +80,26 @@ class Backups:
 
 
 def _is_small(store: Path) -> bool:
-    return store.exists() and store.stat().st_size <= SMALL
+    try:
+        return store.stat().st_size <= SMALL
+    except OSError:
+        return False
 
 
 def _is_old(backup: Path) -> bool:
-    return not backup.exists() or time.time() - backup.stat().st_mtime > AGE_S
+    """Whether a backup is old or missing; another process may be replacing it right now."""
+    try:
+        return time.time() - backup.stat().st_mtime > AGE_S
+    except OSError:
+        return True
 
 
 def _copy(store: Path, fresh: Path) -> bool:
     """Copy a store; returns whether the copy is sound and has all trials of the last backup."""
     last = backups_of(store)[0]
     with (
-        closing(sqlite3.connect(store)) as source,
+        # Not created if somebody has removed it.
+        closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=rw", uri=True)) as source,
         closing(sqlite3.connect(fresh.absolute().as_uri(), uri=True)) as copy,
     ):
         # The copy counts only when complete, and is synced once then.
@@ -105,18 +112,40 @@ def _copy(store: Path, fresh: Path) -> bool:
             os.fsync(file.fileno())
         if not last.exists():
             return True
+        copy.execute("SELECT id FROM trials LIMIT 1")
         try:
             copy.execute("ATTACH ? AS old", [_only_read(last)])
-            return not copy.execute(_LACKS_TRIALS).fetchone()[0]
-        except sqlite3.DatabaseError:
-            return True  # the last backup is damaged
+            return not _lacks_trials(copy)
+        except sqlite3.DatabaseError as error:
+            # Replaced if damaged, kept if it only cannot be read now.
+            return (error.sqlite_errorname or "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
-def _trials_in(backup: Path) -> int:
+def _lacks_trials(copy: sqlite3.Connection) -> bool:
+    """Whether a row of the attached old backup of the same store is missing or changed."""
+    old = dict(copy.execute("SELECT key, value FROM old.meta"))
+    new = dict(copy.execute("SELECT key, value FROM main.meta"))
+    if old.get("created") != new.get("created"):
+        return False
+    same = old.get("schema_version") == new.get("schema_version")
+    for table in _IMMUTABLE if same else _IMMUTABLE[:1]:
+        found = copy.execute("SELECT name FROM pragma_table_info(?, 'old')", [table])
+        columns = ", ".join(f'"{name}"' for (name,) in found) if same else ", ".join(_NAMES)
+        rows = f"SELECT {columns} FROM"
+        if copy.execute(f"{rows} old.{table} EXCEPT {rows} main.{table} LIMIT 1").fetchone():
+            return True
+    return False
+
+
+def _trials_in(backup: Path, created: str) -> int:
+    """The number of trials in a backup of the store created at that time; 0 for any other."""
     if not backup.exists():
         return 0
     try:
         with closing(sqlite3.connect(_only_read(backup), uri=True)) as connection:
+            query = "SELECT value FROM meta WHERE key = 'created'"
+            if connection.execute(query).fetchone() != (created,):
+                return 0
             found = connection.execute("SELECT max(rowid) FROM trials").fetchone()[0]
     except sqlite3.Error:
         return 0

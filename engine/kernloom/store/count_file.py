@@ -29,6 +29,9 @@ class CountFile:
     def __init__(self, store: Path) -> None:
         self._path = count_file_of(store)
 
+    def exists(self) -> bool:
+        return self._path.exists()
+
     def read(self, created: str) -> int:
         """The number of trials in the store created at that time; 0 if unknown."""
         try:

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import shutil
+import sqlite3
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,8 +75,8 @@ def _repair(path: Path, folder: Path) -> Repaired:
     _check_kind(path, store)
     files = [file for file in backups_of(path) if file.exists()]
     backups = [Readable(_copied(file, folder / f"backup{n}")) for n, file in enumerate(files)]
-    created = store.meta.get("created")
-    found = _Merged(store, [b for b in backups if created in (None, b.meta.get("created"))])
+    backups = [backup for backup in backups if _is_backup_of(backup, store, CountFile(path))]
+    found = _Merged(store, backups)
     if found.is_sound:
         return Repaired(len(found.trials))
     if not (found.trials or found.documents):
@@ -102,6 +103,17 @@ def _repair(path: Path, folder: Path) -> Repaired:
     fresh.replace(repaired_of(path))
     _take_place(path)
     return done
+
+
+def _is_backup_of(backup: Readable, store: Readable, count: CountFile) -> bool:
+    """Whether a backup is of this store, and not of an earlier one at the same path.
+
+    The count file tells where the store itself cannot: it stays until a backup has all trials.
+    """
+    created, theirs = store.meta.get("created"), backup.meta.get("created", "")
+    if created is not None:
+        return bool(theirs == created)
+    return not count.exists() or count.read(theirs) > 0
 
 
 def _check_kind(path: Path, store: Readable) -> None:
@@ -220,6 +232,11 @@ def _alone(path: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise StoreError(f"{path} cannot be repaired: {error.strerror or error}") from error
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{path} cannot be repaired: {error}",
+            hint="Nothing was changed. Free some space if the disk is full, and repair it again.",
+        ) from error
 
 
 def _lock(file: BinaryIO) -> None:

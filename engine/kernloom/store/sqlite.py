@@ -148,7 +148,7 @@ class Sqlite(Database):
         # Queried alone: a query of the table would begin another transaction.
         (row,) = connection.rows("SELECT last_insert_rowid() AS number")
         self._count.append(self._created_at(connection), row["number"])
-        self._backups.added(row["number"])
+        self._backups.added(row["number"], self._created_at(connection))
 
     def distrust(self) -> None:
         self._backups.trusted = False
