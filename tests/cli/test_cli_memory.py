@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import re
 import tracemalloc
@@ -23,12 +24,14 @@ from kernloom.plan import render
 from kernloom.report import results, rows
 from kernloom.report.documents import stored_document, to_json
 from kernloom.report.formats.csv import write_csv
+from kernloom.report.questions import Summary
 from kernloom.report.results import streamed
 from kernloom.report.streaming import write_list
 from kernloom.report.tables import print_run
 from kernloom.run import planning
 from kernloom.run.assembly import Assembly
 from kernloom.store import lookups, open_store, shared, statements
+from kernloom.store.keys import parse_key
 from kernloom.store.store import Store
 from parsed import plans_of
 
@@ -59,7 +62,9 @@ def traced(work: Callable[[], Any]) -> tuple[int, int]:
     tracemalloc.start()
     try:
         result = work()
-        held, peak = tracemalloc.get_traced_memory()
+        _, peak = tracemalloc.get_traced_memory()
+        gc.collect()  # else cycles that nothing refers to count as held, or do not, by chance
+        held, _ = tracemalloc.get_traced_memory()
         del result
     finally:
         tracemalloc.stop()
@@ -247,7 +252,15 @@ EXPORTS: dict[str, Callable[[Store], int]] = {
         {},
         Nowhere(),  # type: ignore[arg-type]
     ),
+    "group": lambda store: _summary(store, ["workload", "toolchain"]).trials,
+    "pivot": lambda store: _summary(store, ["target", "case"], only_verified=True).trials,
 }
+
+
+def _summary(store: Store, keys: list[str], *, only_verified: bool = False) -> Summary:
+    asked = parse_key("metric0")
+    by = [parse_key(key) for key in keys]
+    return Summary(streamed(store, []), by, asked, only_verified=only_verified)
 
 
 @pytest.mark.usefixtures("small_caches")

@@ -32,7 +32,7 @@ from kernloom.measure.trial import Trial
 from kernloom.report.comparisons import comparisons_document, print_comparisons
 from kernloom.report.documents import run_document, screened_document
 from kernloom.report.formats.t4 import t4_result
-from kernloom.report.questions import groups, parse_keys
+from kernloom.report.questions import Summary, groups, parse_keys
 from kernloom.report.tables import print_run
 from kernloom.run.screening import Screening
 
@@ -244,7 +244,7 @@ def test_tables_documents_and_exports_show_it(
     assert "2.00 ±10.0%" in page.getvalue()
     assert run_document(trials, {})["trials"][0]["metrics"]["energy_j"] == 2.0
     assert screened_document(trials[0])["energy_j"] == 2.0
-    answer = groups(trials, parse_keys("workload", "group"))
+    answer = groups(Summary(trials, parse_keys("workload", "group")))
     assert answer.documents()[0] | {"workload": ""} == {
         "workload": "",
         "trials": 2,

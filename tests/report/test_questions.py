@@ -36,8 +36,20 @@ def keys(*names):
     return [parse_key(name) for name in names]
 
 
+def groups(trials, by, asked=None):
+    return questions.groups(questions.Summary(trials, by, asked))
+
+
+def pivot(trials, down, across, asked=None):
+    return questions.pivot(questions.Summary(trials, [*down, *across], asked), len(down))
+
+
+def lack_of(trials, asked):
+    return questions.Summary(iter(trials), asked=asked).lack()
+
+
 def test_a_group_has_its_count_its_best_and_its_median(trials):
-    answer = questions.groups(trials, keys("toolchain", "N"), parse_key("median_ns"))
+    answer = groups(trials, keys("toolchain", "N"), parse_key("median_ns"))
     assert answer.headings == ("toolchain", "N", "trials", "verified", "best", "median")
     assert answer.rows == (
         ("clang", 64, 1, 1, 200.0, 200.0),
@@ -48,7 +60,7 @@ def test_a_group_has_its_count_its_best_and_its_median(trials):
 
 
 def test_of_a_rate_the_largest_is_the_best(trials):
-    answer = questions.groups(trials, keys("N"), parse_key("metrics.gflops"))
+    answer = groups(trials, keys("N"), parse_key("metrics.gflops"))
     assert [row[3] for row in answer.rows] == [10.0, 2.5]
 
 
@@ -69,7 +81,7 @@ def shown(answer):
 
 def test_each_group_has_the_metric_that_its_own_trials_are_ranked_by(trials, counted):
     several = [*trials, counted("c1", 87555), counted("c2", 95055)]
-    answer = questions.groups(several, keys("target"))
+    answer = groups(several, keys("target"))
     assert answer.rows == (("host", 5, 4, 100.0, 250.0), ("riscv64", 2, 2, 87555, 91305))
     assert [row["metric"] for row in answer.documents()] == ["median_ns", "instructions"]
     assert not answer.remarks
@@ -80,12 +92,12 @@ def test_each_group_has_the_metric_that_its_own_trials_are_ranked_by(trials, cou
 
 
 def test_a_group_of_trials_ranked_by_different_metrics_says_so(trials, counted):
-    answer = questions.groups([*trials, counted("c", 5)], keys("workload"))
+    answer = groups([*trials, counted("c", 5)], keys("workload"))
     assert answer.rows == (("matmul", 6, 5, 100.0, 250.0),)
     (remark,) = answer.remarks
     assert remark.startswith("1 group has trials that are ranked by different metrics")
     assert "1 trial is left out" in remark
-    asked = questions.groups([*trials, counted("c", 5)], keys("workload"), parse_key("median_ns"))
+    asked = groups([*trials, counted("c", 5)], keys("workload"), parse_key("median_ns"))
     assert asked.rows == (("matmul", 6, 5, 2.0, 200.0),) and not asked.remarks
 
 
@@ -95,17 +107,17 @@ def test_times_with_a_sanitizer_are_not_mixed_in(trials, make_trial, asked):
     config = {"target": target, "toolchain": {"name": "gcc"}}
     asan = make_trial(id="s", metrics={"median_ns": 9e9}, config=config)
     metric = parse_key(asked) if asked else None
-    answer = questions.groups([*trials, asan], keys("toolchain"), metric)
+    answer = groups([*trials, asan], keys("toolchain"), metric)
     assert answer.rows[1] == ("gcc", 4, 4, 100.0, 300.0)
     said = "1 trial with a sanitizer is not ranked: such times mean nothing"
     assert answer.remarks == (said,)
-    pivot = questions.pivot([*trials, asan], keys("workload"), keys("toolchain"), metric)
-    assert pivot.rows == (("matmul", 200.0, 100.0),) and pivot.remarks == (said,)
-    assert questions.lack_of([asan], metric) == ""
+    table = pivot([*trials, asan], keys("workload"), keys("toolchain"), metric)
+    assert table.rows == (("matmul", 200.0, 100.0),) and table.remarks == (said,)
+    assert lack_of([asan], metric) == ""
 
 
 def test_each_cell_of_a_pivot_table_has_the_metric_of_its_own_trials(trials, counted):
-    answer = questions.pivot([*trials, counted("c", 87555)], keys("workload"), keys("target"))
+    answer = pivot([*trials, counted("c", 87555)], keys("workload"), keys("target"))
     assert answer.rows == (("matmul", 100.0, 87555),)
     assert answer.documents() == [
         {
@@ -125,7 +137,7 @@ def test_each_cell_of_a_pivot_table_has_the_metric_of_its_own_trials(trials, cou
 
 
 def test_values_of_different_metrics_are_sorted_apart(trials, counted):
-    answer = questions.groups([*trials, counted("c", 150)], keys("target", "N"))
+    answer = groups([*trials, counted("c", 150)], keys("target", "N"))
     found = [row[4] for row in questions.ordered(answer, "best").rows]
     assert found == [150, 100.0, 400.0]
     assert [row[3] for row in questions.limited(questions.ordered(answer, "-best"), 2).rows]
@@ -138,7 +150,7 @@ def test_virtual_time_is_not_taken_for_time():
 
 
 def test_a_pivot_table_has_the_best_of_each_pair_and_nothing_that_did_not_verify(trials):
-    answer = questions.pivot(trials, keys("N"), keys("toolchain"), parse_key("median_ns"))
+    answer = pivot(trials, keys("N"), keys("toolchain"), parse_key("median_ns"))
     assert answer.headings == ("N", "toolchain=clang", "toolchain=gcc")
     assert answer.rows == ((64, 200.0, 100.0), (128, None, 400.0))
     out = io.StringIO()
@@ -152,7 +164,7 @@ def test_a_pivot_table_has_the_best_of_each_pair_and_nothing_that_did_not_verify
 
 def test_rows_and_columns_of_a_pivot_table_may_have_several_keys_each(trials):
     median = parse_key("median_ns")
-    answer = questions.pivot(trials, keys("workload"), keys("toolchain", "N"), median)
+    answer = pivot(trials, keys("workload"), keys("toolchain", "N"), median)
     assert answer.headings == (
         "workload",
         "toolchain=clang N=64",
@@ -160,7 +172,7 @@ def test_rows_and_columns_of_a_pivot_table_may_have_several_keys_each(trials):
         "toolchain=gcc N=128",
     )
     assert answer.rows == (("matmul", 200.0, 100.0, 400.0),)
-    answer = questions.pivot(trials, keys("toolchain", "N"), keys("workload"), median)
+    answer = pivot(trials, keys("toolchain", "N"), keys("workload"), median)
     assert answer.headings == ("toolchain", "N", "workload=matmul")
     assert answer.rows == (("clang", 64, 200.0), ("gcc", 64, 100.0), ("gcc", 128, 400.0))
 
@@ -173,16 +185,13 @@ def test_a_pivot_table_has_neither_rows_nor_columns_of_refused_points(trials, ma
         metrics={},
         config={"toolchain": {}, "workload": {"sizes": {"N": -5}}},
     )
-    answer = questions.pivot(
-        [*trials, refused], keys("N"), keys("toolchain"), parse_key("median_ns")
-    )
+    answer = pivot([*trials, refused], keys("N"), keys("toolchain"), parse_key("median_ns"))
     assert answer.headings == ("N", "toolchain=clang", "toolchain=gcc")
     assert [row[0] for row in answer.rows] == [64, 128]
 
 
 def test_why_no_trial_has_a_metric_is_said(trials, make_trial):
     plain = make_trial(metrics={"median_ns": 5.0})
-    lack_of = questions.lack_of
     assert lack_of([plain], parse_key("gflops")) == (
         "no trial has gflops: the workload states no cost"
     )
@@ -216,8 +225,8 @@ def test_groups_columns_and_pivots_take_a_short_name_for_all_trials_alike(make_t
     ]
     (flags,) = keys("extra_flags")
     assert questions.columns(several, [flags]).rows == ((["-O3"],), (["-O3"],))
-    assert [row[:2] for row in questions.groups(several, [flags]).rows] == [("-O3", 2)]
-    assert questions.pivot(several, keys("workload"), [flags]).headings[1] == "extra_flags=-O3"
+    assert [row[:2] for row in groups(several, [flags]).rows] == [("-O3", 2)]
+    assert pivot(several, keys("workload"), [flags]).headings[1] == "extra_flags=-O3"
 
 
 def test_a_short_name_with_several_meanings_is_refused(make_trial):
@@ -225,7 +234,7 @@ def test_a_short_name_with_several_meanings_is_refused(make_trial):
         make_trial(id="a", config={"measure": {"clock": "cpu"}}),
         make_trial(id="b", params={"tile": {"call": {"clock": 3}}}),
     ]
-    for ask in (questions.columns, questions.groups):
+    for ask in (questions.columns, groups):
         with pytest.raises(UsageError, match=r"may mean measure\.clock or params\.clock"):
             ask(several, keys("clock"))
 
@@ -239,7 +248,7 @@ def test_a_swept_group_of_tunables_is_shown_as_such(make_trial):
 
 
 def test_rows_are_sorted_by_any_column_and_what_is_missing_comes_last(trials):
-    answer = questions.groups(trials, keys("toolchain", "N"), parse_key("median_ns"))
+    answer = groups(trials, keys("toolchain", "N"), parse_key("median_ns"))
     assert [row[4] for row in questions.ordered(answer, "best").rows] == [100, 200, 400, None]
     assert [row[4] for row in questions.ordered(answer, "-best").rows] == [400, 200, 100, None]
     with pytest.raises(UsageError, match="Did you mean 'best'"):

@@ -57,6 +57,20 @@ class Answer:
         return [key for at, key in enumerate(keys) if all(row[at] is None for row in self.rows)]
 
 
+@dataclass(slots=True)
+class Group:
+    """Trials with equal values of some keys, reduced to what a row or cell of an answer needs."""
+
+    trials: int = 0
+    verified: int = 0
+    sanitized: int = 0
+    """Number of verified trials that ran with a sanitizer, which are not ranked."""
+    ranked_by: Counter[str] = field(default_factory=Counter)
+    """Metric -> number of verified trials that are ranked by it."""
+    numbers: dict[str, list[float]] = field(default_factory=dict)
+    """Metric -> its values in the verified trials."""
+
+
 @dataclass(frozen=True)
 class _Measured:
     """The values of a metric in some trials."""
@@ -66,7 +80,19 @@ class _Measured:
     left_out: int = 0
     """Number of verified trials that are ranked by another metric."""
     sanitized: int = 0
-    """Number of verified trials that ran with a sanitizer, which are not ranked."""
+
+    @classmethod
+    def of(cls, group: Group, asked: Key | None) -> _Measured:
+        """The values of the requested metric, or of the one that most trials are ranked by."""
+        if asked:
+            numbers = group.numbers.get(asked.text, ())
+            return cls(asked, numbers, sanitized=group.sanitized)
+        counts = group.ranked_by
+        if not counts:
+            return cls(_DEFAULT, (), sanitized=group.sanitized)
+        chosen = _most(counts)
+        left_out = counts.total() - counts[chosen]
+        return cls(parse_key(chosen), group.numbers.get(chosen, ()), left_out, group.sanitized)
 
     @property
     def best(self) -> float | None:
@@ -79,6 +105,85 @@ class _Measured:
         middle = statistics.median(self.numbers)
         whole = all(isinstance(number, int) for number in self.numbers)
         return int(middle) if whole and middle == int(middle) else middle
+
+
+class Summary:
+    """Trials in groups of equal values of some keys; holds numbers, no trials.
+
+    `asked` is the metric whose values are kept, else the one that each trial is ranked by.
+    """
+
+    def __init__(
+        self,
+        trials: Iterable[Trial],
+        keys: Sequence[Key] = (),
+        asked: Key | None = None,
+        *,
+        only_verified: bool = False,
+    ) -> None:
+        self.keys, self.asked = tuple(keys), asked
+        self.groups: dict[tuple[Any, ...], Group] = {}
+        self.trials = self.verified = 0
+        self._unseen = dict.fromkeys((*keys, *([asked] if asked else [])))
+        self._timed = False
+        self._metrics: dict[str, Key] = {}
+        meanings = Meanings()
+        for trial in trials:
+            self.trials += 1
+            self.verified += trial.good
+            self._timed = self._timed or (trial.good and TIME.name in trial.metrics)
+            if trial.good or not only_verified:
+                values = tuple(_hashable(value_of(trial, key, meanings)) for key in keys)
+                self._saw(keys, values)
+                group = self.groups.get(values)
+                if group is None:
+                    group = self.groups[values] = Group()
+                self._add(trial, group)
+
+    def unseen(self) -> list[Key]:
+        """The keys, the requested metric among them, that no counted trial has."""
+        return list(self._unseen)
+
+    def lack(self) -> str:
+        """Why no trial has the metric; empty if one has it."""
+        groups = self.groups.values()
+        if not self.trials or any(any(group.numbers.values()) for group in groups):
+            return ""
+        if not self.verified:
+            return "none of these trials verified"
+        if sum(group.sanitized for group in groups) == self.verified:
+            return ""  # a remark explains it
+        if self.asked is None:
+            return "no trial has a metric that trials are ranked by"
+        rate = self.asked.text.removeprefix("metrics.") in {rate.name for rate in RATES}
+        why = ": the workload states no cost" if rate and self._timed else ""
+        return f"no trial has {self.asked.text}{why}"
+
+    def _add(self, trial: Trial, group: Group) -> None:
+        group.trials += 1
+        if not trial.good:
+            return
+        group.verified += 1
+        if is_sanitized(trial):
+            group.sanitized += 1
+            return
+        if self.asked is None:
+            if not (name := metric_of(trial)):
+                return
+            group.ranked_by[name] += 1
+            metric = self._metrics.setdefault(name, parse_key(name))
+        else:
+            metric = self.asked
+        value = value_of(trial, metric)
+        self._saw((metric,), (value,))
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            group.numbers.setdefault(metric.text, []).append(value)
+
+    def _saw(self, keys: Iterable[Key], values: Iterable[Any]) -> None:
+        if self._unseen:
+            for key, value in zip(keys, values, strict=True):
+                if value is not None:
+                    self._unseen.pop(key, None)
 
 
 def parse_keys(text: str, flag: str) -> list[Key]:
@@ -134,7 +239,7 @@ def columns(trials: Iterable[Trial], keys: Sequence[Key]) -> Answer:
     return Answer(names, rows, (names,) * len(rows))
 
 
-def objectives(trials: Sequence[Trial]) -> dict[str, str]:
+def objectives(trials: Iterable[Trial]) -> dict[str, str]:
     """Target -> the metric that most of its trials are ranked by."""
     seen: dict[str, Counter[str]] = {}
     for trial in trials:
@@ -143,17 +248,18 @@ def objectives(trials: Sequence[Trial]) -> dict[str, str]:
     return {target: _most(counts) for target, counts in seen.items()}
 
 
-def groups(trials: Sequence[Trial], keys: Sequence[Key], asked: Key | None = None) -> Answer:
-    """Groups of trials with equal values: their number, and the best and median of the good ones,
-    for the requested metric or the one that the group's trials are ranked by."""
-    members = _together(trials, keys)
-    found = {values: _measured(members[values], asked) for values in _sorted(members)}
+def groups(summary: Summary) -> Answer:
+    """One row for each group: its number of trials, and the best and median of the good ones, for
+    the requested metric or the one that the group's trials are ranked by."""
+    asked = summary.asked
+    found = {
+        values: _Measured.of(summary.groups[values], asked) for values in _sorted(summary.groups)
+    }
     rows, metrics = [], []
-    names = tuple(key.text for key in keys)
+    names = tuple(key.text for key in summary.keys)
     for values, measured in found.items():
-        inside = members[values]
-        counts = (len(inside), sum(trial.good for trial in inside))
-        rows.append((*values, *counts, measured.best, measured.median))
+        group = summary.groups[values]
+        rows.append((*values, group.trials, group.verified, measured.best, measured.median))
         metric = measured.metric.text if measured.numbers else ""
         metrics.append((*("",) * (len(names) + 2), metric, metric))
     several = _metrics_in(found.values())
@@ -173,21 +279,23 @@ def groups(trials: Sequence[Trial], keys: Sequence[Key], asked: Key | None = Non
     )
 
 
-def pivot(
-    trials: Sequence[Trial], down: Sequence[Key], across: Sequence[Key], asked: Key | None = None
-) -> Answer:
-    """The best of a metric by the values of some keys down and others across; without a requested
-    metric, the one that a cell's trials are ranked by."""
-    members = _together([trial for trial in trials if trial.good], (*down, *across))
-    found = {values: _measured(inside, asked) for values, inside in members.items()}
+def pivot(summary: Summary, rows_by: int) -> Answer:
+    """The best of a metric in the verified trials: the first `rows_by` keys down, the others
+    across; without a requested metric, the one that a cell's trials are ranked by."""
+    asked, down, across = summary.asked, summary.keys[:rows_by], summary.keys[rows_by:]
+    found = {
+        values: _Measured.of(group, asked)
+        for values, group in summary.groups.items()
+        if group.verified
+    }
     nothing = _Measured(asked or _DEFAULT, ())
-    headings = _sorted({values[len(down) :] for values in members})
+    headings = _sorted({values[rows_by:] for values in found})
     rows, metrics = [], []
-    for first in _sorted({values[: len(down)] for values in members}):
+    for first in _sorted({values[:rows_by] for values in found}):
         cells = [found.get((*first, *heading), nothing) for heading in headings]
         rows.append((*first, *(cell.best for cell in cells)))
         shown = (cell.metric.text if cell.numbers else "" for cell in cells)
-        metrics.append((*("",) * len(down), *shown))
+        metrics.append((*("",) * rows_by, *shown))
     names = tuple(" ".join(map(_heading, across, values)) for values in headings)
     several = _metrics_in(found.values())
     about = asked or next(iter(several), _DEFAULT)
@@ -201,30 +309,13 @@ def pivot(
         tuple(metrics),
         f"{what} by {by[0]} and {by[1]}: {best} of the verified trials in each cell",
         _remarks("cell", found.values()),
-        {len(down) + at: f"metric of {name}" for at, name in enumerate(names)}
+        {rows_by + at: f"metric of {name}" for at, name in enumerate(names)}
         if len(several) > 1
         else {},
     )
 
 
 _DEFAULT = parse_key(TIME.name)
-
-
-def _measured(trials: Sequence[Trial], asked: Key | None) -> _Measured:
-    """The values of the requested metric, or of the one that most of these trials are ranked by."""
-    good = [trial for trial in trials if trial.good]
-    rankable = [trial for trial in good if not is_sanitized(trial)]
-    sanitized = len(good) - len(rankable)
-    if asked:
-        return _Measured(asked, _numbers(rankable, asked), sanitized=sanitized)
-    counts = Counter(metric for trial in rankable if (metric := metric_of(trial)))
-    if not counts:
-        return _Measured(_DEFAULT, (), sanitized=sanitized)
-    chosen = _most(counts)
-    same = [trial for trial in rankable if metric_of(trial) == chosen]
-    key = parse_key(chosen)
-    left_out = counts.total() - counts[chosen]
-    return _Measured(key, _numbers(same, key), left_out, sanitized)
 
 
 def _most(counts: Counter[str]) -> str:
@@ -260,28 +351,6 @@ def _mixed_remark(what: str, mixed: Sequence[int]) -> tuple[str, ...]:
     )
 
 
-def lack_of(trials: Sequence[Trial], metric: Key | None) -> str:
-    """Why none of these trials has a metric; empty if one has it."""
-    good = [trial for trial in trials if trial.good]
-    if not trials or _measured(good, metric).numbers:
-        return ""
-    if not good:
-        return "none of these trials verified"
-    if all(map(is_sanitized, good)):
-        return ""  # a remark explains it
-    if metric is None:
-        return "no trial has a metric that trials are ranked by"
-    rate = metric.text.removeprefix("metrics.") in {rate.name for rate in RATES}
-    timed = any(TIME.name in trial.metrics for trial in good)
-    why = ": the workload states no cost" if rate and timed else ""
-    return f"no trial has {metric.text}{why}"
-
-
-def unseen(keys: Sequence[Key], trials: Sequence[Trial]) -> list[Key]:
-    """The keys that none of these trials has."""
-    return [key for key in keys if all(value_of(trial, key) is None for trial in trials)]
-
-
 def ordered(answer: Answer, sort: str) -> Answer:
     """The rows sorted by a column; `-` before its name for descending order."""
     if not sort:
@@ -311,15 +380,6 @@ def _heading(key: Key, value: Any) -> str:
     return f"{key.text.rpartition('.')[2]}={'' if value is None else value_text(value)}"
 
 
-def _together(trials: Sequence[Trial], keys: Sequence[Key]) -> dict[tuple[Any, ...], list[Trial]]:
-    members: dict[tuple[Any, ...], list[Trial]] = {}
-    meanings = Meanings()
-    for trial in trials:
-        values = tuple(_hashable(value_of(trial, key, meanings)) for key in keys)
-        members.setdefault(values, []).append(trial)
-    return members
-
-
 def _hashable(value: Any) -> Any:
     return value_text(value) if isinstance(value, (list, Mapping)) else value
 
@@ -333,11 +393,6 @@ def _order(value: Any) -> tuple[int, float, str]:
     if isinstance(value, (int, float)):
         return (0, value, "")
     return (2, 0, "") if value is None else (1, 0, str(value))
-
-
-def _numbers(trials: Iterable[Trial], metric: Key) -> list[float]:
-    values = (value_of(trial, metric) for trial in trials if trial.good)
-    return [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
 
 
 def _direction(metric: Key) -> str:

@@ -36,7 +36,7 @@ from kernloom.report import questions
 from kernloom.report.documents import to_json
 from kernloom.report.format import ResultsReport
 from kernloom.report.formats import format_for, formats_with_rows
-from kernloom.report.results import parse_filters, results, streamed, why_nothing
+from kernloom.report.results import parse_filters, streamed, why_nothing
 from kernloom.report.source_versions import NEWEST, SourceVersions
 from kernloom.report.streaming import held_back
 from kernloom.store.keys import SOURCE, Filter, Key, parse_key
@@ -238,24 +238,22 @@ def _answer(store: Store, filters: Sequence[Filter], axes: Sequence[str], shown:
     else:
         keys = questions.parse_keys(flags["group"], "group")
         asked = flags.get("metric", "")
-    found = results(store, filters, history="history" in flags)
-    trials = list(SourceVersions.of(store).labelled(found))
-    if "all-sources" in flags:
-        if not any(key.text == SOURCE for key in keys):
-            keys = [*keys, parse_key(SOURCE)]
-            down = [*down, parse_key(SOURCE)]
-    elif not any(key.text == SOURCE for key in keys):
-        trials = list(_of_newest_sources(trials, shown))
+    if "all-sources" in flags and not any(key.text == SOURCE for key in keys):
+        keys = [*keys, parse_key(SOURCE)]
+        down = [*down, parse_key(SOURCE)]
+    found = streamed(store, filters, history="history" in flags)
+    trials = SourceVersions.of(store).labelled(found)
+    if not any(key.text == SOURCE for key in keys):
+        trials = _of_newest_sources(trials, shown)
     metric = parse_key(asked) if asked else None
-    store.check_keys(questions.unseen([*keys, *([metric] if metric else [])], trials))
-    if not trials:
+    summary = questions.Summary(trials, keys, metric, only_verified="pivot" in flags)
+    store.check_keys(summary.unseen())
+    if not summary.trials:
         shown.say_why_nothing(store, filters)
-    if note := questions.lack_of(trials, metric):
+    if note := summary.lack():
         shown.say(note)
-    if "pivot" in flags:
-        answer = questions.pivot(trials, down, across, metric)
-    else:
-        answer = questions.groups(trials, keys, metric)
+    pivots = "pivot" in flags
+    answer = questions.pivot(summary, len(down)) if pivots else questions.groups(summary)
     for remark in answer.remarks:
         shown.say(remark)
     answer = questions.ordered(answer, flags.get("sort", ""))

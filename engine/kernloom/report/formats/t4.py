@@ -41,8 +41,9 @@ _MS = 1e-6
 def write_results(report: ResultsReport, out: TextIO) -> int:
     trials = Spool(_rankable(report))
     metric = parse_key(report.metric) if report.metric else None
-    report.store.check_keys(questions.unseen([metric], trials) if metric and trials else [])
-    if note := questions.lack_of(trials, metric):
+    summary = questions.Summary(trials, asked=metric)
+    report.store.check_keys(summary.unseen() if trials else [])
+    if note := summary.lack():
         report.say(note)
     objective = _objectives(trials, report)
 
