@@ -104,6 +104,24 @@ def test_an_interrupted_build_leaves_nothing_behind(
     assert Builder(places).state(artifact).explanation.kind != "corrupt"
 
 
+def test_when_scons_is_killed_its_compilers_end_too(
+    kernel: Kernel, places: Places, stuck: tuple[Toolchain, Path]
+) -> None:
+    toolchain, pipe = stuck
+    process = start(places, [kernel(toolchain=toolchain)])
+    with pipe.open() as alive:
+        assert alive.readline() == "compiling\n"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        (scons,) = (
+            pid for pid in children if b"SCons" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
+        os.kill(int(scons), signal.SIGKILL)
+        assert alive.read() == ""
+    _, errors = process.communicate(timeout=60)
+    assert "SCons ended with exit code -9" in errors
+    assert list((places.build / "tmp").iterdir()) == []
+
+
 DELETIONS = {
     "the source": "rm kernel.c",
     "the folder": 'rm -r "$(pwd -P)"',

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from kernloom.build import reads
 from kernloom.build.reads import ASSEMBLING, COMPILING, LINKING, read_log
 
 PATIENCE_S = 60
@@ -25,17 +26,10 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     def refused(path: Path) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
 
-    def tiny(path: Path, flags: int, mode: int = 0o777) -> int:
-        descriptor = opened(path, flags, mode)
-        if Path(path).is_fifo():
-            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, 4096)
-        return descriptor
-
-    opened = os.open
     if request.param == "links":
         monkeypatch.setattr(os, "mkfifo", refused)
     if request.param == "tiny pipes":
-        monkeypatch.setattr(os, "open", tiny)
+        monkeypatch.setattr(reads, "PIPE_BYTES", 4096)
     return tmp_path
 
 
@@ -79,6 +73,33 @@ def test_a_command_that_never_runs_leaves_nothing(folder: Path) -> None:
     assert threading.active_count() == threads
     assert descriptors() == opened
     assert not list(folder.iterdir())
+
+
+KILLED = """\
+import os, signal, subprocess, sys
+from pathlib import Path
+from kernloom.build.reads import read_log
+
+folder = Path(sys.argv[1])
+with read_log(folder) as log:
+    # Writes once its parent is gone.
+    writes = "cat rule > kernloom-compiled; cat rule > kernloom-linked"
+    tool = f"cat > /dev/null; {writes}; echo ended"
+    subprocess.Popen(
+        ["sh", "-c", tool], cwd=folder, stdin=subprocess.PIPE, pass_fds=log.inherited
+    )
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_tool_ends_even_if_who_listens_was_killed(tmp_path: Path) -> None:
+    """A linker waited for ever, in opening a pipe that nobody reads."""
+    (tmp_path / "rule").write_text(" \\\n ".join(["a.o:", *NAMES]) + "\n")
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.stdout == "ended\n"
 
 
 def test_what_assemblers_read_is_listed_apart(folder: Path) -> None:

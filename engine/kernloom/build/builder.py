@@ -333,7 +333,8 @@ class Builder:
         try:
             with contextlib.closing(process.stdout or contextlib.ExitStack()):
                 yield process
-            process.wait()
+            # Not reaped yet: `_end` also ends compilers that outlive SCons, by its group.
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         finally:
             try:
                 _end(process)

@@ -113,7 +113,7 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
         command = [str(detected.tools[DRIVER]), *without_linking(argv), "-E", "-v", *COMPILING]
-        answer = tool_output(command, folder)
+        answer = tool_output(command, folder, inherited=log.inherited)
         if answer.code != 0:
             return Listing({}, lasting=False)
         read = [path for path in log.files() if not path.startswith(f"{folder}/")]

@@ -126,7 +126,8 @@ def _built(driver: str, words: Sequence[str], detected: Detected, folder: Path) 
     needed = [word for word in words if word != "-Wl,--as-needed"]
     command = [driver, "nothing.c", "-Wl,--no-as-needed", *needed, "-o", _OUTPUT]
     with read_log(folder) as log:
-        answer = tool_output([*command, *LINKING, *COMPILING, "-v"], folder)
+        listing = [*command, *LINKING, *COMPILING, "-v"]
+        answer = tool_output(listing, folder, inherited=log.inherited)
         inside = f"{folder}/"
         read = [path for path in log.files() if not path.startswith(inside)]
     if answer.code != 0:

@@ -179,7 +179,7 @@ def _compile(artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str,
     with read_log(work) as log:
         argv = [*artifact.argv, *COMPILING, *LINKING]
         argv += ASSEMBLING if artifact.lists_assembly else ()
-        code, message = _run(argv, artifact, work, workspace)
+        code, message = _run(argv, artifact, work, workspace, log.inherited)
         read = log.files()
         assembled = log.assembled() if log.listed_assembly else None
         if code == 0 and not log.intact:
@@ -239,7 +239,13 @@ def _searched_assembly(artifact: Artifact, work: Path, workspace: Path) -> str:
     return ""
 
 
-def _run(argv: list[str], artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str]:
+def _run(
+    argv: list[str],
+    artifact: Artifact,
+    work: Path,
+    workspace: Path,
+    inherited: Sequence[int] = (),
+) -> tuple[int, str]:
     temporary = workspace / "cc"
     temporary.mkdir(exist_ok=True)
     try:
@@ -250,6 +256,7 @@ def _run(argv: list[str], artifact: Artifact, work: Path, workspace: Path) -> tu
             stderr=subprocess.STDOUT,
             cwd=work,
             env=tool_environment(temporary),
+            pass_fds=inherited,
         )
     except FileNotFoundError:
         if not work.is_dir():

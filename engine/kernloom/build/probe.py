@@ -89,9 +89,12 @@ def tool_output(
     *,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    inherited: Sequence[int] = (),
 ) -> Answer:
-    """A tool's answer, even if it rejects its input; ProbeError if it could not answer."""
-    answer = _run(argv, folder, cwd, environment or {})
+    """A tool's answer, even if it rejects its input; ProbeError if it could not answer.
+
+    `inherited` are descriptors that the tool keeps open."""
+    answer = _run(argv, folder, cwd, environment or {}, inherited)
     if why := _disturbed(answer):
         raise ProbeError(f"{argv[0]} does not work: {why}")
     return answer
@@ -116,6 +119,7 @@ def _run(
     folder: Path,
     cwd: Path | None,
     environment: Mapping[str, str],
+    inherited: Sequence[int],
 ) -> Answer:
     import subprocess
 
@@ -129,6 +133,7 @@ def _run(
             env={**tool_environment(folder), **environment},
             cwd=cwd or folder,
             timeout=_PATIENCE_S,
+            pass_fds=inherited,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{argv[0]} does not run: {error}") from None

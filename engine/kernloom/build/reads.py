@@ -2,13 +2,15 @@
 
 Each program that a compiler driver starts writes a make rule of the files it reads to a named pipe:
 a regular file would keep only the last rule. A thread drains the pipes, so that no program blocks
-on a full one.
+on a full one. The programs inherit the pipes: they must end even if this process is killed, and
+opening a pipe that nobody reads would block for ever.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import select
@@ -25,6 +27,8 @@ LINKING = (f"-Wl,--dependency-file={_LINKED}",)
 """Flags that make a linker list opened files."""
 ASSEMBLING = (f"-Wa,--MD,{_ASSEMBLED}",)
 """Flags that make a GNU assembler list opened files; others do not support them."""
+PIPE_BYTES = 1 << 20
+"""Size of a pipe: room for all rules of one command, if this process is killed."""
 _CHUNK = 1 << 16
 _NO_PIPES = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of file systems without named pipes."""
@@ -66,6 +70,11 @@ class ReadLog:
         """Whether an assembler has listed its files."""
         self._end()
         return bool(self._assembled.rules())
+
+    @property
+    def inherited(self) -> tuple[int, ...]:
+        """Descriptors to pass to the programs."""
+        return tuple(pipe.descriptor for pipe in self._pipes)
 
     @property
     def intact(self) -> bool:
@@ -132,6 +141,8 @@ def _pipe(path: Path) -> Iterator[_Pipe]:
             os.mkfifo(path)
             descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             stack.callback(os.close, descriptor)
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         except OSError as error:
             if error.errno not in _NO_PIPES:
                 raise
