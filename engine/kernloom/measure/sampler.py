@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernloom.base.gauges import TIME, Gauge, leading
+from kernloom.base.gauges import TIME, leading
 from kernloom.config.schema import Policy as Policy
 from kernloom.device.contract import Device, LaunchResult, LaunchSettings
 from kernloom.measure.bench import Bench
@@ -28,20 +28,14 @@ class Sampler:
         self.bench = bench
         self.steps = steps
         self.policy = with_clock(policy, bench.device)
+        self.threads = threads_of(steps)
+        self.gauge = leading(bench.device.gauges)
+        """The gauge that its trial is ranked by."""
         self.last: LaunchResult | None = None
         """The launch result of the last process."""
         self.transfer_bytes = 0
         """Bytes that one run copies between host and device."""
         self._inner = 0
-
-    @property
-    def threads(self) -> int:
-        return threads_of(self.steps)
-
-    @property
-    def gauge(self) -> Gauge:
-        """The gauge that its trial is ranked by."""
-        return leading(self.bench.device.gauges)
 
     @property
     def clock(self) -> RankingClock:
@@ -112,7 +106,7 @@ def samples_of(result: LaunchResult, device: Device) -> Samples:
         tuple(total / inner for total in result.cpu_ns) if "cpu_clock" in has else (),
         result.involuntary,
         tuple(total / inner for total in result.transfer_ns) if "transfers" in has else (),
-        readings={g.name: result.per_run(g) for g in device.gauges if g != TIME},
+        readings={g.name: result.per_run(g) for g in device.gauges if g.name != TIME.name},
     )
 
 

@@ -18,16 +18,23 @@ class Order(Generic[T]):
 
     def __init__(self, items: Iterable[T], seed: int | None = None) -> None:
         self._items = list(items)
-        self._random = Random(seed)  # noqa: S311 (an order, not a secret)
+        self._seed = seed
+        self._random: Random | None = None
         self._backwards = True
 
     def next(self) -> list[T]:
-        self._backwards = not self._backwards
-        if self._backwards:
-            self._items.reverse()
-        else:
-            self._random.shuffle(self._items)
+        if len(self._items) > 1:
+            self._backwards = not self._backwards
+            if self._backwards:
+                self._items.reverse()
+            else:
+                self._shuffle()
         return list(self._items)
+
+    def _shuffle(self) -> None:
+        if self._random is None:
+            self._random = Random(self._seed)  # noqa: S311 (an order, not a secret)
+        self._random.shuffle(self._items)
 
     def drop(self, item: T) -> None:
         self._items.remove(item)
