@@ -178,7 +178,7 @@ def test_every_gauge_says_what_the_table_asks_for() -> None:
     ]
     assert [gauge.exact for gauge in SHIPPED] == [False, True, True]
     assert TIME.keys == ("median_ns", "ci_low_ns", "ci_high_ns")
-    assert metric_named("baselines.numpy.median_ns") == TIME
+    assert metric_named("peers.numpy.median_ns") == TIME
     assert metric_named("instructions") == INSTRUCTIONS
 
 
@@ -193,7 +193,7 @@ def test_more_is_better_where_the_gauge_says_so() -> None:
 
 
 def test_packages_are_looked_for_only_when_a_metric_is_not_ours(installed: None) -> None:
-    assert GAUGES.all(["median_ns", "samples", "deterministic", "baselines"]) == SHIPPED
+    assert GAUGES.all(["median_ns", "samples", "deterministic", "peers"]) == SHIPPED
     assert "outside_meters" not in sys.modules
     names = [gauge.name for gauge in GAUGES.all(["median_ns", "energy_j"])]
     assert names == ["median_ns", "virtual_ns", "instructions", "energy_j", "frugality"]

@@ -96,8 +96,8 @@ def test_flags_are_words_and_shapes_are_products():
     assert value_text([4, 8]) == "4x8"
 
 
-def test_deterministic_counts_and_baselines_get_columns(make_trial):
-    metrics = {"instructions": 349175, "virtual_ns": 1500, "baselines.openblas.ratio": 1.041}
+def test_deterministic_counts_and_peers_get_columns(make_trial):
+    metrics = {"instructions": 349175, "virtual_ns": 1500, "peers.openblas.ratio": 1.041}
     text = shown([make_trial(metrics=metrics)])
     for expected in ("349,175", "1.50 µs", "vs openblas", "1.04×"):
         assert expected in text

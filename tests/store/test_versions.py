@@ -11,6 +11,7 @@ import pytest
 
 from kernloom.base.errors import StoreError
 from kernloom.measure.trial import Samples
+from kernloom.plan.planned import groups_of
 from kernloom.store import open_store
 from kernloom.store.repair import repair
 from kernloom.store.schema import VERSION
@@ -84,6 +85,28 @@ def test_an_older_store_is_queried_like_any_other(either):
         assert store.looks(["a1"]) == {}
         assert store.facts("axpy", "host", 9) == []
         assert store.sources() == ([], {})
+
+
+def test_peers_stored_under_their_earlier_name_are_found(path, make_trial):
+    policy = {"name": "standard", "baselines": ["numpy"], "samples": 9}
+    earlier = make_trial(
+        "e5",
+        metrics={"median_ns": 2.0, "baselines": {"numpy": {"ratio": 1.5}}},
+        config={"workload": {"sizes": {"baselines": 3}}, "measure": policy},
+        point={"measure.baselines": ["numpy"]},
+        facts={"shared": {"measure": policy}, "baselines": {"numpy": "f0"}},
+    )
+    with open_store(path) as store:
+        store.add(earlier)
+    with open_store(path) as store:
+        (trial,) = store.query({"peers.numpy.ratio": "1.5", "measure.peers": "[numpy]"})
+        assert trial.metrics["peers"] == {"numpy": {"ratio": 1.5}}
+        assert trial.point == {"measure.peers": ["numpy"]}
+        assert trial.config["measure"] == {"name": "standard", "peers": ["numpy"], "samples": 9}
+        assert trial.config["workload"] == earlier.config["workload"]
+        ((_, facts),) = store.facts("matmul", "host", 1)
+        groups = groups_of(facts)
+        assert (groups["measure"]["peers"], groups["peers"]) == (["numpy"], {"numpy": "f0"})
 
 
 def test_an_older_store_is_read_again_after_it_was_closed(either):

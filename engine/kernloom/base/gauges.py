@@ -147,7 +147,7 @@ USUAL_METRICS = (
 )
 """Metric keys that most trials have."""
 _OURS = frozenset(
-    (*USUAL_METRICS, ROOF_FRACTION.name, "deterministic", "baselines", "ratio", "ci_low", "ci_high")
+    (*USUAL_METRICS, ROOF_FRACTION.name, "deterministic", "peers", "ratio", "ci_low", "ci_high")
 )
 
 
@@ -212,7 +212,7 @@ _LAST = 1 << 30
 
 
 def metric_named(name: str, *, scan: bool = True) -> Metric | None:
-    """The description of a metric, also of a nested one: `baselines.numpy.median_ns`.
+    """The description of a metric, also of a nested one: `peers.numpy.median_ns`.
 
     Without `scan`, no packages are scanned: the name may not be a metric at all.
     """

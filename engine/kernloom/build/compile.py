@@ -28,12 +28,12 @@ _LIBRARY = ("-shared", "-fPIC")
 # kl_parallel stays undefined: the loading process provides it.
 _KERNEL_LIBRARIES = ("-Wl,--as-needed", "-lm")
 _RUNNER_LIBRARIES = ("-rdynamic", "-ldl", "-lpthread", "-lm")
-_BASELINES = {
+_OLDEST_PROCESSOR = {
     "x86_64": ("-march=x86-64",),
     "aarch64": ("-march=armv8-a",),
     "riscv64": ("-march=rv64gc", "-mabi=lp64d"),
 }
-"""Isa -> flags of its baseline processor: a runner must run on all of them."""
+"""ISA -> flags of its oldest supported processor: a runner must run on all of them."""
 
 
 def kernel_flags(toolchain: Toolchain, arch: Arch, variant: str) -> dict[str, Sequence[str]]:
@@ -115,7 +115,7 @@ def runner_artifact(
         )
     groups = {
         "toolchain.flags": toolchain.flags,
-        "arch.isa": _BASELINES.get(arch.isa, ()),
+        "arch.isa": _OLDEST_PROCESSOR.get(arch.isa, ()),
         f"toolchain.variants.{variant}": variant_flags(toolchain, variant),
     }
     argv = (
@@ -200,7 +200,7 @@ def _host_program(
             hint="Reinstall Kernloom.",
         ) from None
     main = program.files[0]
-    groups = {"toolchain.flags": toolchain.flags, "arch.isa": _BASELINES.get(isa, ())}
+    groups = {"toolchain.flags": toolchain.flags, "arch.isa": _OLDEST_PROCESSOR.get(isa, ())}
     argv = (
         DRIVER,
         *(flag for flags in groups.values() for flag in flags),

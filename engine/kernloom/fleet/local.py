@@ -253,5 +253,5 @@ def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
 def _singly(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
     """The same, but single trials where there are no rounds, and no peers, to share."""
     for block in _blocks(plans):
-        shared = block[0].brief.measure.max_rounds > 1 or any(p.brief.has_baselines for p in block)
+        shared = block[0].brief.measure.max_rounds > 1 or any(p.brief.has_peers for p in block)
         yield from [block] if shared else blocks(block, 1)

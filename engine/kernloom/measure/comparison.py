@@ -11,7 +11,7 @@ from typing import Any, Literal
 from kernloom.base.errors import KernloomError
 from kernloom.base.gauges import INSTRUCTIONS, TIME, Gauge
 from kernloom.config.schema import Policy as Policy
-from kernloom.measure.baselines import Measurable
+from kernloom.measure.peers import Measurable
 from kernloom.measure.rounds import too_short
 from kernloom.measure.statistics import (
     CONFIDENCE,

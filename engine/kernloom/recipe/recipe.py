@@ -16,6 +16,7 @@ from kernloom.base.errors import ConfigError, KernloomError, nearest
 from kernloom.base.files import canonical_json, sha256_json, write_atomically
 from kernloom.config.compose import Composer, Point
 from kernloom.config.reader import RECIPE, dump_yaml, read_yaml
+from kernloom.config.renamed import with_current_keys
 from kernloom.measure.trial import Trial
 from kernloom.plan.artifact import is_key
 from kernloom.recipe.fields import LOCAL_KEYS
@@ -221,7 +222,7 @@ def _read(
     edited: str,
 ) -> Entry:
     _check_keys(entry, ENTRY_KEYS, where)
-    swept, expected = entry.get("point") or {}, entry.get("expected") or {}
+    swept, expected = with_current_keys(entry.get("point") or {}), entry.get("expected") or {}
     artifacts = expected.get("artifacts") or {} if isinstance(expected, dict) else None
     if not isinstance(swept, dict) or not isinstance(artifacts, dict):
         raise ConfigError("point and expected.artifacts must be keys and values", key=where)
@@ -234,7 +235,7 @@ def _read(
                 hint="Allowed: 32 hexadecimal digits.",
             )
     replay = Replay(here, where)
-    config = shared.config(_answered(replay.config(entry["config"])))
+    config = shared.config(_answered(replay.config(with_current_keys(entry["config"]))))
     kept = {key: local[key] for key in LOCAL_KEYS if key in local}
     data = {**config, **kept, "recipe": None, "rerun": "all"}
     return Entry(Point(swept, data), artifacts, (*filter(None, [edited]), *replay.notes))

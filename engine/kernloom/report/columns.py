@@ -175,7 +175,7 @@ def _outcome(trials: Sequence[Trial], compared: Sequence[Column] = ()) -> list[C
         *compared,
         *(_metric(rate) for rate in RATES),
         Column(ROOF_FRACTION.heading, _roof, number=True, always=False, spare=ROOF_FRACTION.spare),
-        *(_baseline(name) for name in _baselines(trials)),
+        *(_peer(name) for name in _peers(trials)),
         Column("provider", lambda trial: trial.provider, always=False, spare=9),
     ]
 
@@ -200,23 +200,23 @@ def _metric(metric: Metric) -> Column:
     return Column(metric.heading, cell, number=True, always=False, spare=metric.spare)
 
 
-def _baselines(trials: Sequence[Trial]) -> list[str]:
+def _peers(trials: Sequence[Trial]) -> list[str]:
     names = (
-        path.removeprefix("baselines.").removesuffix(".ratio")
+        path.removeprefix("peers.").removesuffix(".ratio")
         for trial in trials
         for path, _ in leaves(trial.metrics)
-        if path.startswith("baselines.") and path.endswith(".ratio")
+        if path.startswith("peers.") and path.endswith(".ratio")
     )
     return list(dict.fromkeys(names))
 
 
-def _baseline(name: str) -> Column:
+def _peer(name: str) -> Column:
     def found(trial: Trial) -> tuple[float, float, float] | None:
         numbers = dict(leaves(trial.metrics))
-        ratio = numbers.get(f"baselines.{name}.ratio")
+        ratio = numbers.get(f"peers.{name}.ratio")
         if ratio is None:
             return None
-        low, high = (numbers.get(f"baselines.{name}.{end}", ratio) for end in ("ci_low", "ci_high"))
+        low, high = (numbers.get(f"peers.{name}.{end}", ratio) for end in ("ci_low", "ci_high"))
         return ratio, low, high
 
     def cell(trial: Trial) -> str:

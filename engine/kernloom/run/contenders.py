@@ -20,8 +20,8 @@ from kernloom.recipe.fields import LOCAL_KEYS
 from kernloom.recipe.recipe import pinned, read_recipe
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import Contender
-from kernloom.run.named_baselines import kept_folder
 from kernloom.run.planning import MEASURING, plan_each
+from kernloom.run.saved_baselines import kept_folder
 from kernloom.store.keys import Filter
 from kernloom.store.store import Store
 

@@ -35,13 +35,13 @@ from kernloom.plan.planned import Brief, Planned, Refusal
 from kernloom.plan.select import check_applied
 from kernloom.plan.sources import sources_of
 from kernloom.run.assembly import Assembly
-from kernloom.run.baselines import (
-    Planner,
-    baseline_identity,
-    plan_baselines,
-)
 from kernloom.run.code_facts import code_facts
 from kernloom.run.fleets import fleet_settings
+from kernloom.run.peers import (
+    Planner,
+    peer_identity,
+    plan_peers,
+)
 
 MEASURING = frozenset({"measure"})
 """Stage types that a peer's plan omits: the trial it is compared with measures it."""
@@ -118,7 +118,7 @@ class PlannedSweep:
         artifacts = [artifact.key for _, artifact in brief.artifacts]
         told = [
             *(brief.workload, brief.case, brief.target, brief.provider, brief.params, artifacts),
-            *(brief.has_baselines, brief.sources),
+            *(brief.has_peers, brief.sources),
         ]
         if len(self._briefs) > KEPT:
             self._briefs.clear()
@@ -243,12 +243,12 @@ def replanned(plan: Planned, built: Mapping[str, Artifact], cache: DigestCache) 
         return plan
     other = replace(plan, outputs=dict(plan.outputs))
     other.exchange(built)
-    for name, baseline in plan.baselines.items():
-        if baseline.plan:
-            beside = replanned(baseline.plan, built, cache)
-            changed = baseline_identity(name, beside, baseline.made_of)
-            found = replace(baseline, plan=beside, identity=changed)
-            other.baselines = {**other.baselines, name: found}
+    for name, peer in plan.peers.items():
+        if peer.plan:
+            beside = replanned(peer.plan, built, cache)
+            changed = peer_identity(name, beside, peer.made_of)
+            found = replace(peer, plan=beside, identity=changed)
+            other.peers = {**other.peers, name: found}
     _identify(other, cache)
     return other
 
@@ -257,7 +257,7 @@ def _refuse(plan: Planned, refusal: Refusal) -> None:
     # Its traceback would keep the whole plan alive.
     refusal.error.__traceback__ = refusal.error.__context__ = None
     plan.refusal = refusal
-    plan.steps, plan.programs, plan.baselines, plan.device_facts = (), {}, {}, {}
+    plan.steps, plan.programs, plan.peers, plan.device_facts = (), {}, {}, {}
 
 
 def _unforeseen(error: Exception) -> KernloomError:
@@ -320,14 +320,14 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
         if "provenance" in outputs:
             check_applied(outputs, tuple(item.step for item in plan.steps))
     plan.programs = here.by_key((Assembly.programs, *where), lambda: assembly.programs(experiment))
-    if experiment.measure.baselines and plan.graph.has("metrics"):
+    if experiment.measure.peers and plan.graph.has("metrics"):
         planner = Planner(
             assembly.transforms.keys() - {"parallelize"},
             lambda point: _planned(assembly, point, MEASURING, memory, alone=True),
             assembly.places.cache,
             assembly.results,
         )
-        plan.baselines = plan_baselines(plan, planner)
+        plan.peers = plan_peers(plan, planner)
 
 
 def _check_tensors(plan: Planned, device: type[Device]) -> set[str]:

@@ -208,7 +208,7 @@ def _quick(plan: Planned) -> Planned:
     return replace(
         plan,
         experiment=replace(experiment, measure=_policy(experiment.measure)),
-        baselines={},
+        peers={},
         # Its original sweep would plan it again with its own policy.
         sweep=None,
         kept=None,
@@ -225,7 +225,7 @@ def _policy(policy: Policy) -> Policy:
         min_rounds=1,
         max_rounds=1,
         bound=0.0,
-        baselines=(),
+        peers=(),
     )
 
 

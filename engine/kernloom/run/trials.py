@@ -22,16 +22,16 @@ from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, require
 from kernloom.device.devices import DEVICES
 from kernloom.device.sessions import SessionPlaces
-from kernloom.measure.baselines import Baseline, Baselines, Measurable
 from kernloom.measure.bench import Bench
 from kernloom.measure.data import DataSets
+from kernloom.measure.peers import Measurable, Peer, Peers
 from kernloom.measure.sampler import Sampler, threads_of, with_clock
 from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.trial import Trial
 from kernloom.measure.turns import in_turns
 from kernloom.pipeline.stage import Context
 from kernloom.plan.artifact import Artifact
-from kernloom.plan.planned import Planned, PlannedBaseline
+from kernloom.plan.planned import Planned, PlannedPeer
 from kernloom.plan.source import ENTRY
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import replanned
@@ -46,7 +46,7 @@ class _Shared:
     """The peers of trials that take turns, and the stack that closes their benches."""
 
     benches: ExitStack
-    known: dict[str, Baseline] = field(default_factory=dict)
+    known: dict[str, Peer] = field(default_factory=dict)
 
 
 class Trials:
@@ -115,7 +115,7 @@ class Trials:
         try:
             self.check_built(plan)
             with self.bench(plan) as bench:
-                services = {Bench: bench, Baselines: self._baselines(plan, shared)}
+                services = {Bench: bench, Peers: self._peers(plan, shared)}
                 context = Context(plan.experiment, {**self._assembly.planning_services, **services})
                 for _ in plan.graph.turns("run", context, outputs):
                     seconds += time.monotonic() - start
@@ -171,24 +171,22 @@ class Trials:
             self._memory_limit(plan),
         )
 
-    def _baselines(self, plan: Planned, shared: _Shared) -> Baselines:
+    def _peers(self, plan: Planned, shared: _Shared) -> Peers:
         named = {}
-        for name, planned in plan.baselines.items():
+        for name, planned in plan.peers.items():
             if planned.identity not in shared.known:
                 make = partial(self._measurable, plan, planned, shared.benches)
-                shared.known[planned.identity] = Baseline(make)
+                shared.known[planned.identity] = Peer(make)
             named[name] = shared.known[planned.identity]
-        return Baselines(named)
+        return Peers(named)
 
-    def _measurable(
-        self, plan: Planned, planned: PlannedBaseline, benches: ExitStack
-    ) -> Measurable:
+    def _measurable(self, plan: Planned, planned: PlannedPeer, benches: ExitStack) -> Measurable:
         experiment = plan.experiment
         threads = threads_of(plan.steps)
         if planned.plan is None:
-            from kernloom.measure.numpy_baseline import NumpyBaseline
+            from kernloom.measure.numpy_peer import NumpyPeer
 
-            return NumpyBaseline(
+            return NumpyPeer(
                 experiment.workload,
                 experiment.seed,
                 self._assembly.places.roots,

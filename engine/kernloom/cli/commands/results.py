@@ -85,10 +85,10 @@ def run(invocation: Invocation) -> int:
             hint="Name the file that `kernloom run store.path=FILE` wrote.",
         )
     if words and words[0] == "baseline":
-        from kernloom.cli import baseline_names
+        from kernloom.cli import saved_baselines
 
         with open_store(place) as store:
-            return baseline_names.run(words[1:], places, store, invocation)
+            return saved_baselines.run(words[1:], places, store, invocation)
     shown_as = _Shown(invocation, destination(flags["to"], "--to") if "to" in flags else None)
     shape = _shape(shown_as)
     axes: list[str] = []

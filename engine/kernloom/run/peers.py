@@ -13,11 +13,11 @@ from kernloom.base.files import sha256_json
 from kernloom.config.compose import Point
 from kernloom.device.devices import DEVICES
 from kernloom.measure.sampler import threads_of
-from kernloom.plan.planned import Planned, PlannedBaseline
+from kernloom.plan.planned import Planned, PlannedPeer
 
 NUMPY = "numpy"
 OPENBLAS = "openblas"
-KEY = "measure.baselines"
+KEY = "measure.peers"
 C_SOURCES = "host"
 """The source family of targets with C kernels."""
 
@@ -52,26 +52,26 @@ class Planner:
     results: DigestCache
 
 
-def plan_baselines(plan: Planned, planner: Planner) -> dict[str, PlannedBaseline]:
+def plan_peers(plan: Planned, planner: Planner) -> dict[str, PlannedPeer]:
     """The peers that the policy names; one that cannot compute the workload is refused by name."""
-    names = plan.experiment.measure.baselines
+    names = plan.experiment.measure.peers
     return {name: _planned(name, plan, planner) for name in names}
 
 
-def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
+def _planned(name: str, plan: Planned, planner: Planner) -> PlannedPeer:
     if name not in NAMES:
-        raise ConfigError(f"unknown baseline '{name}'", key=KEY, hint=nearest(name, NAMES))
+        raise ConfigError(f"unknown peer '{name}'", key=KEY, hint=nearest(name, NAMES))
     if reason := unfit(name, plan):
         fit = [other for other in NAMES if not unfit(other, plan)]
         hint = f"Allowed here: {', '.join(fit)}." if fit else "None of them fits here."
-        raise ConfigError(f"baseline '{name}' {reason}", key=KEY, hint=hint)
+        raise ConfigError(f"peer '{name}' {reason}", key=KEY, hint=hint)
     if name not in SOURCES:
-        from kernloom.measure.numpy_baseline import numpy_identity
+        from kernloom.measure.numpy_peer import numpy_identity
         from kernloom.plan.facts import WORK, facts_of
 
         facts = facts_of(plan, planner.results).groups()
         work = [facts[group] for group in WORK]
-        return PlannedBaseline(sha256_json([name, numpy_identity(), work, threads_of(plan.steps)]))
+        return PlannedPeer(sha256_json([name, numpy_identity(), work, threads_of(plan.steps)]))
     sources = SOURCES[name]
     libraries: tuple[Path, ...] = ()
     made_of: tuple[str, ...] = ()
@@ -83,10 +83,10 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
     threads = plan.params.get("parallelize", {}) if sources.threaded else {}
     point = Point({}, _otherwise(plan.point.data, sources, planner.transforms, threads))
     other = planner.planned(point)
-    return PlannedBaseline(baseline_identity(name, other, made_of), other, libraries, made_of)
+    return PlannedPeer(peer_identity(name, other, made_of), other, libraries, made_of)
 
 
-def baseline_identity(name: str, plan: Planned, made_of: tuple[str, ...]) -> str:
+def peer_identity(name: str, plan: Planned, made_of: tuple[str, ...]) -> str:
     """The identity of a peer from its own sources."""
     return sha256_json([name, plan.id, *made_of])
 
@@ -140,7 +140,7 @@ def _otherwise(
         "target": {**data["target"], "sources": list(sources.families)},
         "toolchain": {**toolchain, "extra_flags": [*sources.flags, *toolchain["extra_flags"]]},
         "pipeline": pipeline,
-        "measure": {**data["measure"], "baselines": []},
+        "measure": {**data["measure"], "peers": []},
         "select": {**data["select"], **choice, "providers": ["fixed", "model"]},
     }
 

@@ -33,7 +33,7 @@ whether the process had verified first."""
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class NumpyBaseline:
+class NumpyPeer:
     """A workload as a numpy user would write it; the first process finds the inner count and
     compares the outputs with the golden."""
 
@@ -65,7 +65,7 @@ class NumpyBaseline:
             raise ConfigError(
                 f"{self._name} cannot be measured with cold caches",
                 key="measure.cache",
-                hint="Set measure.cache=warm, or leave numpy out of measure.baselines.",
+                hint="Set measure.cache=warm, or leave numpy out of measure.peers.",
             )
         answer = self.asked(self.request())
         if "message" in answer:
@@ -82,12 +82,12 @@ class NumpyBaseline:
         """Refused: numpy runs on the host, which has no exact gauges."""
         raise ConfigError(
             f"{self._name} does not run on a device that counts instructions",
-            key="measure.baselines",
+            key="measure.peers",
         )
 
     @property
     def _name(self) -> str:
-        return f"baseline 'numpy' of workload '{self.workload.name}'"
+        return f"peer 'numpy' of workload '{self.workload.name}'"
 
     def request(self) -> dict[str, Any]:
         """The request for the next process."""
