@@ -77,8 +77,8 @@ class Metered:
         result = self._session.launch(calls, settings)
         return replace(result, readings=self._read(calls, result))
 
-    def launch_and_look(self, calls, settings, buffers):
-        result, seen = self._session.launch_and_look(calls, settings, buffers)
+    def launch_and_view(self, calls, settings, buffers):
+        result, seen = self._session.launch_and_view(calls, settings, buffers)
         return replace(result, readings=self._read(calls, result)), seen
 
 

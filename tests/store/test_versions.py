@@ -82,7 +82,7 @@ def test_an_older_store_is_queried_like_any_other(either):
         ]
         assert [name for name, _, _ in store.baselines()] in ([], ["first"])
         assert store.reuses(["a1"]) == {}
-        assert store.looks(["a1"]) == {}
+        assert store.screenings(["a1"]) == {}
         assert store.facts("axpy", "host", 9) == []
         assert store.sources() == ([], {})
 
@@ -143,8 +143,8 @@ def test_an_older_store_goes_on_with_new_trials(old, make_trial):
         assert store.facts("matmul", "host", 9) == [("c3", placed.facts)]
         (used,), of_trials = store.sources()
         assert (used.files, of_trials) == (placed.sources, {"c3": used.document})
-        store.keep_looks({"l1": placed})
-        assert store.looks(["l1"])["l1"]["status"] == "ok"
+        store.save_screenings({"l1": placed})
+        assert store.screenings(["l1"])["l1"]["status"] == "ok"
     with sqlite3.connect(old) as database:
         version = database.execute("SELECT value FROM meta WHERE key = 'schema_version'")
         assert version.fetchone() == (str(VERSION),)
@@ -188,8 +188,8 @@ def test_a_store_on_a_server_is_brought_up_with_all_that_it_lacks(server, make_t
         assert store.query() == [make_trial()]
         assert store.baselines() == []
         store.count_reuses(["a1"])
-        store.keep_looks({"l1": make_trial()})
-        assert set(store.looks(["l1"])) == {"l1"}
+        store.save_screenings({"l1": make_trial()})
+        assert set(store.screenings(["l1"])) == {"l1"}
         assert store.reuses(["a1"]) == {"a1": 1}
         assert store.sources() == ([], {})
         store.add(make_trial("b2", facts=FACTS, sources=SOURCES))

@@ -203,7 +203,7 @@ def ranking_gauge(metrics: Mapping[str, Any]) -> Gauge | None:
     return None
 
 
-def rank_of(name: str) -> int:
+def metric_rank(name: str) -> int:
     """The ranking order of a metric; a metric that is no gauge comes last."""
     return next((gauge.rank for gauge in GAUGES.all((name,)) if gauge.name == name), _LAST)
 

@@ -10,7 +10,7 @@ from typing import Literal
 from kernloom.base.errors import ConfigError, UnavailableError, nearest
 from kernloom.base.files import files_below
 from kernloom.build.flags import Reach, reach
-from kernloom.build.headers import looks_outside, system_headers
+from kernloom.build.headers import includes_outside_files, system_headers
 from kernloom.build.linked import linked_files
 from kernloom.build.listing import Outside, Stamp
 from kernloom.build.toolchains import DRIVER, Detected, detect
@@ -94,7 +94,7 @@ def _bare(source: Source, toolchain: Toolchain, variant: str) -> bool:
     """Whether a kernel certainly needs no link-time parts of the C library: reading them takes a
     fifth of the build of a small kernel."""
     told = toolchain.extra_flags or variant_flags(toolchain, variant)
-    return toolchain.family == "gcc" and not told and not looks_outside(source.files)
+    return toolchain.family == "gcc" and not told and not includes_outside_files(source.files)
 
 
 def runner_artifact(

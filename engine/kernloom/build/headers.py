@@ -38,7 +38,7 @@ def system_headers(
     """Headers outside `files` that compiling them with `argv` reads."""
     check_assembly(files)
     assembles = any(map(may_assemble, files.values()))
-    if not reach.includes and not detected.opaque and not looks_outside(files):
+    if not reach.includes and not detected.opaque and not includes_outside_files(files):
         return Outside(assembles=assembles)
     texts = {path: sha256_text(text) for path, text in files.items()}
     code = code_stamp("build/headers", "build/listing", "build/reads")
@@ -91,7 +91,7 @@ def _included(text: str) -> tuple[str, ...]:
     return tuple(_INCLUDE.findall(spliced(text)))
 
 
-def looks_outside(files: Mapping[str, str]) -> bool:
+def includes_outside_files(files: Mapping[str, str]) -> bool:
     """Whether a file includes, or tests for, a file that is not among `files`."""
     for path, text in files.items():
         for target in _included(text):

@@ -17,7 +17,7 @@ from kernloom.plan.planned import StepArtifact
 from kernloom.plan.render import StepSource
 from kernloom.plan.source import Source
 
-KEPT = 500
+MAX_CACHED = 500
 """Number of declared artifacts kept: they hold whole texts."""
 
 
@@ -47,7 +47,7 @@ class Declared:
 
     def __init__(self, make: Callable[[Source, Toolchain, Arch, str], Artifact]) -> None:
         self._make = make
-        self._artifacts = DigestCache(KEPT)
+        self._artifacts = DigestCache(MAX_CACHED)
 
     def __call__(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
         made_from = (source.name, source.files, tuple(source.origins.items()))

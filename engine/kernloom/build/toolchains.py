@@ -19,7 +19,7 @@ from kernloom.base.errors import ConfigError, UnavailableError
 from kernloom.base.files import file_stamp, sha256_file, sha256_json
 from kernloom.base.sealed import read_cache, write_cache
 from kernloom.build.probe import ProbeError, ask, scratch, tool_output
-from kernloom.build.wrappers import is_script, look_behind
+from kernloom.build.wrappers import is_script, resolve_wrapper
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Identity
 
@@ -207,7 +207,7 @@ def _examine(
     files = dict(tools)
     # First, since its error tells best what is wrong with a broken driver.
     family = _family(ask([driver, "--version"], folder))
-    wrapper = look_behind(driver, target, folder)
+    wrapper = resolve_wrapper(driver, target, folder)
     if wrapper.driver:
         files["driver"] = wrapper.driver
     for program in _PROGRAMS:

@@ -25,7 +25,7 @@ from kernloom.run.progress import Progress
 from kernloom.run.sharing import Everything, Share
 from kernloom.run.trials import Trials
 
-AT_ONCE = 8
+MIN_TRIALS_BUILT = 8
 """Number of trials that must be built before measuring takes a core from the compilers."""
 
 
@@ -128,7 +128,7 @@ class Local(Fleet):
                 whole = [number for number, (_, keys) in waiting.items() if keys <= there]
                 ready += [waiting.pop(number)[0] for number in whole]
                 measuring.tell(f"{len(there)} built")
-                if sum(map(len, ready)) >= AT_ONCE:
+                if sum(map(len, ready)) >= MIN_TRIALS_BUILT:
                     with core.taken(), self._exclusively():
                         left += measuring.execute(*ready)
                     ready = []

@@ -15,7 +15,7 @@ from kernloom.measure.trial import Trial
 
 BETWEEN_PROCESSES = 0.1
 """Plausible difference between two processes of the same kernel."""
-WORK = ("sizes", "dtype", "tensors")
+WORK_FIELDS = ("sizes", "dtype", "tensors")
 """Fields that must be equal for trials to be ranked together."""
 
 
@@ -111,7 +111,7 @@ def _ranked(trial: Trial, gauge: Gauge, value: float) -> Ranked:
 
 def decides_work(key: str) -> bool:
     """Whether trials that differ in a config key do different work, or do it elsewhere."""
-    inside = [f"workload.{name}" for name in WORK]
+    inside = [f"workload.{name}" for name in WORK_FIELDS]
     return key in ("workload", "case", "target") or any(
         key == part or key.startswith(f"{part}.") for part in inside
     )
@@ -139,7 +139,7 @@ def _measured(trial: Trial) -> tuple[Gauge | None, float]:
 def _group(trial: Trial, gauge: Gauge) -> str:
     """Trials with the same text did the same work in the same place, with the same gauge."""
     workload = trial.config.get("workload")
-    work = [workload.get(name) for name in WORK] if isinstance(workload, Mapping) else []
+    work = [workload.get(name) for name in WORK_FIELDS] if isinstance(workload, Mapping) else []
     place = [trial.target, *(["sanitized"] if is_sanitized(trial) else [])]
     return canonical_json([trial.workload, trial.case, *place, gauge.name, work])
 

@@ -127,7 +127,7 @@ def facts_anywhere(facts: Facts, arch: Mapping[str, Any], peers: Mapping[str, An
     return Facts(Section(shared), own)
 
 
-WORK = (
+WORK_GROUPS = (
     *("workload.sizes", "workload.tensors", "workload.scalars", "workload.golden"),
     *("workload.tolerance", "data files", "measure", "code", "run"),
 )

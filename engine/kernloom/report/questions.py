@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernloom.base.errors import UsageError, nearest
-from kernloom.base.gauges import RATES, TIME, USUAL_METRICS, Gauge, metric_named, rank_of
+from kernloom.base.gauges import RATES, TIME, USUAL_METRICS, Gauge, metric_named, metric_rank
 from kernloom.base.units import count, number_text
 from kernloom.measure.ranking import is_sanitized, metric_of
 from kernloom.measure.trial import Trial
@@ -228,13 +228,13 @@ def _measured(trials: Sequence[Trial], asked: Key | None) -> _Measured:
 
 
 def _most(counts: Counter[str]) -> str:
-    return max(counts, key=lambda metric: (counts[metric], -rank_of(metric)))
+    return max(counts, key=lambda metric: (counts[metric], -metric_rank(metric)))
 
 
 def _metrics_in(found: Iterable[_Measured]) -> list[Key]:
     """The metrics of the values, in ranking order."""
     keys = {measured.metric.text: measured.metric for measured in found if measured.numbers}
-    return [keys[name] for name in sorted(keys, key=rank_of)]
+    return [keys[name] for name in sorted(keys, key=metric_rank)]
 
 
 def _remarks(what: str, found: Collection[_Measured]) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ FROM_OUTSIDE = "SIGKILL"
 """A crash with a cause outside, most often lack of memory."""
 
 
-AT_ONCE = 5_000
+MAX_ARTIFACTS_PER_BUILD = 5_000
 """Limit of artifacts per run of SCons, which holds all of their sources in memory."""
 
 
@@ -85,10 +85,12 @@ class Building:
 
     def __call__(self, plans: Sequence[Planned]) -> Mapping[str, Outcome]:
         needed = self._needed(plans)
-        for start in range(0, len(needed), AT_ONCE):
+        for start in range(0, len(needed), MAX_ARTIFACTS_PER_BUILD):
             tell = partial(self._tell, start, len(needed))
             began = time.monotonic()
-            made = self._builder(plans[0]).build(needed[start : start + AT_ONCE], tell)
+            made = self._builder(plans[0]).build(
+                needed[start : start + MAX_ARTIFACTS_PER_BUILD], tell
+            )
             self._progress.clear()
             self._count(made, time.monotonic() - began)
         return dict(self.outcomes)

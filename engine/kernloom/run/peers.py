@@ -67,10 +67,10 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedPeer:
         raise ConfigError(f"peer '{name}' {reason}", key=KEY, hint=hint)
     if name not in SOURCES:
         from kernloom.measure.numpy_peer import numpy_identity
-        from kernloom.plan.facts import WORK, facts_of
+        from kernloom.plan.facts import WORK_GROUPS, facts_of
 
         facts = facts_of(plan, planner.results).groups()
-        work = [facts[group] for group in WORK]
+        work = [facts[group] for group in WORK_GROUPS]
         return PlannedPeer(sha256_json([name, numpy_identity(), work, threads_of(plan.steps)]))
     sources = SOURCES[name]
     libraries: tuple[Path, ...] = ()

@@ -45,7 +45,7 @@ from kernloom.run.peers import (
 
 MEASURING = frozenset({"measure"})
 """Stage types that a peer's plan omits: the trial it is compared with measures it."""
-KEPT = 10_000
+MAX_PLANS_IN_MEMORY = 10_000
 """Number of points of a sweep whose full plan is kept in memory."""
 
 
@@ -106,7 +106,7 @@ class PlannedSweep:
         if plan.kept is None:
             plan.kept = self._shared(plan.brief)
         self._whole.append(plan)
-        if len(self._whole) <= KEPT:
+        if len(self._whole) <= MAX_PLANS_IN_MEMORY:
             return
         oldest = self._whole.popleft()
         if oldest.sweep is None:
@@ -120,7 +120,7 @@ class PlannedSweep:
             *(brief.workload, brief.case, brief.target, brief.provider, brief.params, artifacts),
             *(brief.has_peers, brief.sources),
         ]
-        if len(self._briefs) > KEPT:
+        if len(self._briefs) > MAX_PLANS_IN_MEMORY:
             self._briefs.clear()
         known = self._briefs.setdefault(canonical_json(told), brief)
         return known if known.measure == brief.measure else brief

@@ -21,7 +21,7 @@ from kernloom.build.builder import Outcome
 from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, require
 from kernloom.device.devices import DEVICES
-from kernloom.device.sessions import SessionPlaces
+from kernloom.device.sessions import SessionSlots
 from kernloom.measure.bench import Bench
 from kernloom.measure.data import DataSets
 from kernloom.measure.peers import Measurable, Peer, Peers
@@ -69,7 +69,7 @@ class Trials:
         # The last core: the system's own work tends to be on the first ones.
         self._core = max(os.sched_getaffinity(0))
         self._devices: dict[tuple[Any, ...], Device] = {}
-        self._session_places: dict[tuple[str, int], SessionPlaces] = {}
+        self._session_slots: dict[tuple[str, int], SessionSlots] = {}
 
     def built(self, outcomes: Mapping[str, Outcome]) -> None:
         """Add the outcomes of further builds."""
@@ -159,13 +159,13 @@ class Trials:
     def bench(self, plan: Planned, libraries: tuple[Path, ...] = ()) -> Bench:
         """A bench on which a planned workload can be launched."""
         device = self._device(plan, libraries)
-        places = self._places(plan.experiment.target)
+        slots = self._slots(plan.experiment.target)
         return Bench(
             plan.experiment,
             device,
             self._data,
             self._paths,
-            places,
+            slots,
             plan.placement,
             self._entries,
             self._memory_limit(plan),
@@ -200,13 +200,13 @@ class Trials:
         self.verify(planned.plan, bench)
         return Sampler(bench, planned.plan.steps, experiment.measure)
 
-    def _places(self, target: Target) -> SessionPlaces:
+    def _slots(self, target: Target) -> SessionSlots:
         """A target's slots are shared by all its trials, and by all runs in this project."""
         key = (target.name, target.sessions)
-        if key not in self._session_places:
+        if key not in self._session_slots:
             folder = self._assembly.places.build / "sessions" / sha256_text(target.name)[:16]
-            self._session_places[key] = SessionPlaces(target.sessions, folder)
-        return self._session_places[key]
+            self._session_slots[key] = SessionSlots(target.sessions, folder)
+        return self._session_slots[key]
 
     def _memory_limit(self, plan: Planned) -> int:
         limit = plan.experiment.memory_limit

@@ -160,7 +160,7 @@ class Lookups:
         rows = self._among("SELECT trial, times FROM reuses WHERE trial", ids)
         return {row["trial"]: row["times"] for row in rows}
 
-    def looks(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def screenings(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Earlier screening results, as fields of a trial."""
         found = {}
         for row in self._among("SELECT id, text FROM looks WHERE id", ids):

@@ -36,7 +36,7 @@ from kernloom.device.opencl.memory import Block, Memory, RequestError
 MAX_SAMPLES = 1_000_000
 MAX_INNER = 1 << 20
 """Limit of iterations: more would take longer to enqueue than any sample should last."""
-AT_ONCE = 512
+MAX_ENQUEUED = 512
 """Commands enqueued before the worker waits for them."""
 
 
@@ -222,7 +222,7 @@ class Service:
         for iteration in range(iterations):
             for command in commands:
                 waiting += [(event, command.transfer) for event in command.enqueue()]
-            if len(waiting) >= AT_ONCE or iteration + 1 == iterations:
+            if len(waiting) >= MAX_ENQUEUED or iteration + 1 == iterations:
                 self._queue.finish()
                 for event, transfer in waiting:
                     took = event.profile.end - event.profile.start
