@@ -193,7 +193,7 @@ def test_numpy_is_measured_alike_whether_its_process_verified_or_not(name: str) 
     measured = peer(load_workload(name))
     request = {**measured.request(), "inner": 5}
     for verify in (True, False):
-        answer = measured.asked({**request, "verify": verify})
+        answer = measured.run_worker({**request, "verify": verify})
         # A temporary of these workloads is hundreds of pages.
         assert answer["page_faults"] / (5 * POLICY.samples) < 20, f"{verify=}"
 

@@ -22,7 +22,7 @@ from kernloom.base.gauges import (
     VIRTUAL_TIME,
     Gauge,
     Gauges,
-    leading,
+    leading_gauge,
     metric_named,
     ranking_gauge,
 )
@@ -165,13 +165,13 @@ def measured(make_trial: Callable[..., Trial]) -> Callable[..., Trial]:
 
 
 def test_every_gauge_says_what_the_table_asks_for() -> None:
-    assert leading(SHIPPED) == VIRTUAL_TIME
+    assert leading_gauge(SHIPPED) == VIRTUAL_TIME
     assert [gauge.name for gauge in sorted(SHIPPED, key=lambda gauge: gauge.rank)] == [
         "virtual_ns",
         "instructions",
         "median_ns",
     ]
-    assert [gauge.said(1500) for gauge in SHIPPED] == [
+    assert [gauge.with_label(1500) for gauge in SHIPPED] == [
         "1.50 µs",
         "1.50 µs virtual",
         "1,500 instructions",

@@ -48,14 +48,17 @@ def test_numbers_have_three_digits():
 
 
 def test_a_time_comes_with_its_interval():
-    assert TIME.shown({"median_ns": 1000, "ci_low_ns": 990, "ci_high_ns": 1010}) == "1.00 µs ±1.0%"
-    assert TIME.shown({"median_ns": 1000}) == "1.00 µs"
-    assert TIME.shown({}) == ""
+    assert (
+        TIME.with_interval({"median_ns": 1000, "ci_low_ns": 990, "ci_high_ns": 1010})
+        == "1.00 µs ±1.0%"
+    )
+    assert TIME.with_interval({"median_ns": 1000}) == "1.00 µs"
+    assert TIME.with_interval({}) == ""
 
 
 def test_one_sample_claims_no_interval():
     metrics = {"median_ns": 1000, "ci_low_ns": 1000, "ci_high_ns": 1000, "samples": 1}
-    assert TIME.shown(metrics) == "1.00 µs"
+    assert TIME.with_interval(metrics) == "1.00 µs"
 
 
 def test_a_run_shows_parameters_time_rate_and_provider(make_trial):

@@ -34,7 +34,7 @@ class Metric:
     spare: int = 0
     """Priority for leaving the column out of a narrow terminal, largest first; 0: never."""
 
-    def said(self, value: float) -> str:
+    def with_label(self, value: float) -> str:
         """The value with its label: `1.20 ms`, `87,555 instructions`."""
         return " ".join(filter(None, (self.text(value), self.label)))
 
@@ -69,7 +69,7 @@ class Gauge(Metric):
         """Keys in the metrics of a trial."""
         return tuple(filter(None, (self.name, self.low, self.high)))
 
-    def shown(self, metrics: Mapping[str, Any]) -> str:
+    def with_interval(self, metrics: Mapping[str, Any]) -> str:
         """The value with half its confidence interval, `12.3 µs ±0.8%`; a single sample has no
         interval."""
         value = metrics.get(self.name)
@@ -190,7 +190,7 @@ class Gauges:
 GAUGES = Gauges()
 
 
-def leading(gauges: Iterable[Gauge]) -> Gauge:
+def leading_gauge(gauges: Iterable[Gauge]) -> Gauge:
     """The gauge that ranks the trials of a device with these gauges."""
     return min(gauges, key=lambda gauge: gauge.rank)
 

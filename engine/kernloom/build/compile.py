@@ -12,7 +12,7 @@ from kernloom.base.files import files_below
 from kernloom.build.flags import Reach, reach
 from kernloom.build.headers import includes_outside_files, system_headers
 from kernloom.build.linked import linked_files
-from kernloom.build.listing import Outside, Stamp
+from kernloom.build.listing import OutsideFiles, Stamp
 from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import BARE, Artifact
@@ -84,7 +84,7 @@ def kernel_artifact(
         stamps=stamps,
         assembles=headers.assembles,
         lists_assembly=detected.lists_assembly,
-        declare_again=lambda: kernel_artifact(
+        redeclare=lambda: kernel_artifact(
             source, toolchain, arch, variant, detect(toolchain, detected.cache)
         ),
     )
@@ -144,7 +144,7 @@ def runner_artifact(
         variant=variant,
         stamps=stamps,
         lists_assembly=detected.lists_assembly,
-        declare_again=lambda: runner_artifact(
+        redeclare=lambda: runner_artifact(
             toolchain, arch, variant, detect(toolchain, detected.cache), share
         ),
     )
@@ -226,7 +226,7 @@ def _host_program(
         arch=isa,
         stamps=stamps,
         lists_assembly=detected.lists_assembly,
-        declare_again=lambda: _host_program(
+        redeclare=lambda: _host_program(
             program, toolchain, detect(toolchain, detected.cache), isa, share
         ),
     )
@@ -273,7 +273,7 @@ def read_outside(
     sources: Sequence[str],
     files: Mapping[str, str],
     detected: Detected,
-) -> tuple[Outside, Outside, Mapping[str, Stamp]]:
+) -> tuple[OutsideFiles, OutsideFiles, Mapping[str, Stamp]]:
     """The headers outside `files` that a command reads, the files that it links, and the stamps of
     these and of the compiler."""
     if argv not in detected.known:
@@ -281,7 +281,7 @@ def read_outside(
         reached = reach(groups)
         linked = linked_files(argv, sources, reached, detected)
         detected.known[argv] = (reached, linked, {**detected.stamps, **linked.stamps})
-    found: tuple[Reach, Outside, Mapping[str, Stamp]] = detected.known[argv]
+    found: tuple[Reach, OutsideFiles, Mapping[str, Stamp]] = detected.known[argv]
     reached, linked, stamps = found
     headers = system_headers(files, argv, reached, detected)
     return headers, linked, {**stamps, **headers.stamps} if headers.stamps else stamps

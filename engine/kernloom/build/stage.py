@@ -42,7 +42,7 @@ class ArtifactStage(Stage):
         """The artifact of a step's source."""
 
 
-class Declared:
+class ArtifactCache:
     """Cache of declared artifacts, keyed by their inputs."""
 
     def __init__(self, make: Callable[[Source, Toolchain, Arch, str], Artifact]) -> None:
@@ -63,7 +63,7 @@ class Compilers:
     def __init__(self, cache: Path) -> None:
         self._cache = cache
         self._found: dict[str, Detected] = {}
-        self.kernel = Declared(self._kernel)
+        self.kernel = ArtifactCache(self._kernel)
 
     def detect(self, toolchain: Toolchain) -> Detected:
         if toolchain.digest not in self._found:

@@ -198,7 +198,7 @@ class Conversation(Session):
         by_itself = self._connection.process.wait(CRASH_SECONDS)
         returncode = self._connection.end()
         if name == Hello.__name__:
-            why = f"the runner did not start: {self._last_words(returncode)}"
+            why = f"the runner did not start: {self._last_line(returncode)}"
         elif not by_itself or returncode == Exit.DISCONNECTED:
             why = f"the kernel closed the runner's connection to the engine during {name}"
         else:
@@ -211,7 +211,7 @@ class Conversation(Session):
         said = [line for line in output.splitlines() if "SUMMARY: " in line]
         return said[-1].partition("SUMMARY: ")[2] if said else ""
 
-    def _last_words(self, returncode: int) -> str:
+    def _last_line(self, returncode: int) -> str:
         lines = self._connection.process.tail().strip().splitlines()
         return f"{ending(returncode)}, {lines[-1]}" if lines else ending(returncode)
 

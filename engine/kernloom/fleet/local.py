@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
-from kernloom.base.gauges import leading
+from kernloom.base.gauges import leading_gauge
 from kernloom.build.builder import Outcome
-from kernloom.build.cores import MeasuredCore, beside
+from kernloom.build.cores import MeasuredCore, smt_siblings
 from kernloom.build.workspace import scratch_folder
 from kernloom.config.schema import Policy
 from kernloom.config.settings import FleetSettings
@@ -217,14 +217,14 @@ class _Measuring:
 def disturbed(plans: Sequence[Planned]) -> str:
     """Why compilers on other cores would disturb the measurement, if they would."""
     usable = os.sched_getaffinity(0)
-    if usable <= beside(max(usable)):
+    if usable <= smt_siblings(max(usable)):
         return "there is no other core"
     for plan in plans:
         experiment, target = plan.experiment, plan.experiment.target
         if plan.refusal:
             continue
         device = DEVICES.get(target.device, key="target.device")
-        if leading(device.gauges).exact:
+        if leading_gauge(device.gauges).exact:
             continue
         if threads_of(plan.steps) > 1:
             return "kernels of several threads are measured"

@@ -67,7 +67,7 @@ class NumpyPeer:
                 key="measure.cache",
                 hint="Set measure.cache=warm, or leave numpy out of measure.peers.",
             )
-        answer = self.asked(self.request())
+        answer = self.run_worker(self.request())
         if "message" in answer:
             self._fail(answer)
         inner = self._inner = int(answer["inner"])
@@ -104,7 +104,7 @@ class NumpyPeer:
             "realtime": self.policy.scheduling == "fifo",
         }
 
-    def asked(self, request: dict[str, Any]) -> dict[str, Any]:
+    def run_worker(self, request: dict[str, Any]) -> dict[str, Any]:
         """The response of a process."""
         runs = self.policy.warmup + self.policy.samples + CALIBRATIONS
         limit = min(START_S + self.timeout * runs, LONGEST_S)

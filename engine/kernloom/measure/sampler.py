@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernloom.base.gauges import TIME, Gauge, leading
+from kernloom.base.gauges import TIME, Gauge, leading_gauge
 from kernloom.config.schema import Policy as Policy
 from kernloom.device.contract import Device, LaunchResult, LaunchSettings
 from kernloom.measure.bench import Bench
@@ -41,7 +41,7 @@ class Sampler:
     @property
     def gauge(self) -> Gauge:
         """The gauge that its trial is ranked by."""
-        return leading(self.bench.device.gauges)
+        return leading_gauge(self.bench.device.gauges)
 
     @property
     def clock(self) -> RankingClock:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kernloom.base.gauges import GAUGES, RATES, ROOF_FRACTION, Gauge, Metric
 from kernloom.base.lookup import MISSING, lookup
-from kernloom.base.units import ratio_text, unsettled
+from kernloom.base.units import contains_one, ratio_text
 from kernloom.measure.ranking import Standing, is_sanitized
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.page import Heading
@@ -187,7 +187,7 @@ def _roof(trial: Trial) -> str:
 
 def _gauge(gauge: Gauge) -> Column:
     def cell(trial: Trial) -> str:
-        return gauge.shown(trial.metrics)
+        return gauge.with_interval(trial.metrics)
 
     return Column(gauge.heading, cell, number=True, always=False, spare=gauge.spare)
 
@@ -225,7 +225,7 @@ def _peer(name: str) -> Column:
 
     def style(trial: Trial) -> str:
         ratio = found(trial)
-        return "dim" if ratio and unsettled(*ratio[1:]) else ""
+        return "dim" if ratio and contains_one(*ratio[1:]) else ""
 
     return Column(f"vs {name}", cell, number=True, always=False, spare=1, style=style)
 

@@ -260,7 +260,7 @@ def _mixed_remark(what: str, mixed: Sequence[int]) -> tuple[str, ...]:
     )
 
 
-def lack_of(trials: Sequence[Trial], metric: Key | None) -> str:
+def missing_metric_reason(trials: Sequence[Trial], metric: Key | None) -> str:
     """Why none of these trials has a metric; empty if one has it."""
     good = [trial for trial in trials if trial.good]
     if not trials or _measured(good, metric).numbers:
@@ -277,7 +277,7 @@ def lack_of(trials: Sequence[Trial], metric: Key | None) -> str:
     return f"no trial has {metric.text}{why}"
 
 
-def unseen(keys: Sequence[Key], trials: Sequence[Trial]) -> list[Key]:
+def unknown_keys(keys: Sequence[Key], trials: Sequence[Trial]) -> list[Key]:
     """The keys that none of these trials has."""
     return [key for key in keys if all(value_of(trial, key) is None for trial in trials)]
 
@@ -302,7 +302,7 @@ def ordered(answer: Answer, sort: str) -> Answer:
     return replace(answer, rows=rows, metrics=metrics)
 
 
-def limited(answer: Answer, limit: int) -> Answer:
+def first_rows(answer: Answer, limit: int) -> Answer:
     """The first rows."""
     return replace(answer, rows=answer.rows[:limit], metrics=answer.metrics[:limit])
 

@@ -30,7 +30,7 @@ from kernloom.run.assembly import Assembly
 from kernloom.run.fleet import Fleet, Keep
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Share, Sharing
-from kernloom.run.trials import ENGINE_FULL, MEMORY_LEFT
+from kernloom.run.trials import MEMORY_LEFT, OUT_OF_MEMORY_MESSAGE
 from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store
 
@@ -411,7 +411,11 @@ def lasting(trial: Trial, plan: Planned) -> bool:
         # is what was free at that time.
         experiment = plan.experiment
         limit = trial.config.get("memory_limit")
-        if limit is None or experiment.memory_limit is None or trial.message == ENGINE_FULL:
+        if (
+            limit is None
+            or experiment.memory_limit is None
+            or trial.message == OUT_OF_MEMORY_MESSAGE
+        ):
             return False
         had = parse_size(limit, key="memory_limit")
         now = parse_size(experiment.memory_limit, key="memory_limit")

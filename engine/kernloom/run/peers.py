@@ -61,8 +61,8 @@ def plan_peers(plan: Planned, planner: Planner) -> dict[str, PlannedPeer]:
 def _planned(name: str, plan: Planned, planner: Planner) -> PlannedPeer:
     if name not in NAMES:
         raise ConfigError(f"unknown peer '{name}'", key=KEY, hint=nearest(name, NAMES))
-    if reason := unfit(name, plan):
-        fit = [other for other in NAMES if not unfit(other, plan)]
+    if reason := unfit_reason(name, plan):
+        fit = [other for other in NAMES if not unfit_reason(other, plan)]
         hint = f"Allowed here: {', '.join(fit)}." if fit else "None of them fits here."
         raise ConfigError(f"peer '{name}' {reason}", key=KEY, hint=hint)
     if name not in SOURCES:
@@ -81,7 +81,7 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedPeer:
         found = find_openblas(planner.cache)
         libraries, made_of = (found.path,), (found.identity,)
     threads = plan.params.get("parallelize", {}) if sources.threaded else {}
-    point = Point({}, _otherwise(plan.point.data, sources, planner.transforms, threads))
+    point = Point({}, _peer_config(plan.point.data, sources, planner.transforms, threads))
     other = planner.planned(point)
     return PlannedPeer(peer_identity(name, other, made_of), other, libraries, made_of)
 
@@ -91,7 +91,7 @@ def peer_identity(name: str, plan: Planned, made_of: tuple[str, ...]) -> str:
     return sha256_json([name, plan.id, *made_of])
 
 
-def unfit(name: str, plan: Planned) -> str:
+def unfit_reason(name: str, plan: Planned) -> str:
     """Why a peer cannot be measured beside a trial; empty if it can."""
     target, workload = plan.experiment.target, plan.experiment.workload
     runs_natively = DEVICES.get(target.device, key="target.device").runs_natively(target)
@@ -122,14 +122,17 @@ def unfit(name: str, plan: Planned) -> str:
     return ""
 
 
-def _otherwise(
+def _peer_config(
     data: Mapping[str, Any],
     sources: Sources,
     transforms: Collection[str],
     threads: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The config with these sources, and without the transforms that they do not support."""
-    pipeline = {**data["pipeline"], "stages": untransformed(data["pipeline"]["stages"], transforms)}
+    pipeline = {
+        **data["pipeline"],
+        "stages": without_transforms(data["pipeline"]["stages"], transforms),
+    }
     toolchain = data["toolchain"]
     choice = {"fixed": {"parallelize": threads} if threads else {}, "file": None}
     for name, stage in pipeline["stages"].items():
@@ -145,7 +148,7 @@ def _otherwise(
     }
 
 
-def untransformed(
+def without_transforms(
     stages: Mapping[str, Mapping[str, Any]], transforms: Collection[str]
 ) -> dict[str, Any]:
     """The stages without transforms; a consumer of a removed transform's schedule gets its

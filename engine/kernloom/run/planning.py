@@ -18,7 +18,7 @@ from kernloom.base.errors import (
 from kernloom.base.files import canonical_json
 from kernloom.base.machine import available_memory
 from kernloom.base.plugin_code import is_ours
-from kernloom.config.compose import Point, Refuse, at_point
+from kernloom.config.compose import Point, Refuse, error_at_point
 from kernloom.config.overrides import Overrides
 from kernloom.config.validate import experiment as validated
 from kernloom.device.contract import Device
@@ -192,7 +192,7 @@ def _is_options_fault(assembly: Assembly, point: Point) -> bool:
     if not assembly.composer.sweeps_groups(point.swept):
         return False
     try:
-        alone = validated(assembly.composer.groups_alone(point), assembly.results)
+        alone = validated(assembly.composer.composed_groups(point), assembly.results)
         fleet_settings(alone.fleet)
         read_graph(alone.pipeline.stages, assembly.stages, assembly.results)
     except ConfigError:
@@ -207,7 +207,7 @@ def _planned(
         experiment = validated(point.data, assembly.results)
         assembly.results.get(fleet_settings, experiment.fleet)
     except ConfigError as error:
-        raise at_point(error, point.swept) from None
+        raise error_at_point(error, point.swept) from None
     stages: Any = experiment.pipeline.stages
     kept = as_section(stages).derive(_without, without)
     plan = Planned(point, experiment, read_graph(kept, assembly.stages, assembly.results))

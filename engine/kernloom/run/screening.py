@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from kernloom.base.files import canonical_json, sha256_text
 from kernloom.base.gauges import Gauge, ranking_gauge
-from kernloom.build.batch import batches, like
+from kernloom.build.batch import batches, with_outside_files_of
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
 from kernloom.config.schema import Policy
@@ -86,7 +86,7 @@ class Screening:
 
 def _spread(gauge: Gauge, values: Sequence[float]) -> str:
     """`best 0.82 ms, median 1.2 ms`."""
-    return f"best {gauge.said(gauge.best(values))}, median {gauge.said(median(values))}"
+    return f"best {gauge.with_label(gauge.best(values))}, median {gauge.with_label(median(values))}"
 
 
 def screen(
@@ -306,7 +306,7 @@ class _ScreeningBuild:
                 members |= {
                     member: replace(
                         outcome,
-                        artifact=like(outcome.artifact, self._artifacts[member]),
+                        artifact=with_outside_files_of(outcome.artifact, self._artifacts[member]),
                         entry=entry,
                     )
                     for member, entry in self._batches[key].entries.items()

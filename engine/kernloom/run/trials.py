@@ -15,7 +15,7 @@ from typing import Any
 from kernloom.base.errors import ConfigError, DeviceError, KernloomError, UnavailableError
 from kernloom.base.expressions import parse_size
 from kernloom.base.files import sha256_text
-from kernloom.base.gauges import TIME, leading
+from kernloom.base.gauges import TIME, leading_gauge
 from kernloom.base.machine import available_memory, machine_class
 from kernloom.build.builder import Outcome
 from kernloom.config.schema import Target
@@ -36,7 +36,7 @@ from kernloom.plan.source import ENTRY
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import replanned
 
-ENGINE_FULL = "the engine ran out of memory"
+OUT_OF_MEMORY_MESSAGE = "the engine ran out of memory"
 MEMORY_LEFT = "memory_left"
 """Condition of a trial that ran out of memory: the bytes it had."""
 
@@ -124,7 +124,7 @@ class Trials:
         except KernloomError as error:
             problem = error
         except MemoryError:
-            problem = DeviceError(ENGINE_FULL, status="out_of_memory")
+            problem = DeviceError(OUT_OF_MEMORY_MESSAGE, status="out_of_memory")
         seconds += time.monotonic() - start
         ended = _ended(plan, outputs, problem)
         if ended["status"] == "out_of_memory":
@@ -254,7 +254,7 @@ class Trials:
 def _needed(plan: Planned, device: Device) -> list[str]:
     """The capabilities that a trial needs of its device."""
     threads, policy = threads_of(plan.steps), plan.experiment.measure
-    gauge, needed = leading(device.gauges), ["memory", "launch"]
+    gauge, needed = leading_gauge(device.gauges), ["memory", "launch"]
     if not gauge.exact:
         needed.append("calibrate")
         if TIME in device.gauges:

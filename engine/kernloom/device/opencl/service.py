@@ -189,7 +189,7 @@ class Service:
             raise RequestError(Status.INVALID, f"a transfer takes all of buffer {block.title}")
         if self._in_place:
             self._memory.move_to_host(block)
-            return Command(lambda: self._handed_over(block, inwards), transfer=True), block
+            return Command(lambda: self._mapped_and_unmapped(block, inwards), transfer=True), block
         if block.host is None:
             block.host = np.empty(block.nbytes, np.uint8)
             cl.enqueue_copy(self._queue, block.host, block.buffer)
@@ -200,7 +200,7 @@ class Service:
 
         return Command(enqueue, transfer=True), block
 
-    def _handed_over(self, block: Block, inwards: bool) -> list[Any]:
+    def _mapped_and_unmapped(self, block: Block, inwards: bool) -> list[Any]:
         """Map the buffer for the host to write or read, and unmap it."""
         flags = cl.map_flags.WRITE if inwards else cl.map_flags.READ
         given: Any = cl.enqueue_map_buffer(

@@ -41,8 +41,8 @@ _MS = 1e-6
 def write_results(report: ResultsReport, out: TextIO) -> int:
     trials = Spool(_rankable(report))
     metric = parse_key(report.metric) if report.metric else None
-    report.store.check_keys(questions.unseen([metric], trials) if metric and trials else [])
-    if note := questions.lack_of(trials, metric):
+    report.store.check_keys(questions.unknown_keys([metric], trials) if metric and trials else [])
+    if note := questions.missing_metric_reason(trials, metric):
         report.say(note)
     objective = _objectives(trials, report)
 
