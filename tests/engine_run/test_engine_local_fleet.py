@@ -61,7 +61,7 @@ def test_what_compilers_would_disturb_is_measured_after_them(
 def test_one_core_is_not_shared_with_compilers(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "beside", lambda core: local.os.sched_getaffinity(0))
+    monkeypatch.setattr(local, "smt_siblings", lambda core: local.os.sched_getaffinity(0))
     engine.run(engine.plans[:2], overlap=True)
     assert "there is no other core" in engine.told.said[0]
 
