@@ -30,7 +30,7 @@ from kernloom.run.planning import plan_points
 from kernloom.store.sqlite import SqliteConnection
 from kernloom.store.store import open_store
 
-SESSION = ("__init__", "prepare", "launch", "launch_and_look", "look", "read", "close")
+SESSION = ("__init__", "prepare", "launch", "launch_and_view", "view", "read", "close")
 
 
 class Spent(NamedTuple):

@@ -160,8 +160,8 @@ class Sweeps:
         printed = self._run(["run", "-m", "workload=tiled", *axes, *words, "output=json"])
         seconds = time.perf_counter() - start
         document = json.loads(printed)
-        looked_at = document.get("screened", document["trials"])
-        good = sum(trial["verified"] for trial in looked_at)
+        screened = document.get("screened", document["trials"])
+        good = sum(trial["verified"] for trial in screened)
         assert good == self.points, f"{good} of {self.points} points verified"
         return seconds
 

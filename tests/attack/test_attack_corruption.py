@@ -27,14 +27,14 @@ from kernloom.build.manifest import read_manifest
 from kernloom.device.opencl import probe
 from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.fleet.slurm.submission import (
-    Gathering,
+    ResultReader,
     Submission,
     TaskRow,
     append_row,
     begin,
     read_submission,
 )
-from kernloom.fleet.slurm.where import Gathered
+from kernloom.fleet.slurm.trial_ids import TrialIdLog
 from kernloom.measure.openblas import find_openblas
 from kernloom.measure.roof import Bandwidth, Calibration, Peak, load_calibration, save_calibration
 from kernloom.measure.trial import Samples, Trial
@@ -260,7 +260,7 @@ def facts(submission: Submission) -> set[str]:
     again = read_submission(folder)
     assert again is not None
     rounds = again.rounds()
-    rows = Gathering(again).rows(rounds, range(4))
+    rows = ResultReader(again).rows(rounds, range(4))
     failed = [again.why_failed(0, task) for task in range(2)]
     return {
         str(again.token),
@@ -287,7 +287,7 @@ def test_attack_submission(attack: Attack, submission: Submission) -> None:
 
 
 def test_attack_gathered(attack: Attack, tmp_path: Path) -> None:
-    gathered = Gathered(tmp_path)
+    gathered = TrialIdLog(tmp_path)
     for number in range(8):
         gathered.add(f"sweep{number % 2}", f"{number:032}", f"{number:016}")
     whole = set(gathered.trials().items())

@@ -361,7 +361,7 @@ def program_fields(folder: Path, target: str) -> list[tuple[Path_, Any]]:
         ((*config, "workload", "golden", "y"), f"__import__('os').system('{script}')"),
         ((*config, "pipeline", "stages", "library", "use"), script),
         ((*config, "pipeline", "stages", "choice", "file"), script),
-        ((*config, "measure", "baselines"), [script]),
+        ((*config, "measure", "peers"), [script]),
         ((*config, "runtime", "name"), f"../../..{folder}"),
         ((*config, "arch", "name"), f"../../..{folder}/mark"),
         ((*config, "workload", "name"), f"../../..{folder}/mark"),

@@ -187,7 +187,7 @@ ALTERING = [
     say("toolchain", "toolchain", "toolchain=clang"),
     say("arch", "arch", "arch=x86_64_v2"),
     say("variant", "variant", "target.variant=asan"),
-    say("baseline", "baseline", "measure.baselines=[numpy]"),
+    say("peer", "peer", "measure.peers=[numpy]"),
     say(
         "emulated CPU",
         "target.emulator.args",

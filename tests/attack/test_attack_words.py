@@ -37,7 +37,7 @@ workload.sizes.M workload.sizes.N workload.dtype workload.name workload.scalars.
 workload.tensors.A.fill.low workload.tensors.A.fill.kind workload.tensors.A.shape workload.cases
 workload.cost.flops workload.golden.C workload.tolerance.float32.rtol
 measure.samples measure.warmup measure.min_sample_us measure.max_rounds measure.bound
-measure.baselines select.fixed.tile.mr select.fixed.tile select.providers select.fixed
+measure.peers select.fixed.tile.mr select.fixed.tile select.providers select.fixed
 sweep.where sweep.axes.seed sweep.axes sweep.zip sweep.sample.count sweep.exclude sweep.points.p
 sweep.nested pipeline.stages.source pipeline.stages pipeline
 arch.vector_bits arch.caches.l1 arch.cores arch.registers arch.name toolchain.flags toolchain.tools

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernloom.base.machine import (
     available_memory,
-    cgroup_room,
+    cgroup_memory_left,
     cpu_model,
     flags_in,
     machine_class,
@@ -66,7 +66,7 @@ def limit(folder: Path, files: dict[str, str]) -> None:
 def test_the_tightest_limit_above_a_process_counts(tmp_path):
     limit(tmp_path / "a", {"memory.max": "1000\n", "memory.current": "900\n"})
     limit(tmp_path / "a/b", {"memory.max": "max\n", "memory.current": "100\n"})
-    assert cgroup_room(tmp_path, "0::/a/b\n") == 100
+    assert cgroup_memory_left(tmp_path, "0::/a/b\n") == 100
 
 
 def test_memory_that_only_caches_files_can_be_had_back(tmp_path):
@@ -76,15 +76,15 @@ def test_memory_that_only_caches_files_can_be_had_back(tmp_path):
         "memory.stat": "anon 1\ninactive_file 300\n",
     }
     limit(tmp_path, files)
-    assert cgroup_room(tmp_path, "0::/\n") == 400
+    assert cgroup_memory_left(tmp_path, "0::/\n") == 400
 
 
 def test_a_limit_of_the_older_kind_is_found(tmp_path):
     files = {"memory.limit_in_bytes": "500", "memory.usage_in_bytes": "200"}
     limit(tmp_path / "memory", files)
-    assert cgroup_room(tmp_path, "4:cpu,cpuacct:/x\n3:memory:/not/mounted/here\n") == 300
+    assert cgroup_memory_left(tmp_path, "4:cpu,cpuacct:/x\n3:memory:/not/mounted/here\n") == 300
 
 
 def test_no_limit_is_no_limit(tmp_path):
-    assert cgroup_room(tmp_path, "0::/\n") is None
-    assert cgroup_room(tmp_path, "") is None
+    assert cgroup_memory_left(tmp_path, "0::/\n") is None
+    assert cgroup_memory_left(tmp_path, "") is None

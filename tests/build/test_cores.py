@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.build.cores import Cores, MeasuredCore, beside
+from kernloom.build.cores import Cores, MeasuredCore, smt_siblings
 
 USABLE = os.sched_getaffinity(0)
 
 pytestmark = pytest.mark.skipif(
-    len(USABLE - beside(max(USABLE))) == 0, reason="needs a second core"
+    len(USABLE - smt_siblings(max(USABLE))) == 0, reason="needs a second core"
 )
 
 
@@ -28,7 +28,7 @@ class Compiler(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        with self._cores.one():
+        with self._cores.for_child():
             self.on = os.sched_getaffinity(0)
             self.there.set()
             self.end.wait()
@@ -37,7 +37,7 @@ class Compiler(threading.Thread):
 def test_no_compiler_is_where_something_is_measured(tmp_path: Path) -> None:
     measured = MeasuredCore(max(USABLE), tmp_path)
     cores = Cores(measured.number, tmp_path)
-    others = USABLE - beside(measured.number)
+    others = USABLE - smt_siblings(measured.number)
     compilers = []
     with measured.taken():
         compilers = [Compiler(cores) for _ in others]
@@ -48,7 +48,7 @@ def test_no_compiler_is_where_something_is_measured(tmp_path: Path) -> None:
         # Nothing tells that it never will; that it has not yet is all one can see.
         assert not one_more.there.is_set()
     assert one_more.there.wait(10)
-    assert one_more.on == USABLE & beside(measured.number)
+    assert one_more.on == USABLE & smt_siblings(measured.number)
     for compiler in (*compilers, one_more):
         compiler.end.set()
         compiler.join()
@@ -57,7 +57,7 @@ def test_no_compiler_is_where_something_is_measured(tmp_path: Path) -> None:
 def test_measuring_waits_for_the_compiler_on_its_core(tmp_path: Path) -> None:
     measured = MeasuredCore(max(USABLE), tmp_path)
     cores = Cores(measured.number, tmp_path)
-    compilers = [Compiler(cores) for _ in range(len(USABLE - beside(measured.number)) + 1)]
+    compilers = [Compiler(cores) for _ in range(len(USABLE - smt_siblings(measured.number)) + 1)]
     for compiler in compilers:
         assert compiler.there.wait(10)
     taken = threading.Event()
@@ -75,5 +75,5 @@ def test_measuring_waits_for_the_compiler_on_its_core(tmp_path: Path) -> None:
 
 
 def test_without_a_measured_core_compilers_go_anywhere(tmp_path: Path) -> None:
-    with Cores(None, tmp_path).one():
+    with Cores(None, tmp_path).for_child():
         assert os.sched_getaffinity(0) == USABLE

@@ -28,7 +28,7 @@ def test_a_version_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     emulator = script(tmp_path, "echo 'qemu-test version 7.2.19 (Debian 1:7.2+dfsg-7)'")
     found = find_emulator(emulator, tmp_path)
     assert (found.version, found.path) == ("7.2.19", tmp_path / "qemu-test")
-    monkeypatch.setattr(emulators, "ask", lambda *_: pytest.fail("the emulator was started"))
+    monkeypatch.setattr(emulators, "query_tool", lambda *_: pytest.fail("the emulator was started"))
     assert find_emulator(emulator, tmp_path) == found
 
 

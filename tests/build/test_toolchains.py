@@ -30,7 +30,7 @@ def test_the_second_look_asks_no_compiler(
     gcc: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = detect(gcc, tmp_path)
-    monkeypatch.setattr(toolchains, "ask", lambda *_: pytest.fail("a compiler was started"))
+    monkeypatch.setattr(toolchains, "query_tool", lambda *_: pytest.fail("a compiler was started"))
     monkeypatch.setattr(toolchains, "sha256_file", lambda _: pytest.fail("a file was hashed"))
     assert detect(gcc, tmp_path) == first
 

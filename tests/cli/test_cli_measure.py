@@ -1,4 +1,4 @@
-"""Policies through the command line: rounds over a whole sweep, baselines beside it, warnings."""
+"""Policies through the command line: rounds over a whole sweep, peers beside it, warnings."""
 
 from __future__ import annotations
 
@@ -50,12 +50,10 @@ def test_what_a_sweep_has_finished_is_stored_even_if_it_is_one_of_many(project: 
     assert all(trial["reused"] for trial in again.trials)
 
 
-def test_baselines_are_ratios_with_intervals_and_never_rows(project: Project) -> None:
-    done = project.json(
-        "run", "workload=axpy", *STEADY, "measure.baselines=[numpy,openblas,plain_c]"
-    )
+def test_peers_are_ratios_with_intervals_and_never_rows(project: Project) -> None:
+    done = project.json("run", "workload=axpy", *STEADY, "measure.peers=[numpy,openblas,plain_c]")
     assert done.code == 0
-    ratios = done.trial["metrics"]["baselines"]
+    ratios = done.trial["metrics"]["peers"]
     assert set(ratios) == {"numpy", "openblas", "plain_c"}
     for found in ratios.values():
         assert 0 < found["ci_low"] <= found["ratio"] <= found["ci_high"]
@@ -64,25 +62,25 @@ def test_baselines_are_ratios_with_intervals_and_never_rows(project: Project) ->
     assert {"plain_c/axpy.add", "openblas/axpy.add"} <= set(names)
 
 
-def test_the_variants_of_a_sweep_share_their_baseline(project: Project) -> None:
+def test_the_variants_of_a_sweep_share_their_peer(project: Project) -> None:
     done = project.json(
         "run",
         "-m",
         "workload=axpy",
         "select.fixed.unroll.vectors=1,2",
         *STEADY,
-        "measure.baselines=[plain_c]",
+        "measure.peers=[plain_c]",
     )
-    times = {trial["metrics"]["baselines"]["plain_c"]["median_ns"] for trial in done.trials}
+    times = {trial["metrics"]["peers"]["plain_c"]["median_ns"] for trial in done.trials}
     assert len(times) == 1
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["measure.baselines=[openblass]"], "unknown baseline 'openblass'"),
-        (["workload=softmax", "measure.baselines=[openblas]"], "cannot compute workload 'softmax'"),
-        (["workload=good", "measure.baselines=[plain_c]"], "kernel 'good' has no source 'plain'"),
+        (["measure.peers=[openblass]"], "unknown peer 'openblass'"),
+        (["workload=softmax", "measure.peers=[openblas]"], "cannot compute workload 'softmax'"),
+        (["workload=good", "measure.peers=[plain_c]"], "kernel 'good' has no source 'plain'"),
         (["measure.scheduling=idle"], "measure.scheduling"),
         (["measure.cache=tepid"], "measure.cache"),
         (["measure.together=0"], "measure.together"),
@@ -99,7 +97,7 @@ def test_what_a_policy_cannot_ask_for_is_named(
     assert "Traceback" not in done.stderr
 
 
-def test_a_baseline_that_fails_leaves_a_warning_and_our_own_result(project: Project) -> None:
+def test_a_peer_that_fails_leaves_a_warning_and_our_own_result(project: Project) -> None:
     project.add(
         "good",
         kernel="""\
@@ -114,9 +112,9 @@ sources:
 """,
     )
     project.write("templates/bad.c", "void good(long n, const float *x, float *y) { y[0] = x[0]; }")
-    done = project.json("run", "workload=good", "measure.baselines=[plain_c]")
+    done = project.json("run", "workload=good", "measure.peers=[plain_c]")
     assert done.code == 0
-    assert "baselines" not in done.trial["metrics"]
+    assert "peers" not in done.trial["metrics"]
     assert "no ratio to plain_c" in " ".join(done.trial["warnings"])
 
 
@@ -146,13 +144,13 @@ def test_the_conditions_say_what_was_really_had(project: Project) -> None:
         assert threads.trial["conditions"]["clock"] == "wall"
 
 
-def test_a_wrong_baseline_gives_no_ratio_even_where_it_works_in_place(project: Project) -> None:
+def test_a_wrong_peer_gives_no_ratio_even_where_it_works_in_place(project: Project) -> None:
     lazy = "{% import 'kernels/lib/entry.j2' as lib %}\nvoid {{ function }}(long n, {{ ctype }} a, "
     lazy += "const {{ ctype }} *x, {{ ctype }} *y) { (void)n; (void)a; (void)x; (void)y; }\n"
     project.write("templates/kernels/axpy/plain.c.j2", lazy)
-    done = project.json("run", "workload=axpy", "measure.baselines=[plain_c]")
+    done = project.json("run", "workload=axpy", "measure.peers=[plain_c]")
     assert done.trial["status"] == "ok"
-    assert "baselines" not in done.trial["metrics"]
+    assert "peers" not in done.trial["metrics"]
     assert "no ratio to plain_c" in " ".join(done.trial["warnings"])
 
 
@@ -163,8 +161,8 @@ def test_what_did_not_converge_is_repeated_with_the_failed(project: Project) -> 
     assert project.json("run", *words, "rerun=failed").trial["reused"] is False
 
 
-def test_one_session_at_a_time_is_enough_for_baselines(project: Project) -> None:
+def test_one_session_at_a_time_is_enough_for_peers(project: Project) -> None:
     done = project.json(
-        "run", "workload=axpy", *STEADY, "target.sessions=1", "measure.baselines=[plain_c]"
+        "run", "workload=axpy", *STEADY, "target.sessions=1", "measure.peers=[plain_c]"
     )
-    assert set(done.trial["metrics"]["baselines"]) == {"plain_c"}
+    assert set(done.trial["metrics"]["peers"]) == {"plain_c"}

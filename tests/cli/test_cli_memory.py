@@ -41,11 +41,11 @@ FEW, MANY = 300, 900
 @pytest.fixture
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a sweep of some hundred points were one of many thousands."""
-    monkeypatch.setattr(planning, "KEPT", 50)
+    monkeypatch.setattr(planning, "MAX_PLANS_IN_MEMORY", 50)
     monkeypatch.setattr(digest, "LIMIT", 50)
     monkeypatch.setattr(render, "TEXTS", 50)
-    monkeypatch.setattr(stage, "KEPT", 50)
-    monkeypatch.setattr(shared, "KEPT", 50)
+    monkeypatch.setattr(stage, "MAX_CACHED", 50)
+    monkeypatch.setattr(shared, "MAX_CACHED", 50)
     monkeypatch.setattr(spool, "IN_MEMORY", 64)
     monkeypatch.setattr(spool, "BLOCK", 32)
     monkeypatch.setattr(rows, "BLOCK", 32)
@@ -176,7 +176,7 @@ def _engine_that_keeps(folder: Path, kept: int) -> str:
     place = folder / "fewer"
     place.mkdir()
     (place / "sitecustomize.py").write_text(
-        f"from kernloom.run import planning\nplanning.KEPT = {kept}\n"
+        f"from kernloom.run import planning\nplanning.MAX_PLANS_IN_MEMORY = {kept}\n"
         f"from kernloom.base import spool\nspool.BLOCK, spool.IN_MEMORY = {kept}, {kept}\n"
     )
     return f"{place}:{ENGINE}"

@@ -19,7 +19,7 @@ from parsed import plans_of
 def test_the_estimate_of_any_number_of_points_grows_with_it(
     shared_project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(estimating, "FEW", 10)
+    monkeypatch.setattr(estimating, "MAX_POINTS_EXAMINED", 10)
     assembly = Assembly(find_places(shared_project.folder))
     sizes = f"workload.sizes.N=range(1000,{1000 + number})"
     plans = plans_of(assembly, ["workload=axpy", sizes], multirun=True)

@@ -167,7 +167,7 @@ CHANGES_THE_RESULT: dict[str, Change] = {
     "Policy.scheduling": other("measure.scheduling", "fifo"),
     "Policy.cache": other("measure.cache", "cold"),
     "Policy.aslr": other("measure.aslr", False),
-    "Policy.baselines": other("measure.baselines", ["numpy"]),
+    "Policy.peers": other("measure.peers", ["numpy"]),
 }
 """Field -> a change of it that makes another trial. Names are what trials are filed under."""
 

@@ -101,7 +101,7 @@ def test_planning_more_and_more_points_keeps_as_little_as_before(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(digest, "LIMIT", 60)
-    monkeypatch.setattr(planning, "KEPT", 20)
+    monkeypatch.setattr(planning, "MAX_PLANS_IN_MEMORY", 20)
     assembly = Assembly(find_places(project.folder))
 
     def objects_after(start: int) -> int:

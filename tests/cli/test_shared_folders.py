@@ -12,7 +12,7 @@ import pytest
 from kernloom.cli import hydra_app
 from kernloom.cli.hydra_job import comparable
 from kernloom.measure.ranking import Objective
-from kernloom.run import named_baselines
+from kernloom.run import saved_baselines
 from kernloom.run.objectives import write_refused
 
 OPTUNA = "name: optuna\nbest_params: {seed: 1}\nbest_value: 2.0\n"
@@ -55,5 +55,5 @@ def test_a_copy_for_a_baseline_is_made_while_nobody_clears(
         copied.append(shutil.copyfile(source, destination))
 
     monkeypatch.setattr(shutil, "copy2", copy)
-    named_baselines._copy(made, kept, ["file"])
+    saved_baselines._copy(made, kept, ["file"])
     assert (len(copied), (kept / "file").exists()) == (1, True)

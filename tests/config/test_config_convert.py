@@ -28,6 +28,12 @@ def test_a_number_beyond_all_floats_is_named(cls: type, data: dict[str, object],
     assert caught.value.key == f"here.{key}"
 
 
+def test_an_earlier_name_of_a_key_leads_to_the_current_one() -> None:
+    with pytest.raises(ConfigError, match="unknown key 'baselines'") as caught:
+        convert(Policy, {**POLICY, "min_sample_us": 1, "baselines": ["numpy"]}, "measure")
+    assert "Did you mean 'peers'?" in caught.value.hint
+
+
 def test_where_an_expression_may_stand_a_whole_number_has_as_many_bits_as_one() -> None:
     assert convert(Caches, {"l1": 2**255, "l2": 1}, "caches").l1 == 2**255
     with pytest.raises(ConfigError, match="too large"):

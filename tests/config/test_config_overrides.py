@@ -91,6 +91,8 @@ def test_every_root_key_can_be_overridden(compose: Compose, root: str) -> None:
         ("timeout=nan", ["timeout: nan is not a finite number"]),
         ("timeout=inf", ["timeout: inf is not a finite number"]),
         ("measure.pin=maybe", ["measure.pin: expected true or false, not 'maybe'"]),
+        ("measure.baselines=[numpy]", ["measure: unknown key 'baselines'", "mean 'peers'?"]),
+        ("+measure.baselines=[numpy]", ["measure: unknown key 'baselines'", "mean 'peers'?"]),
         ("measure.max_rounds=0", ["measure.max_rounds: 0 is too small"]),
         ("select.providers=model", ["select.providers: expected a list"]),
         ("toolchain.flags=[1]", ["toolchain.flags[0]: expected text, not 1"]),

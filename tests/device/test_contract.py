@@ -146,11 +146,11 @@ def test_buffers_and_kernels_are_prepared_together(session: Session, subject: Su
     buffers, kernels = session.prepare(wanted, [kernel, kernel])
     assert [(b.nbytes, b.label) for b in buffers] == [(w.nbytes, w.label) for w in wanted]
     calls = [Call(count, (buffers[0],)) for count in kernels]
-    result, seen = session.launch_and_look(calls, LaunchSettings(samples=2), buffers)
+    result, seen = session.launch_and_view(calls, LaunchSettings(samples=2), buffers)
     assert all(len(samples) == 2 for samples in measured(subject, result))
     assert int.from_bytes(seen[0], "little") == 2 * 2
     assert (seen[1], seen[2], seen[3][:3]) == (given.tobytes(), b"\xab" * 5, b"xyz")
-    assert [bytes(view) for view in session.look(buffers[::-1])][2] == given.tobytes()
+    assert [bytes(view) for view in session.view(buffers[::-1])][2] == given.tobytes()
     # What was left to be sent does not undo what is written next.
     (late,), _ = session.prepare([BufferRequest(8, "late", given[:1, 0])], [])
     session.write(late, b"12345678")
@@ -178,7 +178,7 @@ def test_a_crash_is_blamed_on_the_launch_whatever_was_sent_with_it(
     kernel = KernelRequest(subject.library, types("write_to"), "write_to")
     buffers, (write_to,) = session.prepare([BufferRequest(8, "x", 1)], [kernel])
     with pytest.raises(DeviceError) as error:
-        session.launch_and_look([Call(write_to, (Scalar(0),))], LaunchSettings(), buffers)
+        session.launch_and_view([Call(write_to, (Scalar(0),))], LaunchSettings(), buffers)
     assert error.value.status == "crashed"
     assert error.value.message.startswith(subject.kind.crashes["write_to", 0])
     assert "Memory" not in error.value.message.removeprefix("MemManage")
@@ -193,7 +193,7 @@ def test_whatever_a_launch_answers_the_answers_after_it_are_found(
     buffers, (count,) = session.prepare(wanted, [kernel])
     settings = LaunchSettings(samples=samples, timeout=60)
     start = time.monotonic()
-    result, seen = session.launch_and_look([Call(count, (buffers[0],))], settings, buffers)
+    result, seen = session.launch_and_view([Call(count, (buffers[0],))], settings, buffers)
     assert all(len(taken) == samples for taken in measured(subject, result))
     assert int.from_bytes(seen[0], "little") == samples
     assert [bytes(view) for view in seen[1:]] == [bytes([value] * 8) for value in range(1, 5)]
@@ -209,7 +209,7 @@ def test_more_than_fits_the_window_is_prepared_and_looked_at(
     contents = [small, large, small[::-1]]
     wanted = [BufferRequest(c.nbytes, f"b{i}", c) for i, c in enumerate(contents)]
     buffers, _ = session.prepare(wanted, [])
-    for view, content in zip(session.look(buffers), contents, strict=True):
+    for view, content in zip(session.view(buffers), contents, strict=True):
         assert np.array_equal(np.frombuffer(view, content.dtype), content)
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from command_line import ENGINE, PATIENCE_S
 from kernloom.base.errors import DeviceError
-from kernloom.device.sessions import SessionPlaces
+from kernloom.device.sessions import SessionSlots
 
 HOLDER = """
 import sys
 from pathlib import Path
-from kernloom.device.sessions import SessionPlaces
-with SessionPlaces(int(sys.argv[2]), Path(sys.argv[1])).taken():
+from kernloom.device.sessions import SessionSlots
+with SessionSlots(int(sys.argv[2]), Path(sys.argv[1])).held():
     log = (Path(sys.argv[1]) / "log").open("a", buffering=1)
     log.write("open\\n")
     print("open", flush=True)
@@ -40,14 +40,14 @@ def holder(folder: Path, sessions: int) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("sessions", [1, 2, 3])
 def test_no_more_are_open_at_once_than_there_are_places(tmp_path: Path, sessions: int) -> None:
-    places = SessionPlaces(sessions, tmp_path)
+    slots = SessionSlots(sessions, tmp_path)
     counting = threading.Lock()
     now: list[int] = []
     most = 0
 
     def work(number: int) -> None:
         nonlocal most
-        with places.taken():
+        with slots.held():
             with counting:
                 now.append(number)
                 most = max(most, len(now))
@@ -82,20 +82,20 @@ def test_a_process_that_is_killed_leaves_its_place(tmp_path: Path) -> None:
         assert process.stdout
         assert process.stdout.readline() == "open\n"
         process.kill()
-    with SessionPlaces(1, tmp_path).taken():
+    with SessionSlots(1, tmp_path).held():
         pass
 
 
 def test_whoever_holds_all_places_is_refused_instead_of_waiting_for_itself(tmp_path: Path) -> None:
-    places = SessionPlaces(1, tmp_path)
-    with places.taken(), pytest.raises(DeviceError, match=r"target\.sessions") as error:
-        places.taken().__enter__()
+    slots = SessionSlots(1, tmp_path)
+    with slots.held(), pytest.raises(DeviceError, match=r"target\.sessions") as error:
+        slots.held().__enter__()
     assert error.value.status == "refused"
-    with places.taken():
+    with slots.held():
         pass
 
 
 def test_zero_is_any_number(tmp_path: Path) -> None:
-    places = SessionPlaces(0, tmp_path / "none")
-    with places.taken(), places.taken(), places.taken():
+    slots = SessionSlots(0, tmp_path / "none")
+    with slots.held(), slots.held(), slots.held():
         assert not (tmp_path / "none").exists()

@@ -54,5 +54,5 @@ def engine(new_engine: Callable[[], Engine]) -> Engine:
 @pytest.fixture
 def several_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if no core shared its execution units with another."""
-    monkeypatch.setattr(local, "beside", lambda core: {core})
+    monkeypatch.setattr(local, "smt_siblings", lambda core: {core})
     monkeypatch.setattr(local.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})

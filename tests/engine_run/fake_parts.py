@@ -72,8 +72,8 @@ golden: {y: 2 * x}
 SOURCE = "void doubled(long n, const float *x, float *y) { y[n - 1] = BY * x[0]; }\n"
 POINTS = 8
 """How many different plans there are."""
-OF_A_LOOK = ("status", "verified", "metrics", "conditions", "stage", "message", "stderr")
-"""What a store keeps of a look."""
+SCREENING_FIELDS = ("status", "verified", "metrics", "conditions", "stage", "message", "stderr")
+"""Fields of a screening result that a store keeps."""
 
 
 def plan_project(folder: Path, without: Collection[str] = ()) -> list[Planned]:
@@ -373,7 +373,7 @@ class FakeStore:
     def __init__(self, world: World) -> None:
         self.world = world
         self.attempts: dict[str, list[Trial]] = {}
-        self.kept_looks: dict[str, dict[str, Any]] = {}
+        self.kept_screenings: dict[str, dict[str, Any]] = {}
         self.reuses: list[str] = []
         self.claimed: dict[str, Callable[[], None]] = {}
         """What other engines have claimed -> what they do before they let go of it."""
@@ -407,12 +407,12 @@ class FakeStore:
     def count_reuses(self, ids: Iterable[str], sources: Mapping[str, Any] | None = None) -> None:
         self.reuses += ids
 
-    def keep_looks(self, looks: Mapping[str, Trial]) -> None:
-        for id, trial in looks.items():
-            self.kept_looks[id] = {name: getattr(trial, name) for name in OF_A_LOOK}
+    def save_screenings(self, screenings: Mapping[str, Trial]) -> None:
+        for id, trial in screenings.items():
+            self.kept_screenings[id] = {name: getattr(trial, name) for name in SCREENING_FIELDS}
 
-    def looks(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-        return {id: self.kept_looks[id] for id in ids if id in self.kept_looks}
+    def screenings(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        return {id: self.kept_screenings[id] for id in ids if id in self.kept_screenings}
 
     def claims(self) -> FakeClaims:
         return FakeClaims(self)

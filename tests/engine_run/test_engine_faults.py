@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernloom.base.errors import ConfigError, DeviceError, UnavailableError
 from kernloom.plan.planned import Planned, Refusal
 from kernloom.run.execution import Execution, exit_code
-from kernloom.run.trials import ENGINE_FULL, MEMORY_LEFT
+from kernloom.run.trials import MEMORY_LEFT, OUT_OF_MEMORY_MESSAGE
 
 KINDS = st.sampled_from(
     ["ok", "wrong", "crashed", "timeout", "out_of_bounds", "out_of_memory", "build_failed"]
@@ -121,7 +121,7 @@ def test_an_engine_out_of_memory_loses_one_trial(engine: Engine) -> None:
     engine.world.faults[key_of(plan)] = full
     trials = engine.run(engine.plans[:2]).trials
     assert [trial.status for trial in trials] == ["out_of_memory", "ok"]
-    assert trials[0].message == ENGINE_FULL
+    assert trials[0].message == OUT_OF_MEMORY_MESSAGE
     assert trials[0].conditions[MEMORY_LEFT] > 0
     engine.world.faults.clear()
     assert engine.run(engine.plans[:1]).trials[0].status == "ok"

@@ -20,7 +20,7 @@ def test_by_default_all_is_built_before_anything_is_measured(engine: Engine) -> 
 def test_overlapping_nothing_is_measured_before_it_is_built(
     engine: Engine, several_cores: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "AT_ONCE", 2)
+    monkeypatch.setattr(local, "MIN_TRIALS_BUILT", 2)
     results = engine.run(overlap=True)
     assert not engine.told.said
     assert [trial.status for trial in results.trials] == ["ok"] * POINTS
@@ -38,7 +38,7 @@ def test_overlapping_nothing_is_measured_before_it_is_built(
 def test_overlapping_what_is_built_already_is_measured_first(
     engine: Engine, several_cores: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "AT_ONCE", 1)
+    monkeypatch.setattr(local, "MIN_TRIALS_BUILT", 1)
     last = engine.plans[-1]
     engine.world.there.add(key_of(last))
     engine.run(overlap=True)
@@ -61,7 +61,7 @@ def test_what_compilers_would_disturb_is_measured_after_them(
 def test_one_core_is_not_shared_with_compilers(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "beside", lambda core: local.os.sched_getaffinity(0))
+    monkeypatch.setattr(local, "smt_siblings", lambda core: local.os.sched_getaffinity(0))
     engine.run(engine.plans[:2], overlap=True)
     assert "there is no other core" in engine.told.said[0]
 
@@ -83,7 +83,7 @@ def test_policies_are_measured_one_after_the_other(engine: Engine) -> None:
 def test_an_interrupt_while_overlapping_keeps_what_is_finished(
     new_engine: Callable[[], Engine], several_cores: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "AT_ONCE", 1)
+    monkeypatch.setattr(local, "MIN_TRIALS_BUILT", 1)
     whole = new_engine()
     whole.run(whole.plans[:3], overlap=True)
     for moment in range(1, len(whole.world.happened) + 1):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernloom.config.sweeps import POINT
 from kernloom.run.execution import as_good, exit_code, lasting, reusable
-from kernloom.run.trials import ENGINE_FULL, MEMORY_LEFT
+from kernloom.run.trials import MEMORY_LEFT, OUT_OF_MEMORY_MESSAGE
 from kernloom.store.store import open_store
 
 STATUSES = ("ok", "wrong", "crashed", "timeout", "out_of_bounds", "out_of_memory", "unconverged")
@@ -169,7 +169,7 @@ def test_what_ran_out_of_time_is_repeated_only_with_more_of_it(
             (None, "1MiB", 2**20),
             (None, "512KiB", "1MiB", "2MiB"),
             (2**19, 2**21),
-            ("", ENGINE_FULL),
+            ("", OUT_OF_MEMORY_MESSAGE),
         )
     ),
 )
@@ -190,7 +190,7 @@ def test_what_ran_out_of_memory_is_repeated_only_with_more_of_it(
     )
     limited = had is not None and left >= 2**20 and now in ("512KiB", "1MiB")
     plan = changed(engine.plans[0], memory_limit=now)
-    assert lasting(trial, plan) is (limited and message != ENGINE_FULL)
+    assert lasting(trial, plan) is (limited and message != OUT_OF_MEMORY_MESSAGE)
 
 
 @pytest.mark.parametrize(

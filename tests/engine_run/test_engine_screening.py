@@ -41,7 +41,7 @@ def test_the_best_are_kept_and_of_equals_the_first(
     assert found.kept == {engine.plans[number].id for number in order[:keep]}
     assert [trial.id for trial in found.trials] == [plan.id for plan in engine.plans]
     assert [trial.metrics["median_ns"] for trial in found.trials] == times
-    assert not engine.store.attempts, "a look is no result"
+    assert not engine.store.attempts, "a screening result is no trial"
 
 
 @given(times=TIMES, bad=st.sets(st.integers(0, POINTS - 1)), keep=st.integers(1, 3))
@@ -128,7 +128,7 @@ def test_a_look_is_short_whatever_policy_follows(engine: Engine) -> None:
     assert all(trial.metrics["samples"] == 7 for trial in found.trials)
 
 
-def test_another_policy_is_another_look(engine: Engine) -> None:
+def test_another_policy_is_another_screening(engine: Engine) -> None:
     engine.screen(1)
     policy = replace(engine.plans[0].experiment.measure, cache="cold")
     engine.world.capabilities |= {"cold_cache"}
@@ -156,7 +156,7 @@ def test_an_engine_that_screens_the_same_points_is_waited_for(
     (name,) = [which for which in other.world.all("claim") if which.startswith("screening")]
 
     def let_go() -> None:
-        engine.store.kept_looks |= other.store.kept_looks
+        engine.store.kept_screenings |= other.store.kept_screenings
 
     engine.store.claimed[name] = let_go
     found = engine.screen(1)

@@ -19,12 +19,12 @@ from kernloom.fleet.slurm import queue
 from kernloom.fleet.slurm.fleet import chunks
 from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.fleet.slurm.submission import (
-    Gathering,
+    ResultReader,
     Submission,
     TaskRow,
     append_row,
 )
-from kernloom.fleet.slurm.where import Gathered
+from kernloom.fleet.slurm.trial_ids import TrialIdLog
 from kernloom.measure.trial import Samples, Trial
 
 HOLDER = """
@@ -79,7 +79,7 @@ def test_a_trial_comes_back_from_a_task_as_it_was(tmp_path: Path) -> None:
     round = submission.add_round([[0, 1], [2]])
     append_row(submission.results(0, 0), TaskRow(0, trial("a")))
     append_row(submission.results(0, 1), TaskRow(2, trial("c")))
-    gathering = Gathering(submission)
+    gathering = ResultReader(submission)
     assert list(gathering.rows([round], {0, 1, 2})) == [
         TaskRow(0, trial("a")),
         TaskRow(2, trial("c")),
@@ -113,13 +113,13 @@ def test_a_torn_line_costs_no_other_trial(tmp_path: Path) -> None:
     round = submission.add_round([[0, 1]])
     path = submission.results(0, 0)
     path.write_text('{"point": 0, "tri')
-    assert list(Gathering(submission).rows([round], {0, 1})) == []
+    assert list(ResultReader(submission).rows([round], {0, 1})) == []
     append_row(path, TaskRow(1, trial("b")))
-    assert list(Gathering(submission).rows([round], {0, 1})) == [TaskRow(1, trial("b"))]
+    assert list(ResultReader(submission).rows([round], {0, 1})) == [TaskRow(1, trial("b"))]
 
 
 def test_the_newest_trial_of_a_plan_is_the_one_that_stands_for_it(tmp_path: Path) -> None:
-    gathered = Gathered(tmp_path / "place")
+    gathered = TrialIdLog(tmp_path / "place")
     assert gathered.trials() == {}
     gathered.add("sweep", "plan", "old")
     gathered.add("sweep", "plan", "new")

@@ -96,7 +96,7 @@ def test_a_job_that_is_killed_fails_the_sweep(project: Project) -> None:
 def test_the_exit_code_of_a_sweep_is_that_of_all_jobs_that_failed(
     codes: list[int], code: int
 ) -> None:
-    assert hydra_app.worst(codes) == code
+    assert hydra_app.exit_code_of_jobs(codes) == code
 
 
 def test_the_store_goes_to_the_jobs_and_not_to_hydra(project: Project) -> None:

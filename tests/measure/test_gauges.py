@@ -22,7 +22,7 @@ from kernloom.base.gauges import (
     VIRTUAL_TIME,
     Gauge,
     Gauges,
-    leading,
+    leading_gauge,
     metric_named,
     ranking_gauge,
 )
@@ -77,8 +77,8 @@ class Metered:
         result = self._session.launch(calls, settings)
         return replace(result, readings=self._read(calls, result))
 
-    def launch_and_look(self, calls, settings, buffers):
-        result, seen = self._session.launch_and_look(calls, settings, buffers)
+    def launch_and_view(self, calls, settings, buffers):
+        result, seen = self._session.launch_and_view(calls, settings, buffers)
         return replace(result, readings=self._read(calls, result)), seen
 
 
@@ -165,20 +165,20 @@ def measured(make_trial: Callable[..., Trial]) -> Callable[..., Trial]:
 
 
 def test_every_gauge_says_what_the_table_asks_for() -> None:
-    assert leading(SHIPPED) == VIRTUAL_TIME
+    assert leading_gauge(SHIPPED) == VIRTUAL_TIME
     assert [gauge.name for gauge in sorted(SHIPPED, key=lambda gauge: gauge.rank)] == [
         "virtual_ns",
         "instructions",
         "median_ns",
     ]
-    assert [gauge.said(1500) for gauge in SHIPPED] == [
+    assert [gauge.with_label(1500) for gauge in SHIPPED] == [
         "1.50 µs",
         "1.50 µs virtual",
         "1,500 instructions",
     ]
     assert [gauge.exact for gauge in SHIPPED] == [False, True, True]
     assert TIME.keys == ("median_ns", "ci_low_ns", "ci_high_ns")
-    assert metric_named("baselines.numpy.median_ns") == TIME
+    assert metric_named("peers.numpy.median_ns") == TIME
     assert metric_named("instructions") == INSTRUCTIONS
 
 
@@ -193,7 +193,7 @@ def test_more_is_better_where_the_gauge_says_so() -> None:
 
 
 def test_packages_are_looked_for_only_when_a_metric_is_not_ours(installed: None) -> None:
-    assert GAUGES.all(["median_ns", "samples", "deterministic", "baselines"]) == SHIPPED
+    assert GAUGES.all(["median_ns", "samples", "deterministic", "peers"]) == SHIPPED
     assert "outside_meters" not in sys.modules
     names = [gauge.name for gauge in GAUGES.all(["median_ns", "energy_j"])]
     assert names == ["median_ns", "virtual_ns", "instructions", "energy_j", "frugality"]

@@ -354,3 +354,13 @@ def test_an_early_recipe_of_fused_steps_replays(bench: RecipeBench) -> None:
     _, (again,) = bench.replan(bench.save("early.yaml", document))
     assert again.params == plan.params
     assert artifact_keys(again) == artifact_keys(plan)
+
+
+def test_a_recipe_from_before_peers_had_their_name_replays(bench: RecipeBench) -> None:
+    plan = bench.plan("workload=axpy", "case=small", "measure.peers=[numpy]")
+    document = bench.document(bench.write("early.yaml", [plan]))
+    measure = document["trials"][0]["config"]["measure"]
+    measure["baselines"] = measure.pop("peers")
+    _, (again,) = bench.replan(bench.save("early.yaml", document))
+    assert list(again.peers) == ["numpy"]
+    assert again.id == plan.id

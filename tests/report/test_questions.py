@@ -44,8 +44,8 @@ def pivot(trials, down, across, asked=None):
     return questions.pivot(questions.Summary(trials, [*down, *across], asked), len(down))
 
 
-def lack_of(trials, asked):
-    return questions.Summary(iter(trials), asked=asked).lack()
+def missing_metric_reason(trials, asked):
+    return questions.Summary(iter(trials), asked=asked).missing_metric_reason()
 
 
 def test_a_group_has_its_count_its_best_and_its_median(trials):
@@ -113,7 +113,7 @@ def test_times_with_a_sanitizer_are_not_mixed_in(trials, make_trial, asked):
     assert answer.remarks == (said,)
     table = pivot([*trials, asan], keys("workload"), keys("toolchain"), metric)
     assert table.rows == (("matmul", 200.0, 100.0),) and table.remarks == (said,)
-    assert lack_of([asan], metric) == ""
+    assert missing_metric_reason([asan], metric) == ""
 
 
 def test_each_cell_of_a_pivot_table_has_the_metric_of_its_own_trials(trials, counted):
@@ -140,7 +140,7 @@ def test_values_of_different_metrics_are_sorted_apart(trials, counted):
     answer = groups([*trials, counted("c", 150)], keys("target", "N"))
     found = [row[4] for row in questions.ordered(answer, "best").rows]
     assert found == [150, 100.0, 400.0]
-    assert [row[3] for row in questions.limited(questions.ordered(answer, "-best"), 2).rows]
+    assert [row[3] for row in questions.first_rows(questions.ordered(answer, "-best"), 2).rows]
 
 
 def test_virtual_time_is_not_taken_for_time():
@@ -192,14 +192,20 @@ def test_a_pivot_table_has_neither_rows_nor_columns_of_refused_points(trials, ma
 
 def test_why_no_trial_has_a_metric_is_said(trials, make_trial):
     plain = make_trial(metrics={"median_ns": 5.0})
-    assert lack_of([plain], parse_key("gflops")) == (
+    assert missing_metric_reason([plain], parse_key("gflops")) == (
         "no trial has gflops: the workload states no cost"
     )
-    assert lack_of([plain], parse_key("instructions")) == "no trial has instructions"
-    assert lack_of(trials, None) == ""
-    assert lack_of(trials[-1:], None) == "none of these trials verified"
-    assert lack_of(trials[-1:], parse_key("gflops")) == "none of these trials verified"
-    assert lack_of([plain, *trials], parse_key("gflops")) == lack_of([], parse_key("gflops")) == ""
+    assert missing_metric_reason([plain], parse_key("instructions")) == "no trial has instructions"
+    assert missing_metric_reason(trials, None) == ""
+    assert missing_metric_reason(trials[-1:], None) == "none of these trials verified"
+    assert (
+        missing_metric_reason(trials[-1:], parse_key("gflops")) == "none of these trials verified"
+    )
+    assert (
+        missing_metric_reason([plain, *trials], parse_key("gflops"))
+        == missing_metric_reason([], parse_key("gflops"))
+        == ""
+    )
 
 
 def test_columns_are_the_values_of_keys_and_several_steps_give_several(make_trial):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernloom.base.errors import UsageError
-from kernloom.report.results import parse_filters, results, why_nothing
+from kernloom.report.results import explain_empty, parse_filters, results
 from kernloom.store import open_store
 
 
@@ -81,12 +81,12 @@ def test_a_question_without_answer_is_told_what_there_is(tmp_path, make_trial, w
         store.add(make_trial(id="b", workload="softmax", params={"tile": {"mr": 8}}))
         filters = parse_filters(words)
         assert results(store, filters) == []
-        assert why_nothing(store, filters) == [note]
+        assert explain_empty(store, filters) == [note]
 
 
 def test_an_empty_store_is_said_to_be_empty(tmp_path):
     with open_store(tmp_path / "store.db") as store:
-        (note,) = why_nothing(store, parse_filters(["status=ok"]))
+        (note,) = explain_empty(store, parse_filters(["status=ok"]))
     assert "nothing has been stored here yet" in note
 
 
@@ -94,5 +94,5 @@ def test_of_many_numbers_the_range_is_told(tmp_path, make_trial):
     with open_store(tmp_path / "store.db") as store:
         for number in range(30):
             store.add(make_trial(id=f"t{number}", metrics={"median_ns": 100.0 + number}))
-        (note,) = why_nothing(store, parse_filters(["median_ns<5"]))
+        (note,) = explain_empty(store, parse_filters(["median_ns<5"]))
     assert note == "no trial has median_ns<5. There are 30 values, from 100 to 129."

@@ -36,7 +36,7 @@ def sweep(make_trial):
                 "median_ns": median,
                 "ci_low_ns": median - 100,
                 "ci_high_ns": median + 100,
-                "baselines": {"numpy": numpy},
+                "peers": {"numpy": numpy},
             },
             samples=(Samples(1, (median, median * 2), (), (0, 0)),),
             **changes,
@@ -51,7 +51,7 @@ def shown(trials, **options) -> str:
     return file.getvalue()
 
 
-def test_a_file_gets_ratios_and_baselines_in_plain_text(sweep):
+def test_a_file_gets_ratios_and_peers_in_plain_text(sweep):
     assert shown(sweep()) == PLAIN
 
 

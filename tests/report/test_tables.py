@@ -48,14 +48,17 @@ def test_numbers_have_three_digits():
 
 
 def test_a_time_comes_with_its_interval():
-    assert TIME.shown({"median_ns": 1000, "ci_low_ns": 990, "ci_high_ns": 1010}) == "1.00 µs ±1.0%"
-    assert TIME.shown({"median_ns": 1000}) == "1.00 µs"
-    assert TIME.shown({}) == ""
+    assert (
+        TIME.with_interval({"median_ns": 1000, "ci_low_ns": 990, "ci_high_ns": 1010})
+        == "1.00 µs ±1.0%"
+    )
+    assert TIME.with_interval({"median_ns": 1000}) == "1.00 µs"
+    assert TIME.with_interval({}) == ""
 
 
 def test_one_sample_claims_no_interval():
     metrics = {"median_ns": 1000, "ci_low_ns": 1000, "ci_high_ns": 1000, "samples": 1}
-    assert TIME.shown(metrics) == "1.00 µs"
+    assert TIME.with_interval(metrics) == "1.00 µs"
 
 
 def test_a_run_shows_parameters_time_rate_and_provider(make_trial):
@@ -96,8 +99,8 @@ def test_flags_are_words_and_shapes_are_products():
     assert value_text([4, 8]) == "4x8"
 
 
-def test_deterministic_counts_and_baselines_get_columns(make_trial):
-    metrics = {"instructions": 349175, "virtual_ns": 1500, "baselines.openblas.ratio": 1.041}
+def test_deterministic_counts_and_peers_get_columns(make_trial):
+    metrics = {"instructions": 349175, "virtual_ns": 1500, "peers.openblas.ratio": 1.041}
     text = shown([make_trial(metrics=metrics)])
     for expected in ("349,175", "1.50 µs", "vs openblas", "1.04×"):
         assert expected in text

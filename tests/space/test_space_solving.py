@@ -75,8 +75,8 @@ def _problems(draw: st.DrawFn) -> Space:
 def test_solving_finds_what_asking_every_point_finds(space: Space, count: int) -> None:
     wanted = {index for index in range(space.size) if space.contains(space.point_at(index))}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "_PATIENCE", 0)
-        patch.setattr(sampling, "_WORTH", 0)
+        patch.setattr(sampling, "_MIN_TRIES", 0)
+        patch.setattr(sampling, "_MAX_TRIES_PER_POINT", 0)
         found = space.sample(count, method="random")
         everything = space.sample(space.size - 1, method="random")
     assert {*found.indices} <= wanted
@@ -94,7 +94,7 @@ def test_a_dive_ends_at_a_point_that_the_solved_constraints_allow(problem: Space
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solving, "MAX_COST", 20_000)
         solver = Solver(space, random.Random(0))
-        for _, index in zip(range(20), solver.dives(), strict=False):
+        for _, index in zip(range(20), solver.random_solutions(), strict=False):
             assert all(where.holds(space.point_at(index)) for where in wheres)
 
 

@@ -213,8 +213,8 @@ def test_a_wrong_version_gives_a_damaged_trial_no_new_digest(
 
 def test_a_damaged_look_is_taken_again(path: Path, make_trial: MakeTrial) -> None:
     with open_store(path) as store:
-        store.keep_looks({"l1": make_trial(), "l2": make_trial()})
-        assert store.looks(["l1"])["l1"]["metrics"]["gflops"] == 88.0
+        store.save_screenings({"l1": make_trial(), "l2": make_trial()})
+        assert store.screenings(["l1"])["l1"]["metrics"]["gflops"] == 88.0
     change(path, "UPDATE looks SET text = replace(text, '88.0', '99.0') WHERE id = 'l1'")
     with open_store(path) as store:
-        assert store.looks(["l1", "l2"]).keys() == {"l2"}
+        assert store.screenings(["l1", "l2"]).keys() == {"l2"}

@@ -20,7 +20,7 @@ def store(place, make_trial):
                     case="large" if number == 2 else "default",
                     created=f"2025-01-0{number + 1}T00:00:00.000+00:00",
                     params={"tile": {"multiply": {"mr": mr, "pack": mr == 6}}},
-                    metrics={"median_ns": nanoseconds, "baselines.openblas.ratio": 1 / nanoseconds},
+                    metrics={"median_ns": nanoseconds, "peers.openblas.ratio": 1 / nanoseconds},
                     point={"workload.sizes.M": 64 * (number + 1)},
                 )
             )
@@ -208,7 +208,7 @@ def test_the_values_of_a_key_can_be_listed(store):
 def test_sorting_puts_what_has_no_value_last_either_way(store):
     assert ids(store.query(sort="median_ns")) == ["1abc", "2abc", "0abc", "3def"]
     assert ids(store.query(sort="-median_ns")) == ["0abc", "2abc", "1abc", "3def"]
-    assert ids(store.query(sort="baselines.openblas.ratio"))[0] == "0abc"
+    assert ids(store.query(sort="peers.openblas.ratio"))[0] == "0abc"
     assert ids(store.query(sort="target"))[0] == "3def"
     assert ids(store.query(sort="-created")) == ids(store.query())
 
@@ -251,7 +251,7 @@ def test_a_mistyped_column_is_noticed_in_an_empty_store_too(place):
 
 
 def test_a_metric_that_only_the_filtered_out_trials_have_is_not_unknown(store):
-    assert store.query({"target": "aarch64", "baselines.openblas.ratio": "1"}) == []
+    assert store.query({"target": "aarch64", "peers.openblas.ratio": "1"}) == []
 
 
 def test_a_key_that_only_trials_before_a_large_sweep_have_is_not_unknown(

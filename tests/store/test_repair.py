@@ -419,15 +419,15 @@ def test_how_often_trials_were_reused_is_saved(written, trials):
 
 def test_looks_are_no_baselines_and_do_not_hinder_a_repair(written, trials):
     with open_store(written) as store:
-        store.keep_looks(dict(list(trials.items())[:100]))
+        store.save_screenings(dict(list(trials.items())[:100]))
     assert repair(written).kept is None
     changed(written, pages_of(written, "trials")[5], bytes(PAGE))
     check(written, trials, repair(written))
     with open_store(written) as store:
         assert [(name, count) for name, _, count in store.baselines()] == [("main", 2)]
-        assert store.looks(trials) == {}
-        store.keep_looks({"t001": trials["t001"]})
-        assert set(store.looks(trials)) == {"t001"}
+        assert store.screenings(trials) == {}
+        store.save_screenings({"t001": trials["t001"]})
+        assert set(store.screenings(trials)) == {"t001"}
 
 
 def test_a_trial_without_the_samples_it_had_is_incomplete(path, make_trial, two_processes):

@@ -11,6 +11,7 @@ import pytest
 
 from kernloom.base.errors import StoreError
 from kernloom.measure.trial import Samples
+from kernloom.plan.planned import groups_of
 from kernloom.store import open_store
 from kernloom.store.repair import repair
 from kernloom.store.schema import VERSION
@@ -81,9 +82,31 @@ def test_an_older_store_is_queried_like_any_other(either):
         ]
         assert [name for name, _, _ in store.baselines()] in ([], ["first"])
         assert store.reuses(["a1"]) == {}
-        assert store.looks(["a1"]) == {}
+        assert store.screenings(["a1"]) == {}
         assert store.facts("axpy", "host", 9) == []
         assert store.sources() == ([], {})
+
+
+def test_peers_stored_under_their_earlier_name_are_found(path, make_trial):
+    policy = {"name": "standard", "baselines": ["numpy"], "samples": 9}
+    earlier = make_trial(
+        "e5",
+        metrics={"median_ns": 2.0, "baselines": {"numpy": {"ratio": 1.5}}},
+        config={"workload": {"sizes": {"baselines": 3}}, "measure": policy},
+        point={"measure.baselines": ["numpy"]},
+        facts={"shared": {"measure": policy}, "baselines": {"numpy": "f0"}},
+    )
+    with open_store(path) as store:
+        store.add(earlier)
+    with open_store(path) as store:
+        (trial,) = store.query({"peers.numpy.ratio": "1.5", "measure.peers": "[numpy]"})
+        assert trial.metrics["peers"] == {"numpy": {"ratio": 1.5}}
+        assert trial.point == {"measure.peers": ["numpy"]}
+        assert trial.config["measure"] == {"name": "standard", "peers": ["numpy"], "samples": 9}
+        assert trial.config["workload"] == earlier.config["workload"]
+        ((_, facts),) = store.facts("matmul", "host", 1)
+        groups = groups_of(facts)
+        assert (groups["measure"]["peers"], groups["peers"]) == (["numpy"], {"numpy": "f0"})
 
 
 def test_an_older_store_is_read_again_after_it_was_closed(either):
@@ -120,8 +143,8 @@ def test_an_older_store_goes_on_with_new_trials(old, make_trial):
         assert store.facts("matmul", "host", 9) == [("c3", placed.facts)]
         (used,), of_trials = store.sources()
         assert (used.files, of_trials) == (placed.sources, {"c3": used.document})
-        store.keep_looks({"l1": placed})
-        assert store.looks(["l1"])["l1"]["status"] == "ok"
+        store.save_screenings({"l1": placed})
+        assert store.screenings(["l1"])["l1"]["status"] == "ok"
     with sqlite3.connect(old) as database:
         version = database.execute("SELECT value FROM meta WHERE key = 'schema_version'")
         assert version.fetchone() == (str(VERSION),)
@@ -165,8 +188,8 @@ def test_a_store_on_a_server_is_brought_up_with_all_that_it_lacks(server, make_t
         assert store.query() == [make_trial()]
         assert store.baselines() == []
         store.count_reuses(["a1"])
-        store.keep_looks({"l1": make_trial()})
-        assert set(store.looks(["l1"])) == {"l1"}
+        store.save_screenings({"l1": make_trial()})
+        assert set(store.screenings(["l1"])) == {"l1"}
         assert store.reuses(["a1"]) == {"a1": 1}
         assert store.sources() == ([], {})
         store.add(make_trial("b2", facts=FACTS, sources=SOURCES))

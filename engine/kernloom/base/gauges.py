@@ -34,7 +34,7 @@ class Metric:
     spare: int = 0
     """Priority for leaving the column out of a narrow terminal, largest first; 0: never."""
 
-    def said(self, value: float) -> str:
+    def with_label(self, value: float) -> str:
         """The value with its label: `1.20 ms`, `87,555 instructions`."""
         return " ".join(filter(None, (self.text(value), self.label)))
 
@@ -69,7 +69,7 @@ class Gauge(Metric):
         """Keys in the metrics of a trial."""
         return tuple(filter(None, (self.name, self.low, self.high)))
 
-    def shown(self, metrics: Mapping[str, Any]) -> str:
+    def with_interval(self, metrics: Mapping[str, Any]) -> str:
         """The value with half its confidence interval, `12.3 µs ±0.8%`; a single sample has no
         interval."""
         value = metrics.get(self.name)
@@ -147,7 +147,7 @@ USUAL_METRICS = (
 )
 """Metric keys that most trials have."""
 _OURS = frozenset(
-    (*USUAL_METRICS, ROOF_FRACTION.name, "deterministic", "baselines", "ratio", "ci_low", "ci_high")
+    (*USUAL_METRICS, ROOF_FRACTION.name, "deterministic", "peers", "ratio", "ci_low", "ci_high")
 )
 
 
@@ -190,7 +190,7 @@ class Gauges:
 GAUGES = Gauges()
 
 
-def leading(gauges: Iterable[Gauge]) -> Gauge:
+def leading_gauge(gauges: Iterable[Gauge]) -> Gauge:
     """The gauge that ranks the trials of a device with these gauges."""
     return min(gauges, key=lambda gauge: gauge.rank)
 
@@ -203,7 +203,7 @@ def ranking_gauge(metrics: Mapping[str, Any]) -> Gauge | None:
     return None
 
 
-def rank_of(name: str) -> int:
+def metric_rank(name: str) -> int:
     """The ranking order of a metric; a metric that is no gauge comes last."""
     return next((gauge.rank for gauge in GAUGES.all((name,)) if gauge.name == name), _LAST)
 
@@ -212,7 +212,7 @@ _LAST = 1 << 30
 
 
 def metric_named(name: str, *, scan: bool = True) -> Metric | None:
-    """The description of a metric, also of a nested one: `baselines.numpy.median_ns`.
+    """The description of a metric, also of a nested one: `peers.numpy.median_ns`.
 
     Without `scan`, no packages are scanned: the name may not be a metric at all.
     """

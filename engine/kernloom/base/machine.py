@@ -97,11 +97,11 @@ def available_memory() -> int:
     """Bytes this process may still use without swapping or being killed by its cgroup."""
     memory = _meminfo()
     free = memory.get("MemAvailable", memory.get("MemFree", 0))
-    room = cgroup_room(_CGROUPS, _read(_PROC / "self/cgroup"))
+    room = cgroup_memory_left(_CGROUPS, _read(_PROC / "self/cgroup"))
     return free if room is None else min(free, room)
 
 
-def cgroup_room(mount: Path, membership: str) -> int | None:
+def cgroup_memory_left(mount: Path, membership: str) -> int | None:
     """Memory left below the limits of a process's cgroups, or None without a limit.
 
     `membership` is the text of its /proc/PID/cgroup. Both cgroup versions are read, at every level;
@@ -117,13 +117,13 @@ def cgroup_room(mount: Path, membership: str) -> int | None:
         for folder in (own, *own.parents):
             if not folder.is_relative_to(top):
                 break
-            room = _room(folder)
+            room = _memory_left(folder)
             if room is not None:
                 rooms.append(room)
     return min(rooms) if rooms else None
 
 
-def _room(folder: Path) -> int | None:
+def _memory_left(folder: Path) -> int | None:
     for limit_file, usage_file in (
         ("memory.max", "memory.current"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-class _Outlet(io.FileIO):
+class _PipeSafeFile(io.FileIO):
     """The file of a stream. After its reader has closed (`| head`), output is discarded: the work
     goes on, and the exit code tells its result."""
 
@@ -43,7 +43,7 @@ def _prepared(stream: TextIO | None) -> TextIO:
         return stream
     try:
         stream.flush()
-        file = _Outlet(stream.fileno(), "w", closefd=False)
+        file = _PipeSafeFile(stream.fileno(), "w", closefd=False)
     except OSError:
         return stream
     return VisibleText(

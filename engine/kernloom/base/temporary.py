@@ -82,21 +82,21 @@ def remove_folder(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.lexists(folder):
             return
-        permit(folder)
+        restore_permissions(folder)
 
 
-def permit(folder: Path) -> None:
+def restore_permissions(folder: Path) -> None:
     """Give the owner all rights to a folder and its subfolders: a kernel may have removed them."""
     waiting = [str(folder)]
     while waiting:
         current = waiting.pop()
         with contextlib.suppress(OSError):
-            _permit_one(current)
+            _restore_permission(current)
             with os.scandir(current) as entries:
                 waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
-def _permit_one(folder: str) -> None:
+def _restore_permission(folder: str) -> None:
     # By handle, so that links are not followed.
     handle = os.open(folder, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY)
     try:
@@ -149,5 +149,5 @@ def _opened(folder: Path) -> int:
     try:
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except PermissionError:
-        _permit_one(str(folder))
+        _restore_permission(str(folder))
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

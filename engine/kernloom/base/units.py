@@ -47,10 +47,10 @@ def ratio_text(ratio: float, low: float, high: float) -> str:
     if low == high:
         return text
     bounds = f"({low:,.{decimals}f}..{high:,.{decimals}f})"
-    return f"{'~' if unsettled(low, high) else ''}{text} {bounds}"
+    return f"{'~' if contains_one(low, high) else ''}{text} {bounds}"
 
 
-def unsettled(low: float, high: float) -> bool:
+def contains_one(low: float, high: float) -> bool:
     """Whether the interval of a ratio contains values above and below 1."""
     return low <= 1 <= high and low != high
 

@@ -51,7 +51,7 @@ def batches(artifacts: Iterable[Artifact], size: int, jobs: int = 1) -> list[Bat
     groups: dict[tuple[object, ...], list[Artifact]] = {}
     for artifact in artifacts:
         if _can_join(artifact):
-            groups.setdefault(_alike(artifact), []).append(artifact)
+            groups.setdefault(_batch_key(artifact), []).append(artifact)
     return [
         _joined(part)
         for group in groups.values()
@@ -68,17 +68,17 @@ def _parts(group: Sequence[Artifact], number: int) -> Iterator[Sequence[Artifact
 
 def _can_join(artifact: Artifact) -> bool:
     library = artifact.kind == "kernel" and artifact.output == KERNEL and not artifact.packaged
-    return library and all(map(_keeps_to_itself, artifact.files.values()))
+    return library and all(map(_has_loop_pragmas_only, artifact.files.values()))
 
 
 @lru_cache(maxsize=1024)
-def _keeps_to_itself(text: str) -> bool:
+def _has_loop_pragmas_only(text: str) -> bool:
     """Whether every pragma applies to the loop after it. Others apply to the rest of the file,
     which holds other kernels, or, like `once`, would drop the second copy of a file."""
     return all(_OF_ONE_LOOP.match(one or other) for one, other in _PRAGMA.findall(text))
 
 
-def _alike(artifact: Artifact) -> tuple[object, ...]:
+def _batch_key(artifact: Artifact) -> tuple[object, ...]:
     """Equal for kernels that one command can compile: all inputs but the text of the main file."""
     included = tuple((path, text) for path, text in artifact.files.items() if path != artifact.main)
     return (
@@ -93,7 +93,7 @@ def _alike(artifact: Artifact) -> tuple[object, ...]:
     )
 
 
-def like(other: Artifact, member: Artifact) -> Artifact:
+def with_outside_files_of(other: Artifact, member: Artifact) -> Artifact:
     """A kernel with the outside files and compiler of another that is compiled alike."""
     same = other.headers == member.headers and other.linked == member.linked
     if same and other.identity.digest == member.identity.digest:
@@ -118,16 +118,16 @@ def _joined(members: Sequence[Artifact]) -> Batch:
         origins={},
         assembles=any(member.assembles for member in members),
     )
-    artifact = replace(artifact, declare_again=lambda: _again(artifact, first))
+    artifact = replace(artifact, redeclare=lambda: _redeclared(artifact, first))
     return Batch(
         artifact, {member.key: _renamed(ENTRY, number) for number, member in enumerate(members)}
     )
 
 
-def _again(batch: Artifact, member: Artifact) -> Artifact:
+def _redeclared(batch: Artifact, member: Artifact) -> Artifact:
     """A batch with the current outside files."""
-    now = member.declare_again() if member.declare_again else member
-    return replace(like(now, batch), stamps=now.stamps)
+    now = member.redeclare() if member.redeclare else member
+    return replace(with_outside_files_of(now, batch), stamps=now.stamps)
 
 
 def _copy(artifact: Artifact, number: int) -> str:

@@ -23,7 +23,7 @@ from kernloom.base.places import Places
 from kernloom.build.cores import MeasuredCore
 from kernloom.build.explain import Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Verifier, Whole, read_manifest
-from kernloom.build.workspace import broken, says_deleted, workspace
+from kernloom.build.workspace import reports_missing_file, unwritable, workspace
 from kernloom.plan.artifact import Artifact
 from kernloom.plan.source import ENTRY
 
@@ -154,7 +154,7 @@ class Builder:
                 }
                 for key, outcome in outdated.items():
                     try:
-                        waiting[key] = _declared_again(outcome.artifact)
+                        waiting[key] = _redeclared(outcome.artifact)
                     except KernloomError as error:
                         failed[key] = replace(outcome, outdated="", message=str(error))
                 outcomes |= failed
@@ -167,7 +167,7 @@ class Builder:
             self.note_uses(good)
             self._note(jobs, good)
         except OSError as error:
-            raise broken(self.build_folder, error.strerror or str(error)) from None
+            raise unwritable(self.build_folder, error.strerror or str(error)) from None
 
     def _attempt(
         self,
@@ -295,12 +295,12 @@ class Builder:
             if result.deleted:
                 raise FileNotFoundError(errno.ENOENT, result.broken)
             if result.broken:
-                raise broken(self.build_folder, result.broken)
+                raise unwritable(self.build_folder, result.broken)
 
     def _unfinished(self, plan: Path, code: int) -> BuildError | FileNotFoundError:
         """The error when SCons ended early, with its last output."""
         said = (plan.parent / LOG).read_text(encoding="utf-8", errors="replace").strip()
-        if says_deleted(said, self.build_folder) or not plan.exists():
+        if reports_missing_file(said, self.build_folder) or not plan.exists():
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(plan.parent))
         return BuildError(
             f"SCons ended with exit code {code} before all was built",
@@ -364,9 +364,9 @@ def _message(result: Result) -> str:
     )
 
 
-def _declared_again(artifact: Artifact) -> Artifact:
+def _redeclared(artifact: Artifact) -> Artifact:
     """The artifact with the current outside files."""
-    return artifact.declare_again() if artifact.declare_again else artifact
+    return artifact.redeclare() if artifact.redeclare else artifact
 
 
 def _as_built(artifact: Artifact, outcome: Outcome) -> Artifact:

@@ -10,9 +10,9 @@ from typing import Literal
 from kernloom.base.errors import ConfigError, UnavailableError, nearest
 from kernloom.base.files import files_below
 from kernloom.build.flags import Reach, reach
-from kernloom.build.headers import looks_outside, system_headers
+from kernloom.build.headers import includes_outside_files, system_headers
 from kernloom.build.linked import linked_files
-from kernloom.build.listing import Outside, Stamp
+from kernloom.build.listing import OutsideFiles, Stamp
 from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import BARE, Artifact
@@ -28,12 +28,12 @@ _LIBRARY = ("-shared", "-fPIC")
 # kl_parallel stays undefined: the loading process provides it.
 _KERNEL_LIBRARIES = ("-Wl,--as-needed", "-lm")
 _RUNNER_LIBRARIES = ("-rdynamic", "-ldl", "-lpthread", "-lm")
-_BASELINES = {
+_OLDEST_PROCESSOR = {
     "x86_64": ("-march=x86-64",),
     "aarch64": ("-march=armv8-a",),
     "riscv64": ("-march=rv64gc", "-mabi=lp64d"),
 }
-"""Isa -> flags of its baseline processor: a runner must run on all of them."""
+"""ISA -> flags of its oldest supported processor: a runner must run on all of them."""
 
 
 def kernel_flags(toolchain: Toolchain, arch: Arch, variant: str) -> dict[str, Sequence[str]]:
@@ -84,7 +84,7 @@ def kernel_artifact(
         stamps=stamps,
         assembles=headers.assembles,
         lists_assembly=detected.lists_assembly,
-        declare_again=lambda: kernel_artifact(
+        redeclare=lambda: kernel_artifact(
             source, toolchain, arch, variant, detect(toolchain, detected.cache)
         ),
     )
@@ -94,7 +94,7 @@ def _bare(source: Source, toolchain: Toolchain, variant: str) -> bool:
     """Whether a kernel certainly needs no link-time parts of the C library: reading them takes a
     fifth of the build of a small kernel."""
     told = toolchain.extra_flags or variant_flags(toolchain, variant)
-    return toolchain.family == "gcc" and not told and not looks_outside(source.files)
+    return toolchain.family == "gcc" and not told and not includes_outside_files(source.files)
 
 
 def runner_artifact(
@@ -115,7 +115,7 @@ def runner_artifact(
         )
     groups = {
         "toolchain.flags": toolchain.flags,
-        "arch.isa": _BASELINES.get(arch.isa, ()),
+        "arch.isa": _OLDEST_PROCESSOR.get(arch.isa, ()),
         f"toolchain.variants.{variant}": variant_flags(toolchain, variant),
     }
     argv = (
@@ -144,7 +144,7 @@ def runner_artifact(
         variant=variant,
         stamps=stamps,
         lists_assembly=detected.lists_assembly,
-        declare_again=lambda: runner_artifact(
+        redeclare=lambda: runner_artifact(
             toolchain, arch, variant, detect(toolchain, detected.cache), share
         ),
     )
@@ -200,7 +200,7 @@ def _host_program(
             hint="Reinstall Kernloom.",
         ) from None
     main = program.files[0]
-    groups = {"toolchain.flags": toolchain.flags, "arch.isa": _BASELINES.get(isa, ())}
+    groups = {"toolchain.flags": toolchain.flags, "arch.isa": _OLDEST_PROCESSOR.get(isa, ())}
     argv = (
         DRIVER,
         *(flag for flags in groups.values() for flag in flags),
@@ -226,7 +226,7 @@ def _host_program(
         arch=isa,
         stamps=stamps,
         lists_assembly=detected.lists_assembly,
-        declare_again=lambda: _host_program(
+        redeclare=lambda: _host_program(
             program, toolchain, detect(toolchain, detected.cache), isa, share
         ),
     )
@@ -273,7 +273,7 @@ def read_outside(
     sources: Sequence[str],
     files: Mapping[str, str],
     detected: Detected,
-) -> tuple[Outside, Outside, Mapping[str, Stamp]]:
+) -> tuple[OutsideFiles, OutsideFiles, Mapping[str, Stamp]]:
     """The headers outside `files` that a command reads, the files that it links, and the stamps of
     these and of the compiler."""
     if argv not in detected.known:
@@ -281,7 +281,7 @@ def read_outside(
         reached = reach(groups)
         linked = linked_files(argv, sources, reached, detected)
         detected.known[argv] = (reached, linked, {**detected.stamps, **linked.stamps})
-    found: tuple[Reach, Outside, Mapping[str, Stamp]] = detected.known[argv]
+    found: tuple[Reach, OutsideFiles, Mapping[str, Stamp]] = detected.known[argv]
     reached, linked, stamps = found
     headers = system_headers(files, argv, reached, detected)
     return headers, linked, {**stamps, **headers.stamps} if headers.stamps else stamps

@@ -42,12 +42,12 @@ class Cores:
     def __init__(self, measured: int | None, build: Path) -> None:
         self._lock = build / LOCK
         usable = os.sched_getaffinity(0)
-        self._measured = None if measured is None else usable & beside(measured)
+        self._measured = None if measured is None else usable & smt_siblings(measured)
         self._others = usable - (self._measured or set())
         self._free = threading.Semaphore(len(self._others))
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def for_child(self) -> Iterator[None]:
         """Processes that this thread starts in this context run on cores without measurements."""
         if self._measured is None:
             yield
@@ -77,7 +77,7 @@ class Cores:
         return handle
 
 
-def beside(core: int) -> set[int]:
+def smt_siblings(core: int) -> set[int]:
     """A core and its SMT siblings, which share execution units and slow each other down."""
     path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
     try:

@@ -12,8 +12,8 @@ from typing import Any
 from kernloom.base.errors import UnavailableError
 from kernloom.base.files import file_stamp
 from kernloom.base.sealed import read_cache, write_cache
-from kernloom.build.probe import ask, scratch
-from kernloom.build.toolchains import how_to_install, version_number
+from kernloom.build.probe import query_tool, scratch
+from kernloom.build.toolchains import install_commands, version_number
 from kernloom.config.schema import Emulator
 
 _VERSION = re.compile(r"version (\d+(?:\.\d+)+)")
@@ -63,7 +63,7 @@ def find_emulator(emulator: Emulator, cache: Path) -> FoundEmulator:
 
 
 def install_hint(emulator: Emulator) -> str:
-    return how_to_install(emulator.program, emulator.install)
+    return install_commands(emulator.program, emulator.install)
 
 
 def _record(emulator: Emulator, path: Path, file: Path) -> dict[str, Any]:
@@ -77,8 +77,8 @@ def _record(emulator: Emulator, path: Path, file: Path) -> dict[str, Any]:
         return record
     try:
         with scratch(file.parent) as folder:
-            said = ask([path, "--version"], folder)
-            options = ask([path, "-h"], folder)
+            said = query_tool([path, "--version"], folder)
+            options = query_tool([path, "-h"], folder)
     except UnavailableError as error:
         raise UnavailableError(
             f"emulator '{emulator.program}': {error.message}", hint=install_hint(emulator)

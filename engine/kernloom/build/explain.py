@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from kernloom.base.files import file_stamp, sha256_text
 from kernloom.base.sealed import SEAL, key_of, seal, unseal
-from kernloom.build.headers import ASKS
+from kernloom.build.headers import HAS_INCLUDE
 from kernloom.build.manifest import Damaged, Missing, read_manifest
 from kernloom.plan.artifact import BARE, ENVIRONMENT, ORIGINS, WRAPPER, Artifact
 
@@ -65,7 +65,7 @@ class Slot:
     def spelled(self) -> tuple[Any, ...]:
         return (*sorted(self.facts.items()), self.argv)
 
-    def news(self, other: Slot) -> list[str]:
+    def additions(self, other: Slot) -> list[str]:
         """Facts and flags that another build did not have: `unroll.factor=2`, `flag -O3`. A
         different version of the same compiler is a change, not a choice."""
         facts = [
@@ -100,7 +100,7 @@ class Entry:
 
 
 @dataclass
-class Known:
+class NamedBuilds:
     """All builds under one name."""
 
     stamp: list[int]
@@ -158,7 +158,7 @@ class Index:
 
     def __init__(self, build: Path) -> None:
         self.folder = build / "index"
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, NamedBuilds] = {}
 
     def path(self, name: str) -> Path:
         return self.folder / f"{quote(name, safe='')}.jsonl"
@@ -203,16 +203,16 @@ class Index:
         others = [entry for entry in known.entries[: -_LOOK_BACK - 1 : -1] if entry.slot != slot]
         yield from sorted(others, key=lambda entry: entry.slot.distance(slot))
 
-    def _read(self, name: str) -> Known:
+    def _read(self, name: str) -> NamedBuilds:
         path = self.path(name)
         try:
             stamp = file_stamp(path)
         except OSError:
-            return Known([], [])
+            return NamedBuilds([], [])
         known = self._known.get(name)
         if known is None or known.stamp != stamp:
             entries = [_entry(line, key_of(path)) for line in path.read_bytes().splitlines()]
-            known = Known(stamp, [entry for entry in entries if entry])
+            known = NamedBuilds(stamp, [entry for entry in entries if entry])
             self._known[name] = known
         return known
 
@@ -253,8 +253,8 @@ def explain(
         manifest = read_manifest(folder) if entry.kind == artifact.kind else None
         if manifest is None:
             continue
-        if sweep and (news := slot.news(entry.slot)):
-            return Explanation("new", f"not built before with {', '.join(news)}")
+        if sweep and (additions := slot.additions(entry.slot)):
+            return Explanation("new", f"not built before with {', '.join(additions)}")
         details = tuple(_differences(artifact, folder, manifest))
         if details:
             text = "; ".join(detail["text"] for detail in details)
@@ -349,8 +349,8 @@ def _changed_parameters(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[
 def _changed_flags(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     before, now = list(old.get("argv", ())), list(artifact.argv)
     if before != now:
-        removed = _more(before, now, artifact)
-        added = _more(now, before, artifact)
+        removed = _added_words(before, now, artifact)
+        added = _added_words(now, before, artifact)
         if {*removed, *added} - {*BARE}:
             # These flags follow from other inputs.
             removed, added = _without(removed, BARE), _without(added, BARE)
@@ -369,7 +369,7 @@ def _changed_flags(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[
         yield {"kind": "flag", "text": "the compiler's environment changed"}
 
 
-def _more(these: Sequence[str], than: Sequence[str], artifact: Artifact) -> list[str]:
+def _added_words(these: Sequence[str], than: Sequence[str], artifact: Artifact) -> list[str]:
     """Words that are in `these` more often than in `than`, without file names."""
     more = Counter(these) - Counter(than)
     return [part for part in more.elements() if part not in artifact.files]
@@ -389,10 +389,10 @@ def _changed_headers(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dic
     for name in names:
         how = "changed" if name in before and name in now else "added"
         how = "no longer included" if name not in now else how
-        if name == ASKS:
+        if name == HAS_INCLUDE:
             # It follows from other differences of the preprocessed source.
-            if names == [ASKS] and _same_command(artifact, old):
-                text = f"{ASKS}: a header that a source asks for has appeared or is gone"
+            if names == [HAS_INCLUDE] and _same_command(artifact, old):
+                text = f"{HAS_INCLUDE}: a header that a source asks for has appeared or is gone"
                 yield {"kind": "header", "text": text, "file": name}
             continue
         text = f"system header <{name}>: {how}"

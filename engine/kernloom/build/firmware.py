@@ -13,9 +13,9 @@ from kernloom.build.compile import DETERMINISTIC, kernel_flags, libraries_last
 from kernloom.build.flags import Reach, reach
 from kernloom.build.headers import may_assemble, system_headers
 from kernloom.build.linked import linked_files
-from kernloom.build.listing import Outside
-from kernloom.build.probe import ask, scratch
-from kernloom.build.stage import ArtifactStage, Compilers, Declared
+from kernloom.build.listing import OutsideFiles
+from kernloom.build.probe import query_tool, scratch
+from kernloom.build.stage import ArtifactCache, ArtifactStage, Compilers
 from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.pipeline.stage import Context
@@ -47,7 +47,7 @@ class Images:
         self._compilers = compilers
         self._share = share
         self._files: dict[str, dict[str, str]] = {}
-        self.image = Declared(self._image)
+        self.image = ArtifactCache(self._image)
 
     def _image(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
         found = self._compilers.detect(toolchain)
@@ -156,7 +156,7 @@ def firmware_artifact(
         stamps={**detected.stamps, **linked.stamps, **headers.stamps},
         assembles=any(map(may_assemble, source.files.values())),
         lists_assembly=detected.lists_assembly,
-        declare_again=lambda: firmware_artifact(
+        redeclare=lambda: firmware_artifact(
             source, toolchain, arch, variant, detect(toolchain, detected.cache), files
         ),
     )
@@ -164,17 +164,17 @@ def firmware_artifact(
 
 def _linked(
     argv: tuple[str, ...], sources: Sequence[str], reached: Reach, detected: Detected
-) -> Outside:
+) -> OutsideFiles:
     """Files that an image is linked with: libraries are copied into it."""
     if argv not in detected.known:
         with scratch(detected.cache) as folder:
             specs = tuple(
-                Path(ask([detected.tools[DRIVER], f"-print-file-name={name}"], folder))
+                Path(query_tool([detected.tools[DRIVER], f"-print-file-name={name}"], folder))
                 for name in (word.removeprefix(SPECS) for word in argv if word.startswith(SPECS))
             )
         found = replace(reached, files=(*reached.files, *filter(Path.is_file, specs)))
         detected.known[argv] = linked_files(argv, sources, found, detected)
-    known: Outside = detected.known[argv]
+    known: OutsideFiles = detected.known[argv]
     return known
 
 

@@ -84,7 +84,7 @@ class BuildGraph:
         """The action of SCons' builder."""
         path = Path(target[0].get_abspath())
         job = self.jobs[str(path)]
-        with self._cores.one():
+        with self._cores.for_child():
             result = execute(job, self.build, self.workspace)
         if not result.ok:
             # SCons creates the folder of a target in advance.
@@ -99,11 +99,11 @@ class BuildGraph:
             sys.stdout.flush()
 
 
-def for_machines(job: Job, result: Result) -> str:
+def result_as_json(job: Job, result: Result) -> str:
     return json.dumps(asdict(result))
 
 
-def for_people(job: Job, result: Result) -> str:
+def result_as_text(job: Job, result: Result) -> str:
     artifact = job.artifact
     what = f"{artifact.name} ({artifact.identity.toolchain}, {artifact.variant})"
     if result.broken:

@@ -13,7 +13,7 @@ from kernloom.base.code_stamp import code_stamp
 from kernloom.base.errors import ConfigError, UnavailableError
 from kernloom.base.files import sha256_json, sha256_text
 from kernloom.build.flags import Reach
-from kernloom.build.listing import Listing, Outside, outside
+from kernloom.build.listing import Listing, OutsideFiles, outside_files
 from kernloom.build.probe import scratch, tool_output
 from kernloom.build.reads import COMPILING, read_log
 from kernloom.build.toolchains import DRIVER, Detected
@@ -27,25 +27,25 @@ _MARKER = re.compile(r'^# \d+ "((?:[^"\\]|\\.)*)"(.*)$', re.MULTILINE)
 _SEARCHED = re.compile(
     r'^ (/.*?)(?: \(framework directory\))?$|nonexistent directory "(.*)"$', re.M
 )
-ASKS = "__has_include"
+HAS_INCLUDE = "__has_include"
 """Also the key, in the headers of an artifact, of the results of such tests."""
 _PRECOMPILED = (".gch", ".pch")
 
 
 def system_headers(
     files: Mapping[str, str], argv: Sequence[str], reach: Reach, detected: Detected
-) -> Outside:
+) -> OutsideFiles:
     """Headers outside `files` that compiling them with `argv` reads."""
     check_assembly(files)
     assembles = any(map(may_assemble, files.values()))
-    if not reach.includes and not detected.opaque and not looks_outside(files):
-        return Outside(assembles=assembles)
+    if not reach.includes and not detected.opaque and not includes_outside_files(files):
+        return OutsideFiles(assembles=assembles)
     texts = {path: sha256_text(text) for path, text in files.items()}
     code = code_stamp("build/headers", "build/listing", "build/reads")
     name = sha256_json([texts, argv, detected.digest, str(detected.tools[DRIVER]), code])
     lasting = not (reach.includes or detected.opaque)
     record = detected.cache / "headers" / f"{name}.json" if lasting else None
-    found = outside(record, lambda: _listing(files, argv, detected))
+    found = outside_files(record, lambda: _listing(files, argv, detected))
     return replace(found, assembles=True) if assembles else found
 
 
@@ -91,7 +91,7 @@ def _included(text: str) -> tuple[str, ...]:
     return tuple(_INCLUDE.findall(spliced(text)))
 
 
-def looks_outside(files: Mapping[str, str]) -> bool:
+def includes_outside_files(files: Mapping[str, str]) -> bool:
     """Whether a file includes, or tests for, a file that is not among `files`."""
     for path, text in files.items():
         for target in _included(text):
@@ -101,7 +101,7 @@ def looks_outside(files: Mapping[str, str]) -> bool:
             )
             if beside not in files:
                 return True
-        if ASKS in spliced(text):
+        if HAS_INCLUDE in spliced(text):
             return True
     return False
 
@@ -120,7 +120,7 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
     printed = answer.stdout
     searched = dict.fromkeys(a or b for a, b in _SEARCHED.findall(answer.stderr))
     found: dict[str, str] = {}
-    asks, assembles = any(ASKS in spliced(text) for text in files.values()), False
+    asks, assembles = any(HAS_INCLUDE in spliced(text) for text in files.values()), False
     marked = [
         (re.sub(r"\\(.)", r"\1", quoted), marks) for quoted, marks in _MARKER.findall(printed)
     ]
@@ -131,11 +131,11 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
         found[path] = _below(path, searched)
         text = _text(path)
         if "3" not in marks.split():
-            asks, assembles = asks or ASKS in spliced(text), assembles or may_assemble(text)
+            asks, assembles = asks or HAS_INCLUDE in spliced(text), assembles or may_assemble(text)
         assembles = assembles or ".incbin" in text
         _check_precompiled(path)
     # Results of __has_include are visible only in the preprocessed text.
-    extra = {ASKS: sha256_text(_MARKER.sub("", printed))} if asks else {}
+    extra = {HAS_INCLUDE: sha256_text(_MARKER.sub("", printed))} if asks else {}
     inner = {posixpath.dirname(name) for name in found.values()}
     folders = {posixpath.join(top, folder) for top in searched for folder in inner}
     return Listing(

@@ -18,7 +18,7 @@ from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_file, sha256_json
 from kernloom.base.machine import cpu_flags, machine_class
 from kernloom.build.flags import Reach
-from kernloom.build.listing import Listing, Outside, outside
+from kernloom.build.listing import Listing, OutsideFiles, outside_files
 from kernloom.build.probe import ProbeError, scratch, tool_output
 from kernloom.build.reads import COMPILING, LINKING, read_log
 from kernloom.build.toolchains import (
@@ -53,14 +53,14 @@ runner's key."""
 
 def linked_files(
     argv: Sequence[str], sources: Sequence[str], reach: Reach, detected: Detected
-) -> Outside:
+) -> OutsideFiles:
     """All files that a command reads besides its sources and their headers."""
     asked = [part for part in argv if part not in sources]
     code = code_stamp("build/linked", "build/listing", "build/toolchains", "build/reads")
     name = sha256_json([asked, detected.digest, str(detected.tools[DRIVER]), _search(), code])
     lasting = not (reach.searches or reach.programs or detected.opaque)
     record = detected.cache / "linked" / f"{name}.json" if lasting else None
-    found = outside(record, lambda: _listing(asked, reach, detected))
+    found = outside_files(record, lambda: _listing(asked, reach, detected))
     if reach.cpu:
         cpu = sha256_json([machine_class(), sorted(cpu_flags())])
         found = replace(found, hashes={**found.hashes, "cpu": cpu})

@@ -37,7 +37,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Outside:
+class OutsideFiles:
     """Files outside an artifact's folder that its command reads."""
 
     hashes: Mapping[str, str] = field(default_factory=dict)
@@ -47,11 +47,12 @@ class Outside:
     assembles: bool = False
 
 
-def outside(record: Path | None, look: Callable[[], Listing]) -> Outside:
-    """Hashes and stamps of the files that `look` lists; cached in `record` until one changes."""
+def outside_files(record: Path | None, list_files: Callable[[], Listing]) -> OutsideFiles:
+    """Hashes and stamps of the files that `list_files` returns, cached in `record` until one
+    changes."""
     known = read_cache(record) if record else {}
     if not known or not _still_true(known):
-        listing = look()
+        listing = list_files()
         # Stamped before reading, so that a change in between is noticed next time.
         known = {
             "folders": {folder: _folder_stamp(folder) for folder in listing.folders},
@@ -65,20 +66,20 @@ def outside(record: Path | None, look: Callable[[], Listing]) -> Outside:
         except OSError as error:
             raise UnavailableError(f"{error.filename} cannot be read: {error.strerror}") from None
         if not listing.lasting:
-            return _outside(known, listing.extra)
+            return _outside_files(known, listing.extra)
         stamps = [*known["folders"].values(), *(stamp for _, _, stamp, _ in known["files"])]
         if record and all(map(_settled, filter(None, stamps))):
             # A cache that cannot be written only costs speed.
             with contextlib.suppress(OSError):
                 write_sealed(record, known)
-    return _outside(known, {})
+    return _outside_files(known, {})
 
 
-def _outside(known: Mapping[str, Any], extra: Mapping[str, str]) -> Outside:
+def _outside_files(known: Mapping[str, Any], extra: Mapping[str, str]) -> OutsideFiles:
     named: dict[str, list[str]] = {}
     for _, name, _, digest in known["files"]:
         named.setdefault(name, []).append(digest)
-    return Outside(
+    return OutsideFiles(
         {name: sha256_json(digests) for name, digests in named.items()} | dict(extra),
         {
             path: stamp if _settled(stamp) else [*stamp, digest]

@@ -29,7 +29,7 @@ from kernloom.build.listing import unchanged
 from kernloom.build.manifest import describe, write_manifest
 from kernloom.build.probe import tool_environment
 from kernloom.build.reads import ASSEMBLING, COMPILING, LINKING, read_log
-from kernloom.build.workspace import disk_trouble, says_deleted
+from kernloom.build.workspace import disk_problem, reports_missing_file
 from kernloom.plan.artifact import ORIGINS, Artifact
 
 INTERMEDIATES = {"kernel.i": "-E", "kernel.s": "-S", "kernel.o": "-c"}
@@ -104,7 +104,7 @@ def execute(job: Job, build: Path, workspace: Path) -> Result:
             said = _intermediates(artifact, work, workspace)
             code, message = (1, said) if said else (code, message)
         if code != 0:
-            trouble = disk_trouble(message)
+            trouble = disk_problem(message)
             if not trouble:
                 _exchange(work, build / "failed" / artifact.key, workspace)
             return Result(artifact.key, False, seconds, message, trouble or "")
@@ -118,7 +118,7 @@ def execute(job: Job, build: Path, workspace: Path) -> Result:
 def _check_deleted(artifact: Artifact, work: Path, workspace: Path, message: str) -> None:
     """Raise FileNotFoundError if a command failed because its folder was deleted."""
     staged = all((work / path).is_file() for path in artifact.files)
-    if not staged or says_deleted(message, workspace):
+    if not staged or reports_missing_file(message, workspace):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(work))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kernloom.base.errors import UnavailableError
 from kernloom.base.temporary import temporary_folder
-from kernloom.build.workspace import disk_trouble, workspace
+from kernloom.build.workspace import disk_problem, workspace
 from kernloom.plan.artifact import ENVIRONMENT
 
 _PATIENCE_S = 60
@@ -41,7 +41,7 @@ class ProbeError(UnavailableError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ToolResult:
     """Exit code and output of a tool."""
 
     code: int
@@ -72,7 +72,7 @@ def scratch(cache: Path) -> Iterator[Path]:
         yield folder
 
 
-def ask(argv: Sequence[str | Path], folder: Path, *, cwd: Path | None = None) -> str:
+def query_tool(argv: Sequence[str | Path], folder: Path, *, cwd: Path | None = None) -> str:
     """A tool's output, with temporary files in `folder`; UnavailableError if it fails."""
     answer = tool_output(argv, folder, cwd=cwd)
     if answer.code != 0:
@@ -90,17 +90,17 @@ def tool_output(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
     inherited: Sequence[int] = (),
-) -> Answer:
+) -> ToolResult:
     """A tool's answer, even if it rejects its input; ProbeError if it could not answer.
 
     `inherited` are descriptors that the tool keeps open."""
     answer = _run(argv, folder, cwd, environment or {}, inherited)
-    if why := _disturbed(answer):
+    if why := _unusable_reason(answer):
         raise ProbeError(f"{argv[0]} does not work: {why}")
     return answer
 
 
-def _disturbed(answer: Answer) -> str:
+def _unusable_reason(answer: ToolResult) -> str:
     """Why an answer is not usable; empty if it is."""
     if answer.code == 0:
         return ""
@@ -111,7 +111,7 @@ def _disturbed(answer: Answer) -> str:
         return f"exit code {answer.code}"
     lines = answer.stderr.strip().splitlines()
     killed = next((line for line in lines if _KILLED.search(line)), "")
-    return killed or disk_trouble(answer.stderr) or ""
+    return killed or disk_problem(answer.stderr) or ""
 
 
 def _run(
@@ -120,7 +120,7 @@ def _run(
     cwd: Path | None,
     environment: Mapping[str, str],
     inherited: Sequence[int],
-) -> Answer:
+) -> ToolResult:
     import subprocess
 
     try:
@@ -137,4 +137,4 @@ def _run(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{argv[0]} does not run: {error}") from None
-    return Answer(done.returncode, done.stdout, done.stderr)
+    return ToolResult(done.returncode, done.stdout, done.stderr)

@@ -17,7 +17,7 @@ from kernloom.plan.planned import StepArtifact
 from kernloom.plan.render import StepSource
 from kernloom.plan.source import Source
 
-KEPT = 500
+MAX_CACHED = 500
 """Number of declared artifacts kept: they hold whole texts."""
 
 
@@ -42,12 +42,12 @@ class ArtifactStage(Stage):
         """The artifact of a step's source."""
 
 
-class Declared:
+class ArtifactCache:
     """Cache of declared artifacts, keyed by their inputs."""
 
     def __init__(self, make: Callable[[Source, Toolchain, Arch, str], Artifact]) -> None:
         self._make = make
-        self._artifacts = DigestCache(KEPT)
+        self._artifacts = DigestCache(MAX_CACHED)
 
     def __call__(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
         made_from = (source.name, source.files, tuple(source.origins.items()))
@@ -63,7 +63,7 @@ class Compilers:
     def __init__(self, cache: Path) -> None:
         self._cache = cache
         self._found: dict[str, Detected] = {}
-        self.kernel = Declared(self._kernel)
+        self.kernel = ArtifactCache(self._kernel)
 
     def detect(self, toolchain: Toolchain) -> Detected:
         if toolchain.digest not in self._found:

@@ -18,8 +18,8 @@ from kernloom.base.code_stamp import code_stamp
 from kernloom.base.errors import ConfigError, UnavailableError
 from kernloom.base.files import file_stamp, sha256_file, sha256_json
 from kernloom.base.sealed import read_cache, write_cache
-from kernloom.build.probe import ProbeError, ask, scratch, tool_output
-from kernloom.build.wrappers import is_script, look_behind
+from kernloom.build.probe import ProbeError, query_tool, scratch, tool_output
+from kernloom.build.wrappers import is_script, resolve_wrapper
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Identity
 
@@ -157,10 +157,10 @@ def accepts(detected: Detected, flags: Sequence[str]) -> bool:
 
 
 def install_hint(toolchain: Toolchain) -> str:
-    return how_to_install(toolchain.name, toolchain.install)
+    return install_commands(toolchain.name, toolchain.install)
 
 
-def how_to_install(name: str, install: Mapping[str, str]) -> str:
+def install_commands(name: str, install: Mapping[str, str]) -> str:
     """The install command for this system, or all known ones."""
     for system in _systems():
         if system in install:
@@ -206,8 +206,8 @@ def _examine(
     lookups: dict[str, str] = {}
     files = dict(tools)
     # First, since its error tells best what is wrong with a broken driver.
-    family = _family(ask([driver, "--version"], folder))
-    wrapper = look_behind(driver, target, folder)
+    family = _family(query_tool([driver, "--version"], folder))
+    wrapper = resolve_wrapper(driver, target, folder)
     if wrapper.driver:
         files["driver"] = wrapper.driver
     for program in _PROGRAMS:
@@ -218,11 +218,13 @@ def _examine(
         files.update(shared_libraries(tool, folder))
     files |= wrapper.named
     for name in _START_FILES:
-        said = ask([driver, *target, f"-print-file-name={name}"], folder)
+        said = query_tool([driver, *target, f"-print-file-name={name}"], folder)
         if Path(said).is_absolute():
             files[name] = Path(said)
     # Only GCC supports the long form; its short form is not the whole version.
-    version = ask([driver, "-dumpfullversion" if family == "gcc" else "-dumpversion"], folder)
+    version = query_tool(
+        [driver, "-dumpfullversion" if family == "gcc" else "-dumpversion"], folder
+    )
     try:
         headers = _library_headers([driver, *target, *specs], folder)
         # Stamped before reading, so that a change in between is noticed next time.
@@ -230,7 +232,7 @@ def _examine(
         parts = {part: sha256_file(path) for part, path in sorted(files.items())}
     except OSError as error:
         raise UnavailableError(f"{error.filename} cannot be read: {error.strerror}") from None
-    triple = ask([driver, *target, "-dumpmachine"], folder)
+    triple = query_tool([driver, *target, "-dumpmachine"], folder)
     return {
         "family": family,
         "version": version,
@@ -255,7 +257,7 @@ def _library_headers(driver: Sequence[str | Path], folder: Path) -> list[Path]:
     question = [*driver, "-M", "-include", "stdlib.h", "-x", "c", os.devnull]
     try:
         # In the root folder, since specs files are also searched in the current one.
-        said = ask(question, folder, cwd=Path(os.sep))
+        said = query_tool(question, folder, cwd=Path(os.sep))
     except ProbeError:
         raise
     except UnavailableError as error:
@@ -277,7 +279,7 @@ def find_program(
     lookups: dict[str, str] | None = None,
 ) -> Path | None:
     """The program that the driver would start; PATH-dependent results are added to `lookups`."""
-    said = ask([*driver, f"-print-prog-name={program}"], folder)
+    said = query_tool([*driver, f"-print-prog-name={program}"], folder)
     path = shutil.which(said)
     if path and lookups is not None:
         lookups[said] = path

@@ -36,27 +36,27 @@ def sweep(build: Path) -> None:
     temporary.sweep(build / "tmp")
 
 
-_DISK_SAYS = {
+_DISK_MESSAGES = {
     code: os.strerror(code)
     for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EIO)
 }
 
 
-def disk_trouble(message: str) -> str | None:
+def disk_problem(message: str) -> str | None:
     """The disk problem in a compiler's message, if there is one."""
     if "File size limit exceeded" in message:
-        return _DISK_SAYS[errno.EFBIG]
-    says = [text for code, text in _DISK_SAYS.items() if code != errno.EACCES]
+        return _DISK_MESSAGES[errno.EFBIG]
+    says = [text for code, text in _DISK_MESSAGES.items() if code != errno.EACCES]
     return next((text for text in says if text in message), None)
 
 
-def says_deleted(message: str, folder: Path) -> bool:
+def reports_missing_file(message: str, folder: Path) -> bool:
     """Whether a program's message reports a missing file below `folder`."""
     gone = os.strerror(errno.ENOENT)
     return any(gone in line and f"{folder}{os.sep}" in line for line in message.splitlines())
 
 
-def broken(build: Path, reason: str) -> BuildError:
+def unwritable(build: Path, reason: str) -> BuildError:
     return BuildError(
         f"cannot write below {build}: {reason}",
         hint="Make room there, or make the folder writable, and run the command again.",

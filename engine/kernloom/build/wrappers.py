@@ -37,7 +37,7 @@ class Wrapper:
     """Whether there is a wrapper: its inputs and its compiler may change without a trace."""
 
 
-def look_behind(driver: Path, target: Sequence[str], folder: Path) -> Wrapper:
+def resolve_wrapper(driver: Path, target: Sequence[str], folder: Path) -> Wrapper:
     """The real program behind a driver, found by asking the driver what it would start."""
     said = tool_output([driver, *target, "-###", "-E", "-x", "c", os.devnull], folder).stderr
     named: dict[str, Path] = {}

@@ -23,7 +23,7 @@ from kernloom.base.places import Places
 from kernloom.config.hydra_compose import PRIMARY
 from kernloom.config.overrides import Override, Overrides
 from kernloom.fleet.slurm.submission import NO_STORE
-from kernloom.measure.ranking import decides_work
+from kernloom.measure.ranking import changes_work
 from kernloom.run.objectives import files_of_jobs, read_objective
 
 CODES = "codes"
@@ -61,7 +61,7 @@ SPACES = (
 
 
 def run_by_hydra(places: Places, overrides: Overrides) -> int:
-    """Have Hydra launch one job per point; returns the worst of their exit codes."""
+    """Have Hydra launch one job per point; returns the exit_code_of_jobs of their exit codes."""
     if not overrides.multirun:
         raise UsageError(
             "Hydra's own settings are for sweeps", hint="Add -m: kernloom run -m hydra/launcher=..."
@@ -88,7 +88,7 @@ def run_by_hydra(places: Places, overrides: Overrides) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     if not left:
         raise UnavailableError("Hydra did not launch any job; what it said is above")
-    code = worst([int(code) if code else 1 for code in left.values()])
+    code = exit_code_of_jobs([int(code) if code else 1 for code in left.values()])
     if left.keys() != set(range(len(left))):
         raise KernloomError("Hydra lost some of its jobs; what it said is above")
     if done.returncode and not code:
@@ -131,7 +131,7 @@ def _best(folder: Path) -> str:
     return f"{name} found {shown}: {' or '.join(filter(None, metrics))} = {value:g}"
 
 
-def worst(codes: Sequence[int]) -> int:
+def exit_code_of_jobs(codes: Sequence[int]) -> int:
     """The exit code for a set of jobs: for example 3 if all failures were unavailable targets; a
     job killed by a signal has failed."""
     bad = {code if code > 0 else 1 for code in codes if code}
@@ -155,7 +155,7 @@ def check_axes(overrides: Overrides) -> None:
     for the best point."""
     for override in overrides:
         key = _axis(override)
-        if decides_work(key):
+        if changes_work(key):
             raise UsageError(
                 f"{key} changes the work itself, and objectives of different work cannot be "
                 "compared: a sweeper that optimises would choose the least work",

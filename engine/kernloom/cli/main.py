@@ -79,7 +79,7 @@ def _dispatch(words: list[str]) -> int:
     name, *rest = words
     if name not in COMMANDS:
         raise UsageError(f"unknown command '{name}'", hint=nearest(name, COMMANDS))
-    with _threads_at_rest():
+    with _let_idle_threads_sleep():
         command: Any = importlib.import_module(f"kernloom.cli.commands.{name}")
     flags: dict[str, Flag] = getattr(command, "FLAGS", {})
     sweeps: bool = getattr(command, "SWEEPS", False)
@@ -93,7 +93,7 @@ def _dispatch(words: list[str]) -> int:
 
 
 @contextlib.contextmanager
-def _threads_at_rest() -> Iterator[None]:
+def _let_idle_threads_sleep() -> Iterator[None]:
     """Let the threads that numpy's library starts on import sleep until there is work; otherwise
     they spin and slow down the start. Child processes, including a measured numpy, are not
     affected."""

@@ -12,7 +12,7 @@ from kernloom.base.places import Places
 from kernloom.config.groups import Groups
 from kernloom.config.overrides import Override, Overrides, spelled
 from kernloom.config.settings import StoreSettings
-from kernloom.run.stores import place_of
+from kernloom.run.stores import store_location
 
 KEYS = ("path", "url")
 
@@ -48,4 +48,4 @@ def _chosen_store(overrides: Overrides, groups: Groups, places: Places) -> Path 
     data: Mapping[str, Any] = groups.read("store", option)
     chosen = {name: data.get(name) for name in KEYS} | values
     given = {name: str(value) if value else None for name, value in chosen.items()}
-    return place_of(StoreSettings(str(data.get("name")), **given), places)
+    return store_location(StoreSettings(str(data.get("name")), **given), places)

@@ -145,7 +145,7 @@ class Composer:
             try:
                 return self._value(chosen(row), name, known)
             except ConfigError as error:
-                raise at_point(error, row) from None
+                raise error_at_point(error, row) from None
 
         def chosen(row: Row) -> list[tuple[Override, Any]]:
             said = [(o, row[o.key] if o.swept else _first(o)) for o in plain]
@@ -173,7 +173,7 @@ class Composer:
                 here = Overrides(tuple(override.at(value) for override, value in pairs))
                 return Point(row, self._data(pairs), here, partial(point, row))
             except ConfigError as error:
-                raise at_point(error, row) from None
+                raise error_at_point(error, row) from None
 
         for row in rows_of(points):
             try:
@@ -189,7 +189,7 @@ class Composer:
         """Whether a swept key of a point is a config group."""
         return any(self._groups.exists(key.partition("@")[0]) for key in swept)
 
-    def groups_alone(self, point: Point) -> Section[Any]:
+    def composed_groups(self, point: Point) -> Section[Any]:
         """The config composed from a point's group options, without its value overrides."""
         return self._data([(o, _first(o)) for o in point.overrides if o.group])
 
@@ -326,7 +326,7 @@ def _is_secret(value: Any) -> bool:
     return isinstance(value, str) and without_password(value) != value
 
 
-def at_point(error: ConfigError, swept: Mapping[str, Any]) -> ConfigError:
+def error_at_point(error: ConfigError, swept: Mapping[str, Any]) -> ConfigError:
     """The error, extended by the point of the sweep where it occurred."""
     if not swept or getattr(error, "point", None):
         return error

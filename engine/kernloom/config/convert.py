@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from kernloom.base.arithmetic import MAX_BITS
 from kernloom.base.digest import DigestCache, Digested, Section
 from kernloom.base.errors import ConfigError, nearest
+from kernloom.config.renamed import nearest_key
 
 T = TypeVar("T")
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -59,7 +60,7 @@ def convert(cls: type[T], data: Any, key: str, cache: DigestCache | None = None)
     for name, value in data.items():
         item = known.get(name)
         if item is None:
-            raise ConfigError(f"unknown key '{name}'", key=key, hint=nearest(str(name), known))
+            raise ConfigError(f"unknown key '{name}'", key=key, hint=nearest_key(str(name), known))
         if cache is not None and type(value) is Section:
             # Sections that the points of a sweep share are converted once.
             values[name] = cache.by_key(

@@ -358,7 +358,7 @@ class Policy(Digested):
     """Random addresses per process; without them placement is the same in all rounds."""
     together: int = field(default=100, metadata=at_least(1))
     """Maximum number of variants that share interleaved rounds."""
-    baselines: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
     """Other implementations of the workload, measured in the same rounds for a ratio."""
     floor: float = field(default=0.01, metadata=between(0, 1))
     """The smallest relative difference that compare reports as one."""

@@ -172,7 +172,7 @@ class Reader:
                     f"'{override.key}' moves together with other keys here, "
                     "and the command line gives it one value",
                     key=place,
-                    hint=f"{_way_out(place)} takes these keys out of the sweep.",
+                    hint=f"{_deletion_override(place)} takes these keys out of the sweep.",
                 )
             values = self._values(text, spec, f"{place}.{text}")
             self.check(replace(override, values=values))
@@ -246,7 +246,7 @@ class Reader:
             if useless and isinstance(test, Exclude):
                 self.say(f"{place}: {text} matches no point")
         if not found.indices:
-            raise _nothing_left(found, texts, place)
+            raise _empty_sweep_error(found, texts, place)
         if sweep.sample:
             self._tell(found, sweep.sample, place)
         return found
@@ -258,7 +258,7 @@ class Reader:
         if few and found.all:
             self.say(f"{place}.sample: {taken} were found; all are taken")
         elif few:
-            tries = f"{found.looked_at:,} tries"
+            tries = f"{found.tried:,} tries"
             self.say(f"{place}.sample: only {taken} were found in {tries}; there may be more")
         if not found.balanced and not (few and found.all):
             self.say(
@@ -288,7 +288,7 @@ class Reader:
                     raise ConfigError(
                         f"'{override.key}' has a value on the command line, too",
                         key=where,
-                        hint=f"{_way_out(where)} takes this point out of the sweep.",
+                        hint=f"{_deletion_override(where)} takes this point out of the sweep.",
                     )
                 self.check(replace(override, values=(value,)))
                 row[override.key] = value
@@ -301,7 +301,7 @@ def _matches_any(test: Constraint, space: Space) -> bool:
     return not isinstance(test, Exclude) or test.matches_any(space)
 
 
-def _nothing_left(found: Selection, texts: Sequence[str], place: str) -> ConfigError:
+def _empty_sweep_error(found: Selection, texts: Sequence[str], place: str) -> ConfigError:
     """The error for an empty sweep: which constraints removed all points, or why none was found."""
     removed_by = [
         f"{text} removed {removed:,}"
@@ -312,13 +312,13 @@ def _nothing_left(found: Selection, texts: Sequence[str], place: str) -> ConfigE
     hint = "Loosen a constraint, or widen an axis."
     if not found.all:
         return ConfigError(
-            f"no point was found in {found.looked_at:,} tries, though there may be some: {by}",
+            f"no point was found in {found.tried:,} tries, though there may be some: {by}",
             key=place,
             hint=f"{hint} Keys that follow from each other can be zipped.",
         )
     size = found.space.size
-    if found.looked_at < size:
-        by = f"of {found.looked_at:,} that were tried, {by}"
+    if found.tried < size:
+        by = f"of {found.tried:,} that were tried, {by}"
     return ConfigError(f"no point is left of {size:,}: {by}", key=place, hint=hint)
 
 
@@ -403,6 +403,6 @@ def _steps(spec: Mapping[str, Any], place: str) -> Sequence[Any]:
     return [float(start + by * n) for n in range(int((distance - start) / by) + 1)]
 
 
-def _way_out(place: str) -> str:
+def _deletion_override(place: str) -> str:
     """The word that deletes an entry: `~sweep.zip.0` for `sweep.zip[0]`."""
     return f"~{place.replace('[', '.').replace(']', '')}"

@@ -16,6 +16,7 @@ from kernloom.base.digest import DigestCache, Section, as_plain, as_section, dig
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.config.convert import fields_at
 from kernloom.config.overrides import Override
+from kernloom.config.renamed import nearest_key
 from kernloom.config.schema import Experiment
 
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
@@ -148,7 +149,7 @@ def _explained(
     name, where = unknown.name, ".".join(unknown.above)
     if override.kind == "delete" and name in unknown.known:
         return ConfigError("has no value, so there is nothing to delete", key=override.key)
-    hint = nearest(name, {*unknown.node, *unknown.known})
+    hint = nearest_key(name, {*unknown.node, *unknown.known})
     if not where and (meant := _keys_that_end_in(data, override.key)):
         hint = f"Did you mean {' or '.join(repr(key) for key in meant)}?"
     section = data.get(unknown.above[0]) if where else None

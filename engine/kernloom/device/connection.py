@@ -23,7 +23,7 @@ from kernloom.device.process import Process, above_stdio
 from kernloom.device.scratch import Scratch
 from kernloom.device.window import WindowPool
 
-SHORTEST = HEADER.size + layout(Response).fixed.size
+MIN_RESPONSE_BYTES = HEADER.size + layout(Response).fixed.size
 """Size of a response that carries no text and no samples."""
 
 
@@ -79,7 +79,9 @@ class Connection:
         """
         have = len(self._received)
         if following and have < HEADER.size:
-            self._received += self._receive(deadline, (1 + following) * SHORTEST - have, all=True)
+            self._received += self._receive(
+                deadline, (1 + following) * MIN_RESPONSE_BYTES - have, all=True
+            )
         self._receive_at_least(HEADER.size, deadline)
         header = unpack_header(self._received)
         self._receive_at_least(header.size, deadline)

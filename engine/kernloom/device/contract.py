@@ -253,19 +253,19 @@ class Session(ABC):
                 self.write(made[-1], wanted.content)
         return made, [self.load(item.path, item.arguments, item.entry) for item in kernels]
 
-    def look(self, buffers: Sequence[Buffer]) -> list[memoryview]:
+    def view(self, buffers: Sequence[Buffer]) -> list[memoryview]:
         """Read-only views of the buffers, without a copy where possible; valid until the next
         operation."""
         return [memoryview(self.read(buffer)) for buffer in buffers]
 
-    def launch_and_look(
+    def launch_and_view(
         self,
         calls: Sequence[Call | Transfer],
         settings: LaunchSettings,
         buffers: Sequence[Buffer],
     ) -> tuple[LaunchResult, list[memoryview]]:
         """A launch, and views of the buffers after it."""
-        return self.launch(calls, settings), self.look(buffers)
+        return self.launch(calls, settings), self.view(buffers)
 
     @abstractmethod
     def close(self) -> None:

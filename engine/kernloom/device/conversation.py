@@ -28,10 +28,10 @@ CLOSE_SECONDS = 5.0
 CRASH_SECONDS = 2.0
 """Seconds a runner may take to exit after it closes its socket: a crashed one has exited
 already."""
-AT_ONCE = 256
+MAX_IN_FLIGHT = 256
 """Requests sent before their responses are received; with more, the socket buffers could fill and
 both sides would wait for each other."""
-FOREVER = 1e8
+LONGEST_TIMEOUT_S = 1e8
 """The longest timeout in seconds that clocks can represent."""
 _TRIAL_STATUS = {
     Status.OUT_OF_MEMORY: "out_of_memory",
@@ -101,8 +101,8 @@ class Conversation(Session):
             )
         seconds = self._timeout if timeout is None else timeout
         responses: list[Response] = []
-        for start in range(0, len(batch), AT_ONCE):
-            part = batch[start : start + AT_ONCE]
+        for start in range(0, len(batch), MAX_IN_FLIGHT):
+            part = batch[start : start + MAX_IN_FLIGHT]
             self._post(part, operation)
             responses += self._collect(seconds)[-len(part) :]
         return responses
@@ -145,7 +145,7 @@ class Conversation(Session):
         return self._operations
 
     def _deadline(self, seconds: float) -> float:
-        return time.monotonic() + min(seconds, FOREVER)
+        return time.monotonic() + min(seconds, LONGEST_TIMEOUT_S)
 
     def _post(self, batch: Sequence[Message], operation: int | None = None) -> None:
         """Queue requests, to be sent together with the next one that is waited for."""
@@ -198,7 +198,7 @@ class Conversation(Session):
         by_itself = self._connection.process.wait(CRASH_SECONDS)
         returncode = self._connection.end()
         if name == Hello.__name__:
-            why = f"the runner did not start: {self._last_words(returncode)}"
+            why = f"the runner did not start: {self._last_line(returncode)}"
         elif not by_itself or returncode == Exit.DISCONNECTED:
             why = f"the kernel closed the runner's connection to the engine during {name}"
         else:
@@ -211,7 +211,7 @@ class Conversation(Session):
         said = [line for line in output.splitlines() if "SUMMARY: " in line]
         return said[-1].partition("SUMMARY: ")[2] if said else ""
 
-    def _last_words(self, returncode: int) -> str:
+    def _last_line(self, returncode: int) -> str:
         lines = self._connection.process.tail().strip().splitlines()
         return f"{ending(returncode)}, {lines[-1]}" if lines else ending(returncode)
 

@@ -172,12 +172,12 @@ class RunnerSession(Conversation):
             window.memory[place : place + len(flat)] = flat
         self._post(batch)
 
-    def look(self, buffers: Sequence[Buffer]) -> list[memoryview]:
+    def view(self, buffers: Sequence[Buffer]) -> list[memoryview]:
         reads = self._reads(buffers)
         if reads is None:
-            return super().look(buffers)
+            return super().view(buffers)
         self.exchange_all(reads)
-        return self._seen(reads)
+        return self._views(reads)
 
     def _reads(self, buffers: Sequence[Buffer]) -> list[MemoryRead] | None:
         """Requests that read the buffers into the window side by side, or None if it is too
@@ -189,7 +189,7 @@ class RunnerSession(Conversation):
             end = _after(end + buffer.nbytes)
         return reads if end <= self._connection.window.nbytes else None
 
-    def _seen(self, reads: Sequence[MemoryRead]) -> list[memoryview]:
+    def _views(self, reads: Sequence[MemoryRead]) -> list[memoryview]:
         whole = memoryview(self._connection.window.memory).toreadonly()
         return [whole[read.offset : read.offset + read.bytes] for read in reads]
 
@@ -208,7 +208,7 @@ class RunnerSession(Conversation):
         response = self.exchange(self._launch(calls, how), timeout=how.timeout)
         return self._result(response)
 
-    def launch_and_look(
+    def launch_and_view(
         self,
         calls: Sequence[Call | Transfer],
         settings: LaunchSettings,
@@ -216,10 +216,10 @@ class RunnerSession(Conversation):
     ) -> tuple[LaunchResult, list[memoryview]]:
         reads = self._reads(buffers)
         if reads is None:
-            return super().launch_and_look(calls, settings, buffers)
+            return super().launch_and_view(calls, settings, buffers)
         launch = self._launch(calls, settings)
         response = self.exchange_all([launch, *reads], timeout=settings.timeout)[0]
-        return self._result(response), self._seen(reads)
+        return self._result(response), self._views(reads)
 
     def _launch(self, calls: Sequence[Call | Transfer], how: LaunchSettings) -> KernelLaunch:
         check_launch(self._device, calls, how)

@@ -16,7 +16,7 @@ from pathlib import Path
 from kernloom.base.errors import DeviceError
 
 
-class SessionPlaces:
+class SessionSlots:
     """The session slots of a target; 0: unlimited."""
 
     def __init__(self, sessions: int, folder: Path) -> None:
@@ -27,7 +27,7 @@ class SessionPlaces:
         """The thread that holds each slot of this process."""
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """Hold a slot for the duration of the block; waits until one is free."""
         if not self._sessions:
             yield
@@ -41,33 +41,33 @@ class SessionPlaces:
                 status="refused",
                 code="sessions",
             )
-        place = self._take()
+        slot = self._take()
         self._holders.append(me)
         try:
             yield
         finally:
             self._holders.remove(me)
-            os.close(place)
+            os.close(slot)
 
     def _take(self) -> int:
         """Lock a slot's file; the descriptor is not inherited by child processes."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for number in range(self._sessions):
-            place = self._open(number)
+            slot = self._open(number)
             try:
-                fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return place
+                fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return slot
             except OSError:
-                os.close(place)
+                os.close(slot)
         # All are taken: waiting processes are spread over them.
         self._turns += 1
-        place = self._open((os.getpid() + self._turns) % self._sessions)
+        slot = self._open((os.getpid() + self._turns) % self._sessions)
         try:
-            fcntl.flock(place, fcntl.LOCK_EX)
+            fcntl.flock(slot, fcntl.LOCK_EX)
         except BaseException:
-            os.close(place)
+            os.close(slot)
             raise
-        return place
+        return slot
 
     def _open(self, number: int) -> int:
         return os.open(self._folder / str(number), os.O_RDWR | os.O_CREAT, 0o644)

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
-from kernloom.base.gauges import leading
+from kernloom.base.gauges import leading_gauge
 from kernloom.build.builder import Outcome
-from kernloom.build.cores import MeasuredCore, beside
+from kernloom.build.cores import MeasuredCore, smt_siblings
 from kernloom.build.workspace import scratch_folder
 from kernloom.config.schema import Policy
 from kernloom.config.settings import FleetSettings
@@ -25,7 +25,7 @@ from kernloom.run.progress import Progress
 from kernloom.run.sharing import Everything, Share
 from kernloom.run.trials import Trials
 
-AT_ONCE = 8
+MIN_TRIALS_BUILT = 8
 """Number of trials that must be built before measuring takes a core from the compilers."""
 
 
@@ -128,7 +128,7 @@ class Local(Fleet):
                 whole = [number for number, (_, keys) in waiting.items() if keys <= there]
                 ready += [waiting.pop(number)[0] for number in whole]
                 measuring.tell(f"{len(there)} built")
-                if sum(map(len, ready)) >= AT_ONCE:
+                if sum(map(len, ready)) >= MIN_TRIALS_BUILT:
                     with core.taken(), self._exclusively():
                         left += measuring.execute(*ready)
                     ready = []
@@ -217,14 +217,14 @@ class _Measuring:
 def disturbed(plans: Sequence[Planned]) -> str:
     """Why compilers on other cores would disturb the measurement, if they would."""
     usable = os.sched_getaffinity(0)
-    if usable <= beside(max(usable)):
+    if usable <= smt_siblings(max(usable)):
         return "there is no other core"
     for plan in plans:
         experiment, target = plan.experiment, plan.experiment.target
         if plan.refusal:
             continue
         device = DEVICES.get(target.device, key="target.device")
-        if leading(device.gauges).exact:
+        if leading_gauge(device.gauges).exact:
             continue
         if threads_of(plan.steps) > 1:
             return "kernels of several threads are measured"
@@ -253,5 +253,5 @@ def _blocks(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
 def _singly(plans: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
     """The same, but single trials where there are no rounds, and no peers, to share."""
     for block in _blocks(plans):
-        shared = block[0].brief.measure.max_rounds > 1 or any(p.brief.has_baselines for p in block)
+        shared = block[0].brief.measure.max_rounds > 1 or any(p.brief.has_peers for p in block)
         yield from [block] if shared else blocks(block, 1)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-KEPT_BYTES = 8 * 2**20
+MAX_GOLDEN_BYTES = 8 * 2**20
 """The largest golden whose allowance is kept."""
 
 
@@ -53,7 +53,7 @@ class Allowances:
             known = self._last.get(name)
             if known is None or known.golden is not golden or known.tolerance != (rtol, atol):
                 known = _Allowance.of(golden, rtol, atol)
-                if golden.nbytes <= KEPT_BYTES:
+                if golden.nbytes <= MAX_GOLDEN_BYTES:
                     self._last[name] = known
             shares = known.room
             np.copyto(shares, result)

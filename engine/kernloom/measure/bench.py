@@ -28,7 +28,7 @@ from kernloom.device.contract import (
     Session,
     Transfer,
 )
-from kernloom.device.sessions import SessionPlaces
+from kernloom.device.sessions import SessionSlots
 from kernloom.measure.data import Array, DataSets
 from kernloom.measure.placement import COPIED, ON_DEVICE
 from kernloom.plan.inspect import tensors_of
@@ -54,7 +54,7 @@ class Bench:
         device: Device,
         data: DataSets,
         paths: Mapping[str, Path],
-        places: SessionPlaces | None = None,
+        slots: SessionSlots | None = None,
         placement: Mapping[str, str] | None = None,
         entries: Mapping[str, str] | None = None,
         memory_limit: int = 0,
@@ -72,7 +72,7 @@ class Bench:
         """Duration of the first launch: one run, which was verified."""
         self._paths = paths
         self._entries = entries or {}
-        self._places = places
+        self._slots = slots
         self._stack = ExitStack()
         self._setup: Setup | None = None
 
@@ -81,8 +81,8 @@ class Bench:
         if self._setup is not None and not fresh:
             return self._setup
         self.close()
-        if self._places:
-            self._stack.enter_context(self._places.taken())
+        if self._slots:
+            self._stack.enter_context(self._slots.held())
         session = self._stack.enter_context(
             self.device.open(timeout=min(self.experiment.timeout, LONGEST_S))
         )
@@ -172,14 +172,14 @@ class Setup:
     def launch(self, settings: LaunchSettings) -> LaunchResult:
         return self._timed(lambda: self._session.launch(self._calls, settings))
 
-    def launch_and_look(
+    def launch_and_view(
         self, settings: LaunchSettings, names: Sequence[str]
     ) -> tuple[LaunchResult, dict[str, Array]]:
         """A launch, and views of tensors after it, which are valid until the session's next
         operation."""
         buffers = [self._buffers[name] for name in names]
         result, found = self._timed(
-            lambda: self._session.launch_and_look(self._calls, settings, buffers)
+            lambda: self._session.launch_and_view(self._calls, settings, buffers)
         )
         arrays = {}
         for name, data in zip(names, found, strict=True):

@@ -148,7 +148,7 @@ def measure(
     waiting, done = list(probes), 0
     for round in range(rounds):
         with device.open(timeout=TIMEOUT_S) as session:
-            desk = _Desk(session)
+            desk = _ProbeSession(session)
             for probe in waiting:
                 progress(done, len(probes) + (rounds - 1) * len({p.finds for p in probes}))
                 rates[probe].append(desk.rate(probe, settings))
@@ -170,7 +170,7 @@ def measure(
     return tuple(peaks), tuple(bandwidths)
 
 
-class _Desk:
+class _ProbeSession:
     """One process and its buffers by size."""
 
     def __init__(self, session: Session) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from kernloom.base.errors import KernloomError
 from kernloom.base.gauges import INSTRUCTIONS, TIME, Gauge
 from kernloom.config.schema import Policy as Policy
-from kernloom.measure.baselines import Measurable
+from kernloom.measure.peers import Measurable
 from kernloom.measure.rounds import too_short
 from kernloom.measure.statistics import (
     CONFIDENCE,
@@ -118,7 +118,7 @@ def race(
                 order.drop(name)
         left = [pair for pair in pairs if all(name in state.contenders for name in pair)]
         spent = (time.monotonic() - start) / len(contenders)
-        if not left or (done := _done(state, left, policy, clock, spent, total)):
+        if not left or (done := _stop_reason(state, left, policy, clock, spent, total)):
             state.ended = done if left and done != PRECISE else ""
             return state
     return state
@@ -129,7 +129,7 @@ CERTAINLY = 1 / 3
 """The share of the floor that a difference must exceed with confidence to count."""
 
 
-def _done(
+def _stop_reason(
     state: Race,
     pairs: Sequence[tuple[str, str]],
     policy: Policy,

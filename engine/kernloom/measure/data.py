@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 Generator = Callable[[TensorSpec, np.random.Generator], Array]
 """A registered function that fills a tensor (entry-point group kernloom.generators)."""
 
-KEPT_BYTES = 128 * 2**20
+MAX_CACHED_BYTES = 128 * 2**20
 """Bytes of input and golden data that a sweep keeps for its next points."""
 
 FIRST, STREAM = 1 << 12, 1 << 20
@@ -60,13 +60,13 @@ class DataSets:
 
     def inputs(self, workload: Workload, seed: int) -> dict[str, Array]:
         """Every tensor that a step reads before it is written, filled."""
-        return self._again("inputs", workload, seed, self._inputs)
+        return self._cached("inputs", workload, seed, self._inputs)
 
     def goldens(self, workload: Workload, seed: int) -> dict[str, Array]:
         """The expected value of each output, in float64."""
-        return self._again("goldens", workload, seed, self._goldens)
+        return self._cached("goldens", workload, seed, self._goldens)
 
-    def _again(
+    def _cached(
         self,
         what: str,
         workload: Workload,
@@ -98,7 +98,7 @@ class DataSets:
         )
         return self._remember(
             key,
-            lambda: _proving(goldens_of(workload, sizes, self.inputs(workload, seed))),
+            lambda: _check_finite(goldens_of(workload, sizes, self.inputs(workload, seed))),
         )
 
     def _remember(
@@ -108,7 +108,7 @@ class DataSets:
             made = make()
             self._kept[key] = made
             self._bytes += _total(made)
-            while len(self._kept) > 1 and self._bytes > KEPT_BYTES:
+            while len(self._kept) > 1 and self._bytes > MAX_CACHED_BYTES:
                 self._bytes -= _total(self._kept.popitem(last=False)[1])
             return made
         self._kept.move_to_end(key)
@@ -177,7 +177,7 @@ def _rounded(value: float, dtype: str) -> float:
     return float(np.dtype(dtype).type(value))
 
 
-def _proving(goldens: dict[str, Array]) -> dict[str, Array]:
+def _check_finite(goldens: dict[str, Array]) -> dict[str, Array]:
     """The goldens, if each has a finite number: one without would prove nothing."""
     for name, golden in goldens.items():
         # Nearly always the first number is finite already.

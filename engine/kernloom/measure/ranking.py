@@ -15,7 +15,7 @@ from kernloom.measure.trial import Trial
 
 BETWEEN_PROCESSES = 0.1
 """Plausible difference between two processes of the same kernel."""
-WORK = ("sizes", "dtype", "tensors")
+WORK_FIELDS = ("sizes", "dtype", "tensors")
 """Fields that must be equal for trials to be ranked together."""
 
 
@@ -74,9 +74,9 @@ def standings(trials: Iterable[Trial]) -> dict[str, Standing]:
     for best, *others in ranked(trial for trial in trials if not is_sanitized(trial)):
         for other in others:
             ratio = best.gauge.gain(other.value, best.value)
-            found[other.id] = Standing(ratio, ratio == 1, _apart(best, other))
+            found[other.id] = Standing(ratio, ratio == 1, _clearly_differ(best, other))
         if others:
-            found[best.id] = Standing(1.0, best=True, certain=_apart(best, best))
+            found[best.id] = Standing(1.0, best=True, certain=_clearly_differ(best, best))
     return found
 
 
@@ -109,9 +109,9 @@ def _ranked(trial: Trial, gauge: Gauge, value: float) -> Ranked:
     )
 
 
-def decides_work(key: str) -> bool:
+def changes_work(key: str) -> bool:
     """Whether trials that differ in a config key do different work, or do it elsewhere."""
-    inside = [f"workload.{name}" for name in WORK]
+    inside = [f"workload.{name}" for name in WORK_FIELDS]
     return key in ("workload", "case", "target") or any(
         key == part or key.startswith(f"{part}.") for part in inside
     )
@@ -139,12 +139,12 @@ def _measured(trial: Trial) -> tuple[Gauge | None, float]:
 def _group(trial: Trial, gauge: Gauge) -> str:
     """Trials with the same text did the same work in the same place, with the same gauge."""
     workload = trial.config.get("workload")
-    work = [workload.get(name) for name in WORK] if isinstance(workload, Mapping) else []
+    work = [workload.get(name) for name in WORK_FIELDS] if isinstance(workload, Mapping) else []
     place = [trial.target, *(["sanitized"] if is_sanitized(trial) else [])]
     return canonical_json([trial.workload, trial.case, *place, gauge.name, work])
 
 
-def _apart(best: Ranked, other: Ranked) -> bool:
+def _clearly_differ(best: Ranked, other: Ranked) -> bool:
     if other.gauge.exact:
         return True
     low, high = sorted((best, other), key=lambda found: found.value)

@@ -14,8 +14,8 @@ from kernloom.base.expressions import evaluate
 from kernloom.base.gauges import ROOF_FRACTION, TIME
 from kernloom.config.schema import Policy as Policy
 from kernloom.measure import noise
-from kernloom.measure.baselines import Baselines
 from kernloom.measure.bench import Bench
+from kernloom.measure.peers import Peers
 from kernloom.measure.placement import transfer_metrics
 from kernloom.measure.roof import Roofs
 from kernloom.measure.sampler import Sampler
@@ -42,13 +42,13 @@ class Measure(Stage):
 
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Turns:
         steps: Sequence[StepArtifact] = inputs["artifacts"]
-        bench, baselines = context.need(Bench), context.need(Baselines)
+        bench, peers = context.need(Bench), context.need(Peers)
         sampler = Sampler(bench, steps, context.experiment.measure)
         gauge = sampler.gauge
         if gauge.exact:
-            return _outputs(exact(sampler, baselines), (), True, baselines.warnings(), {})
+            return _outputs(exact(sampler, peers), (), True, peers.warnings(), {})
         load = noise.load()
-        processes, unconverged = yield from _rounds(sampler, baselines)
+        processes, unconverged = yield from _rounds(sampler, peers)
         experiment, clock = context.experiment, sampler.clock
         sizes, cost = sizes_of(experiment.workload), experiment.workload.cost
         metrics = metrics_of(
@@ -57,12 +57,12 @@ class Measure(Stage):
         if bench.placement or "transfers" in bench.device.capabilities:
             metrics |= transfer_metrics(processes, sampler.transfer_bytes)
         metrics |= readings_of(processes, bench.device.gauges)
-        if ratios := baselines.metrics(processes, sampler.ranked_by, gauge):
-            metrics["baselines"] = ratios
+        if ratios := peers.metrics(processes, sampler.ranked_by, gauge):
+            metrics["peers"] = ratios
         warnings = [
             *([unconverged] if unconverged else []),
             *noise.warnings_of(processes, clock, sampler.threads, max(load, noise.load())),
-            *baselines.warnings(),
+            *peers.warnings(),
         ]
         conditions = _conditions(sampler, load)
         roofs: Roofs | None = context.services.get(Roofs)
@@ -100,30 +100,28 @@ def _conditions(sampler: Sampler, load: float) -> dict[str, Any]:
     }
 
 
-def exact(sampler: Sampler, baselines: Baselines) -> dict[str, Any]:
+def exact(sampler: Sampler, peers: Peers) -> dict[str, Any]:
     """Exact gauges need one run; an emulator's time means nothing and is not reported."""
     found = sampler.exact()
     metrics: dict[str, Any] = {**found, "deterministic": list(found)}
-    ratios = baselines.exact(found[sampler.gauge.name], sampler.gauge)
-    return metrics | ({"baselines": ratios} if ratios else {})
+    ratios = peers.exact(found[sampler.gauge.name], sampler.gauge)
+    return metrics | ({"peers": ratios} if ratios else {})
 
 
-def _rounds(
-    sampler: Sampler, baselines: Baselines
-) -> Generator[None, None, tuple[list[Samples], str]]:
+def _rounds(sampler: Sampler, peers: Peers) -> Generator[None, None, tuple[list[Samples], str]]:
     """Samples of each process, and why they are less precise than the policy asks, if they are."""
     processes: list[Samples] = []
     spent = 0.0
     # A policy of one process may measure in the process that verified; rounds need fresh ones.
-    fresh = sampler.policy.max_rounds > 1 or bool(baselines.named)
+    fresh = sampler.policy.max_rounds > 1 or bool(peers.named)
     if fresh:
         sampler.bench.close()
-    order = Order(["", *baselines.named])
+    order = Order(["", *peers.named])
     while True:
         number = len(processes)
         for name in order.next():
             if name:
-                baselines.named[name].of_round(number)
+                peers.named[name].of_round(number)
                 continue
             start = time.monotonic()
             processes.append(sampler.sample(fresh=fresh))

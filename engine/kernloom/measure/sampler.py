@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernloom.base.gauges import TIME, leading
+from kernloom.base.gauges import TIME, leading_gauge
 from kernloom.config.schema import Policy as Policy
 from kernloom.device.contract import Device, LaunchResult, LaunchSettings
 from kernloom.measure.bench import Bench
@@ -29,7 +29,7 @@ class Sampler:
         self.steps = steps
         self.policy = with_clock(policy, bench.device)
         self.threads = threads_of(steps)
-        self.gauge = leading(bench.device.gauges)
+        self.gauge = leading_gauge(bench.device.gauges)
         """The gauge that its trial is ranked by."""
         self.last: LaunchResult | None = None
         """The launch result of the last process."""

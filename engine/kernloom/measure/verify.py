@@ -45,7 +45,7 @@ def verified_launch(
     experiment, data = bench.experiment, bench.data
     goldens = data.goldens(experiment.workload, experiment.seed)
     only_read = [name for name in setup.inputs if name not in setup.written]
-    result, found = setup.launch_and_look(settings, [*goldens, *only_read])
+    result, found = setup.launch_and_view(settings, [*goldens, *only_read])
     worst = 0.0
     for name, golden in goldens.items():
         error = compare(name, found[name], golden, experiment.workload, data.allowances)

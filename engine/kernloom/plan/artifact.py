@@ -96,7 +96,7 @@ class Artifact:
     """Whether it may contain inline assembly, whose directives can read further files."""
     lists_assembly: bool = field(default=False, compare=False)
     """Whether the compiler's assembler can list the files it reads."""
-    declare_again: Callable[[], Artifact] | None = field(default=None, repr=False, compare=False)
+    redeclare: Callable[[], Artifact] | None = field(default=None, repr=False, compare=False)
     """Declares the artifact again when outside files have changed; never serialised."""
 
     def __post_init__(self) -> None:
@@ -145,7 +145,7 @@ class Artifact:
 def to_plain(artifact: Artifact) -> dict[str, Any]:
     """All fields except the stamps, which most artifacts of a plan share."""
     files, origins = dict(artifact.files), dict(artifact.origins)
-    bare = replace(artifact, files=files, origins=origins, stamps={}, declare_again=None)
+    bare = replace(artifact, files=files, origins=origins, stamps={}, redeclare=None)
     return asdict(bare)
 
 

@@ -41,7 +41,7 @@ POLICY = (
     "scheduling",
     "cache",
     "aslr",
-    "baselines",
+    "peers",
 )
 """Fields of a measuring policy that affect how a trial is measured. `floor` judges differences
 afterwards; `together` depends on the number of trials in a sweep."""
@@ -77,8 +77,8 @@ def facts_of(plan: Planned, cache: DigestCache) -> Facts:
         "artifacts": {item.step.name: item.artifact.key for item in plan.steps},
         "run": {"seed": experiment.seed} | _swept_settings(plan),
     }
-    if plan.baselines:
-        own["baselines"] = {name: item.identity for name, item in plan.baselines.items()}
+    if plan.peers:
+        own["peers"] = {name: item.identity for name, item in plan.peers.items()}
     if running.outside:
         own["config"] = {"digest": _config_digest(plan)}
     parts = (
@@ -117,17 +117,17 @@ def _shared_facts(plan: Planned, running: Iterable[str]) -> Section[Mapping[str,
     return Section(facts)
 
 
-def facts_anywhere(facts: Facts, arch: Mapping[str, Any], baselines: Mapping[str, Any]) -> Facts:
+def facts_anywhere(facts: Facts, arch: Mapping[str, Any], peers: Mapping[str, Any]) -> Facts:
     """Facts that are equal on every machine: without those of this machine, and with the arch and
-    the baselines in their portable form."""
+    the peers in their portable form."""
     shared = {group: found for group, found in facts.shared.items() if group not in THIS_MACHINE}
     shared["names"] = {**facts.shared["names"], "arch": str(arch.get("name"))}
     shared["arch"] = {name: arch.get(name) for name in ("isa", "memory")}
-    own = {**facts.own, "baselines": baselines} if baselines else facts.own
+    own = {**facts.own, "peers": peers} if peers else facts.own
     return Facts(Section(shared), own)
 
 
-WORK = (
+WORK_GROUPS = (
     *("workload.sizes", "workload.tensors", "workload.scalars", "workload.golden"),
     *("workload.tolerance", "data files", "measure", "code", "run"),
 )

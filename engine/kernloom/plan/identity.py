@@ -29,14 +29,14 @@ def identity_anywhere(
 ) -> str:
     """Hash of the facts that are equal on every machine: `identity` without the facts of this
     machine, and with the arch as requested."""
-    baselines: dict[str, Any] = {
-        name: [identity_anywhere(baseline.plan, arch_as_asked), *baseline.made_of]
-        if baseline.plan
-        else baseline.identity
-        for name, baseline in plan.baselines.items()
+    peers: dict[str, Any] = {
+        name: [identity_anywhere(peer.plan, arch_as_asked), *peer.made_of]
+        if peer.plan
+        else peer.identity
+        for name, peer in plan.peers.items()
     }
     arch = arch_as_asked(plan.point.data["arch"])
-    return identity(facts_anywhere(plan.facts, arch, baselines))
+    return identity(facts_anywhere(plan.facts, arch, peers))
 
 
 def data_files(experiment: Experiment, folders: list[Path], cache: DigestCache) -> dict[str, str]:

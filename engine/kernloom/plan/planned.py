@@ -11,6 +11,7 @@ from kernloom.base.digest import Section
 from kernloom.base.errors import KernloomError
 from kernloom.base.recalled import Recalled
 from kernloom.config.compose import Point
+from kernloom.config.renamed import with_current_keys
 from kernloom.config.schema import Experiment, Policy
 from kernloom.pipeline.graph import StageGraph
 from kernloom.plan.artifact import Artifact
@@ -26,11 +27,11 @@ class StepArtifact:
 
 
 @dataclass(frozen=True)
-class PlannedBaseline:
-    """One planned baseline of a trial: its own sources, or numpy."""
+class PlannedPeer:
+    """One planned peer of a trial: its own sources, or numpy."""
 
     identity: str
-    """Equal for trials of a sweep that can share the baseline."""
+    """Equal for trials of a sweep that can share the peer."""
     plan: Planned | None = None
     libraries: tuple[Path, ...] = ()
     """Libraries loaded before its kernels, to provide symbols."""
@@ -64,7 +65,7 @@ class Facts:
 def groups_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The groups of a stored document."""
     own = {group: found for group, found in document.items() if group != SHARED}
-    return {**document.get(SHARED, {}), **own}
+    return {**with_current_keys(document.get(SHARED, {})), **own}
 
 
 class Replanner(Protocol):
@@ -102,7 +103,7 @@ class Brief:
     artifacts: tuple[tuple[str, Artifact], ...]
     """Name in the trial -> artifact, as pairs."""
     sources: Mapping[str, Mapping[str, str]]
-    has_baselines: bool
+    has_peers: bool
 
 
 @dataclass
@@ -118,7 +119,7 @@ class Planned(Recalled):
         "outputs",
         "steps",
         "programs",
-        "baselines",
+        "peers",
         "placement",
         "device_facts",
         "device_is_ours",
@@ -137,7 +138,7 @@ class Planned(Recalled):
     steps: tuple[StepArtifact, ...] = field(default_factory=tuple)
     programs: Mapping[str, Artifact] = field(default_factory=dict)
     """Role -> program that the device needs."""
-    baselines: dict[str, PlannedBaseline] = field(default_factory=dict)
+    peers: dict[str, PlannedPeer] = field(default_factory=dict)
     placement: dict[str, str] = field(default_factory=dict)
     """Tensor -> copied, in_place or device, for used tensors with a stated place."""
     device_facts: Mapping[str, str] = field(default_factory=dict)
@@ -170,7 +171,7 @@ class Planned(Recalled):
             self._provider(),
             tuple(self._named_artifacts()),
             self.sources,
-            bool(self.baselines),
+            bool(self.peers),
         )
 
     def recall(self) -> None:
@@ -195,9 +196,9 @@ class Planned(Recalled):
         keys = {artifact.key for artifact in own}
         rest = {
             artifact.key: (f"{name}/{artifact.name}", artifact)
-            for name, baseline in self.baselines.items()
-            if baseline.plan
-            for artifact in baseline.plan.artifacts
+            for name, peer in self.peers.items()
+            if peer.plan
+            for artifact in peer.plan.artifacts
             if artifact.key not in keys
         }
         return [*((artifact.name, artifact) for artifact in own), *rest.values()]

@@ -18,7 +18,7 @@ from kernloom.plan.schedule import Schedule, StepRecord
 from kernloom.plan.space import (
     allowed_value,
     check_point,
-    nothing_left,
+    empty_space_error,
     space_of,
     tunables_of,
     variables_of,
@@ -231,7 +231,7 @@ def model(request: Request) -> Mapping[str, Scalar]:
         space = space_of(kernel, request.decided, known)
         point = space.least(kernel.model, known, key=f"{record.key}.model")
         if point is None:
-            raise nothing_left(kernel, request.decided, known, key="select")
+            raise empty_space_error(kernel, request.decided, known, key="select")
         request.answers.keep_chosen(question, point)
     return point
 

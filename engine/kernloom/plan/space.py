@@ -98,7 +98,7 @@ def check_point(
             raise _broken(kernel, requirement.text, {**known, **point}, key)
 
 
-def nothing_left(
+def empty_space_error(
     kernel: Kernel, fixed: Mapping[str, Scalar], known: Mapping[str, Any], *, key: str
 ) -> ConfigError:
     """The error for an empty space: the constraint that alone excludes all, or all together."""

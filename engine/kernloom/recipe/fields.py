@@ -109,7 +109,7 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
     SelectSettings: _rules("providers fixed", NEVER="file"),
     Policy: _rules(
         "name samples warmup min_rounds max_rounds min_sample_us bound budget_s clock pin"
-        " scheduling cache aslr together baselines floor about"
+        " scheduling cache aslr together peers floor about"
     ),
 }
 """Dataclass of the schema -> field -> rule. Stage types, providers, generators, references and

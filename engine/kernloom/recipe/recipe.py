@@ -16,10 +16,11 @@ from kernloom.base.errors import ConfigError, KernloomError, nearest
 from kernloom.base.files import canonical_json, sha256_json, write_atomically
 from kernloom.config.compose import Composer, Point
 from kernloom.config.reader import RECIPE, dump_yaml, read_yaml
+from kernloom.config.renamed import with_current_keys
 from kernloom.measure.trial import Trial
 from kernloom.plan.artifact import is_key
 from kernloom.recipe.fields import LOCAL_KEYS
-from kernloom.recipe.replay import Here, Replay
+from kernloom.recipe.replay import LocalConfigs, Replay
 
 FORMAT = 1
 KEYS = ("recipe", "kernloom", "trials", "digest")
@@ -54,7 +55,7 @@ OWN_CONFIG = ("toolchain", "target", "arch", "pipeline")
 def refusals(trials: Sequence[Trial], composer: Composer) -> list[str]:
     """Why a replay on this machine would refuse a recipe of these trials, with a remedy; one text
     per refusal."""
-    here = Here(composer)
+    here = LocalConfigs(composer)
     found: dict[str, str] = {}
     for trial in trials:
         try:
@@ -142,7 +143,7 @@ def differences(entry: Entry, trial: Trial) -> list[str]:
 def read_recipe(path: Path, composer: Composer, local: Mapping[str, Any]) -> list[Entry]:
     """The trials of a recipe; `local` is a composed config for everything that recipes omit."""
     data = _document(path)
-    here, shared, edits = Here(composer), Shared(), _edits(data, path)
+    here, shared, edits = LocalConfigs(composer), Shared(), _edits(data, path)
     return [
         _read(entry, here, shared, local, f"{path}: trials[{i}]", edits[i])
         for i, entry in enumerate(data["trials"])
@@ -214,14 +215,14 @@ def _is_sealed(data: Mapping[str, Any]) -> bool:
 
 def _read(
     entry: dict[str, Any],
-    here: Here,
+    here: LocalConfigs,
     shared: Shared,
     local: Mapping[str, Any],
     where: str,
     edited: str,
 ) -> Entry:
     _check_keys(entry, ENTRY_KEYS, where)
-    swept, expected = entry.get("point") or {}, entry.get("expected") or {}
+    swept, expected = with_current_keys(entry.get("point") or {}), entry.get("expected") or {}
     artifacts = expected.get("artifacts") or {} if isinstance(expected, dict) else None
     if not isinstance(swept, dict) or not isinstance(artifacts, dict):
         raise ConfigError("point and expected.artifacts must be keys and values", key=where)
@@ -234,7 +235,7 @@ def _read(
                 hint="Allowed: 32 hexadecimal digits.",
             )
     replay = Replay(here, where)
-    config = shared.config(_answered(replay.config(entry["config"])))
+    config = shared.config(_with_providers(replay.config(with_current_keys(entry["config"]))))
     kept = {key: local[key] for key in LOCAL_KEYS if key in local}
     data = {**config, **kept, "recipe": None, "rerun": "all"}
     return Entry(Point(swept, data), artifacts, (*filter(None, [edited]), *replay.notes))
@@ -246,7 +247,7 @@ def _check_keys(data: Mapping[Any, Any], known: Sequence[str], where: str) -> No
             raise ConfigError(f"unknown key '{key}'", key=where, hint=nearest(str(key), known))
 
 
-def _answered(config: dict[str, Any]) -> dict[str, Any]:
+def _with_providers(config: dict[str, Any]) -> dict[str, Any]:
     """The config with a provider for every parameter: early recipes have only `fixed`."""
 
     def answered(section: Any) -> Any:

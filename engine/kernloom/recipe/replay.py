@@ -24,7 +24,7 @@ from kernloom.recipe.fields import (
 from kernloom.recipe.flags import check_flags
 
 
-class Here:
+class LocalConfigs:
     """The configs of this machine, composed by the names in a recipe."""
 
     def __init__(self, composer: Composer) -> None:
@@ -92,7 +92,7 @@ class Here:
 class Replay:
     """Reads the config of one trial of a recipe; `notes` collects deviations from the recipe."""
 
-    def __init__(self, here: Here, where: str) -> None:
+    def __init__(self, here: LocalConfigs, where: str) -> None:
         self._here = here
         self._where = where
         self._chosen: dict[str, Any] = {}
@@ -193,7 +193,7 @@ class Replay:
         return data["pipeline"]["stages"].get(name)
 
 
-def _check(rule: Rule, value: Any, ours: Any, key: str, here: Here) -> None:
+def _check(rule: Rule, value: Any, ours: Any, key: str, here: LocalConfigs) -> None:
     """Refuse a value that a rule does not allow."""
     if rule is Rule.NAME:
         group = key.split(".")[-2]

@@ -11,13 +11,13 @@ from kernloom.measure.calibration import DTYPES
 from kernloom.measure.roof import COLD, MEMORY, PATTERNS, Calibration
 from kernloom.report.page import print_rows
 
-HOW = "kernloom doctor --calibrate"
+CALIBRATE_COMMAND = "kernloom doctor --calibrate"
 
 
 def print_calibration(calibration: Calibration | None, file: TextIO) -> None:
     """Print tables of peaks and bandwidths: of one core and, if there are more, of all."""
     if calibration is None:
-        print(f"This machine's roof has not been measured: {HOW}", file=file)
+        print(f"This machine's roof has not been measured: {CALIBRATE_COMMAND}", file=file)
         return
     cores = max((entry.threads for entry in calibration.peaks), default=1)
     many = f" of 1 core / {cores} cores" if cores > 1 else ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from kernloom.base.gauges import GAUGES, RATES, ROOF_FRACTION, Gauge, Metric
 from kernloom.base.lookup import MISSING, lookup
-from kernloom.base.units import ratio_text, unsettled
+from kernloom.base.units import contains_one, ratio_text
 from kernloom.measure.ranking import Standing, is_sanitized
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.page import Heading
@@ -175,7 +175,7 @@ def _outcome(trials: Sequence[Trial], compared: Sequence[Column] = ()) -> list[C
         *compared,
         *(_metric(rate) for rate in RATES),
         Column(ROOF_FRACTION.heading, _roof, number=True, always=False, spare=ROOF_FRACTION.spare),
-        *(_baseline(name) for name in _baselines(trials)),
+        *(_peer(name) for name in _peers(trials)),
         Column("provider", lambda trial: trial.provider, always=False, spare=9),
     ]
 
@@ -187,7 +187,7 @@ def _roof(trial: Trial) -> str:
 
 def _gauge(gauge: Gauge) -> Column:
     def cell(trial: Trial) -> str:
-        return gauge.shown(trial.metrics)
+        return gauge.with_interval(trial.metrics)
 
     return Column(gauge.heading, cell, number=True, always=False, spare=gauge.spare)
 
@@ -200,23 +200,23 @@ def _metric(metric: Metric) -> Column:
     return Column(metric.heading, cell, number=True, always=False, spare=metric.spare)
 
 
-def _baselines(trials: Sequence[Trial]) -> list[str]:
+def _peers(trials: Sequence[Trial]) -> list[str]:
     names = (
-        path.removeprefix("baselines.").removesuffix(".ratio")
+        path.removeprefix("peers.").removesuffix(".ratio")
         for trial in trials
         for path, _ in leaves(trial.metrics)
-        if path.startswith("baselines.") and path.endswith(".ratio")
+        if path.startswith("peers.") and path.endswith(".ratio")
     )
     return list(dict.fromkeys(names))
 
 
-def _baseline(name: str) -> Column:
+def _peer(name: str) -> Column:
     def found(trial: Trial) -> tuple[float, float, float] | None:
         numbers = dict(leaves(trial.metrics))
-        ratio = numbers.get(f"baselines.{name}.ratio")
+        ratio = numbers.get(f"peers.{name}.ratio")
         if ratio is None:
             return None
-        low, high = (numbers.get(f"baselines.{name}.{end}", ratio) for end in ("ci_low", "ci_high"))
+        low, high = (numbers.get(f"peers.{name}.{end}", ratio) for end in ("ci_low", "ci_high"))
         return ratio, low, high
 
     def cell(trial: Trial) -> str:
@@ -225,7 +225,7 @@ def _baseline(name: str) -> Column:
 
     def style(trial: Trial) -> str:
         ratio = found(trial)
-        return "dim" if ratio and unsettled(*ratio[1:]) else ""
+        return "dim" if ratio and contains_one(*ratio[1:]) else ""
 
     return Column(f"vs {name}", cell, number=True, always=False, spare=1, style=style)
 

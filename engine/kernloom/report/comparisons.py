@@ -47,7 +47,7 @@ def _gauges(found: Compared) -> tuple[Gauge, ...]:
 
 
 def _row(entry: Entry, comparison: Comparison | None, gauges: Sequence[Gauge]) -> list[str]:
-    row = [entry.name, *(gauge.shown(entry.metrics) for gauge in gauges)]
+    row = [entry.name, *(gauge.with_interval(entry.metrics) for gauge in gauges)]
     if comparison is None:
         return [*row, "", "", "" if entry.status == "ok" else entry.status, ""]
     interval = f"{comparison.ci_low:.3f} .. {comparison.ci_high:.3f}"

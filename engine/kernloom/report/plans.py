@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from kernloom.base.units import count, time_text
-from kernloom.report.alike import alike
 from kernloom.report.columns import params_text
 from kernloom.report.page import print_rows
+from kernloom.report.similar import group_similar
 from kernloom.store.keys import value_text
 
 SHORT_KEY = 12
@@ -145,7 +145,9 @@ def print_builds(document: Mapping[str, Any], file: TextIO) -> None:
     ]
     print_rows(rows, file)
     failed = [artifact for artifact in document["artifacts"] if artifact["state"] == "failed"]
-    for same in alike(failed, lambda one: str(one["name"]), lambda one: str(one["message"])):
+    for same in group_similar(
+        failed, lambda one: str(one["name"]), lambda one: str(one["message"])
+    ):
         first = same.first[0]
         more = f" ({same.count} artifacts, of which this is the first)" if same.count > 1 else ""
         print(f"\n{first['name']}{more}: {first['message'].strip()}", file=file)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernloom.base.errors import UsageError, nearest
-from kernloom.base.gauges import RATES, TIME, USUAL_METRICS, Gauge, metric_named, rank_of
+from kernloom.base.gauges import RATES, TIME, USUAL_METRICS, Gauge, metric_named, metric_rank
 from kernloom.base.units import count, number_text
 from kernloom.measure.ranking import is_sanitized, metric_of
 from kernloom.measure.trial import Trial
@@ -124,7 +124,7 @@ class Summary:
         self.keys, self.asked = tuple(keys), asked
         self.groups: dict[tuple[Any, ...], Group] = {}
         self.trials = self.verified = 0
-        self._unseen = dict.fromkeys((*keys, *([asked] if asked else [])))
+        self._unknown = dict.fromkeys((*keys, *([asked] if asked else [])))
         self._timed = False
         self._metrics: dict[str, Key] = {}
         meanings = Meanings()
@@ -140,11 +140,11 @@ class Summary:
                     group = self.groups[values] = Group()
                 self._add(trial, group)
 
-    def unseen(self) -> list[Key]:
+    def unknown_keys(self) -> list[Key]:
         """The keys, the requested metric among them, that no counted trial has."""
-        return list(self._unseen)
+        return list(self._unknown)
 
-    def lack(self) -> str:
+    def missing_metric_reason(self) -> str:
         """Why no trial has the metric; empty if one has it."""
         groups = self.groups.values()
         if not self.trials or any(any(group.numbers.values()) for group in groups):
@@ -180,10 +180,10 @@ class Summary:
             group.numbers.setdefault(metric.text, []).append(value)
 
     def _saw(self, keys: Iterable[Key], values: Iterable[Any]) -> None:
-        if self._unseen:
+        if self._unknown:
             for key, value in zip(keys, values, strict=True):
                 if value is not None:
-                    self._unseen.pop(key, None)
+                    self._unknown.pop(key, None)
 
 
 def parse_keys(text: str, flag: str) -> list[Key]:
@@ -319,13 +319,13 @@ _DEFAULT = parse_key(TIME.name)
 
 
 def _most(counts: Counter[str]) -> str:
-    return max(counts, key=lambda metric: (counts[metric], -rank_of(metric)))
+    return max(counts, key=lambda metric: (counts[metric], -metric_rank(metric)))
 
 
 def _metrics_in(found: Iterable[_Measured]) -> list[Key]:
     """The metrics of the values, in ranking order."""
     keys = {measured.metric.text: measured.metric for measured in found if measured.numbers}
-    return [keys[name] for name in sorted(keys, key=rank_of)]
+    return [keys[name] for name in sorted(keys, key=metric_rank)]
 
 
 def _remarks(what: str, found: Collection[_Measured]) -> tuple[str, ...]:
@@ -371,7 +371,7 @@ def ordered(answer: Answer, sort: str) -> Answer:
     return replace(answer, rows=rows, metrics=metrics)
 
 
-def limited(answer: Answer, limit: int) -> Answer:
+def first_rows(answer: Answer, limit: int) -> Answer:
     """The first rows."""
     return replace(answer, rows=answer.rows[:limit], metrics=answer.metrics[:limit])
 

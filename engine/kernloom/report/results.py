@@ -100,19 +100,21 @@ def streamed(
         yield from (replace(trial, reuses=times.get(trial.id, 0)) for trial in some)
 
 
-def why_nothing(store: Store, filters: Sequence[Filter]) -> list[str]:
+def explain_empty(store: Store, filters: Sequence[Filter]) -> list[str]:
     """The filters that no trial matches, with the existing values."""
     if not store.distinct("workload"):
         return ["nothing has been stored here yet: `kernloom run` does"]
     alone = [asked for asked in filters if not store.query([asked], 1, history=True)]
     if alone:
-        return [f"no trial has {asked}. {_there(store, asked)}".rstrip() for asked in alone]
+        return [
+            f"no trial has {asked}. {_existing_values(store, asked)}".rstrip() for asked in alone
+        ]
     if len(filters) > 1:
         return ["no trial fits all of these filters at once"]
     return []
 
 
-def _there(store: Store, asked: Filter) -> str:
+def _existing_values(store: Store, asked: Filter) -> str:
     """The existing values of a key: all of them, or their range."""
     if asked.key.column and asked.key.text not in FEW_VALUES:
         return ""

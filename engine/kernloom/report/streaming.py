@@ -14,7 +14,7 @@ IN_MEMORY = 2**20
 
 
 @contextmanager
-def held_back(out: TextIO) -> Iterator[TextIO]:
+def written_when_complete(out: TextIO) -> Iterator[TextIO]:
     """A file that is copied to `out` when complete; nothing is written to `out` on failure."""
     with _temporary() as file:
         yield file

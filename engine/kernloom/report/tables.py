@@ -10,7 +10,6 @@ from typing import Any, TextIO
 from kernloom.base.units import count, time_text
 from kernloom.measure.ranking import is_sanitized, standings
 from kernloom.measure.trial import Trial
-from kernloom.report.alike import Alike, alike
 from kernloom.report.columns import (
     Column,
     SamplesOf,
@@ -21,12 +20,15 @@ from kernloom.report.columns import (
 )
 from kernloom.report.page import WHOLE_ROW, Heading, Page
 from kernloom.report.questions import Answer, cell_text
+from kernloom.report.similar import SimilarItems, group_similar
 
 MESSAGE_LINES = 12
 NUMBERED = ("wrong", "out_of_bounds", "crashed")
 """Statuses whose messages name a location."""
-UNRANKED = "note: times with a sanitizer mean nothing: those trials are not ranked and have no roof"
-FEW = 5
+SANITIZED_NOTE = (
+    "note: times with a sanitizer mean nothing: those trials are not ranked and have no roof"
+)
+MAX_FAILURES_LISTED = 5
 """Limit of failures that are listed one by one."""
 
 
@@ -48,7 +50,7 @@ def print_run(
     _failures(page, trials)
     _warnings(page, trials)
     if any(trial.good and is_sanitized(trial) for trial in trials):
-        page.line(UNRANKED)
+        page.line(SANITIZED_NOTE)
     page.line(closing_line(trials, build))
 
 
@@ -139,7 +141,7 @@ def _table(
 def _failures(page: Page, trials: Sequence[Trial]) -> None:
     """Print failures, similar ones once."""
     failed = (trial for trial in trials if not trial.good)
-    for same in alike(failed, _failed_alike(trials), _said):
+    for same in group_similar(failed, _failed_alike(trials), _said):
         first = same.first[0]
         where = f" in stage {first.stage}" if first.stage else ""
         names = _names(same.first, same.count)
@@ -150,7 +152,7 @@ def _failures(page: Page, trials: Sequence[Trial]) -> None:
 def _warnings(page: Page, trials: Sequence[Trial]) -> None:
     """Print warnings, each once."""
     given = ((trial, text) for trial in trials for text in trial.warnings)
-    for same in alike(given, lambda warning: None, lambda warning: warning[1]):
+    for same in group_similar(given, lambda warning: None, lambda warning: warning[1]):
         everyone = len(trials) > 1 and same.count == len(trials)
         warned = [trial for trial, _ in same.first]
         names = f"all {len(trials)} trials" if everyone else _names(warned, same.count)
@@ -163,7 +165,7 @@ def _names(first: Sequence[Trial], count: int) -> str:
     return subjects_text(first) + more
 
 
-def _tell(page: Page, same: Alike[Any]) -> None:
+def _tell(page: Page, same: SimilarItems[Any]) -> None:
     """Print the first of a group of similar messages."""
     for line in _first_lines(same.message):
         page.line(line, indent=4)
@@ -178,7 +180,7 @@ def _failed_alike(trials: Sequence[Trial]) -> Callable[[Trial], Hashable]:
 
     def key(trial: Trial) -> Hashable:
         kind = (trial.status, trial.stage)
-        few = trial.status in NUMBERED and counts[kind] <= FEW
+        few = trial.status in NUMBERED and counts[kind] <= MAX_FAILURES_LISTED
         return (*kind, _said(trial)) if few else kind
 
     return key

@@ -61,9 +61,9 @@ class Assembly:
         self.results = DigestCache()
         """Results derived from config sections only, valid at any time and place."""
         self.renderer = Renderer(self.template_folders, self.places.cache / "rendered")
-        self._look_around()
+        self._reset_machine_caches()
 
-    def _look_around(self) -> None:
+    def _reset_machine_caches(self) -> None:
         self.here = DigestCache()
         """Results derived from configs and from what is installed on this machine."""
         self.compilers = Compilers(self.places.cache)
@@ -77,7 +77,7 @@ class Assembly:
         """Check again what may have changed outside since the last sweep was planned: templates,
         compilers, emulators. Config files are checked whenever points are composed."""
         self.renderer.refresh()
-        self._look_around()
+        self._reset_machine_caches()
 
     @cached_property
     def composer(self) -> Composer:

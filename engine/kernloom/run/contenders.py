@@ -20,8 +20,8 @@ from kernloom.recipe.fields import LOCAL_KEYS
 from kernloom.recipe.recipe import pinned, read_recipe
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import Contender
-from kernloom.run.named_baselines import kept_folder
 from kernloom.run.planning import MEASURING, plan_each
+from kernloom.run.saved_baselines import kept_folder
 from kernloom.store.keys import Filter
 from kernloom.store.store import Store
 
@@ -42,7 +42,7 @@ class Contenders:
         """Which trials of a saved baseline are not compared, and why; empty if all are."""
 
     @property
-    def beyond_measuring(self) -> list[str]:
+    def overrides_not_applied(self) -> list[str]:
         """Common overrides that do not apply to stored trials and recipes, which are fixed."""
         return list(self._common.without(*NOT_KEPT).text)
 
@@ -56,7 +56,9 @@ class Contenders:
         """The stored trial whose id has this prefix."""
         return self._stored(name, self._found(prefix))
 
-    def since(self, baseline: str, filters: Sequence[Filter]) -> list[tuple[Contender, Contender]]:
+    def from_baseline(
+        self, baseline: str, filters: Sequence[Filter]
+    ) -> list[tuple[Contender, Contender]]:
         """Trials of a saved baseline, each with what the same overrides give now.
 
         If several trials are the same today the newest is taken; `merged` says how many are left
@@ -71,7 +73,7 @@ class Contenders:
             label = _label(trial, kept)
             now = Contender(f"{label} now")
             try:
-                self._plan(now, self._again(trial, kept))
+                self._plan(now, self._recomposed(trial, kept))
             except ConfigError as error:
                 # The configs it was composed from no longer exist.
                 now.problem = error
@@ -94,7 +96,7 @@ class Contenders:
         overrides = self._assembly.composer.parse(trial.overrides, multirun=False)
         return overrides.without(*NOT_KEPT)
 
-    def _again(self, trial: Trial, kept: Overrides) -> Point:
+    def _recomposed(self, trial: Trial, kept: Overrides) -> Point:
         """A stored trial composed again from today's configs."""
         point = self._composed(kept)
         now = (point.data["workload"]["name"], point.data["case"], point.data["target"]["name"])
@@ -123,7 +125,9 @@ class Contenders:
             self._plan(contender, Point({}, data))
             if contender.plan:
                 try:
-                    contender.stored = self._stand_in(name, entry.artifacts, contender.plan)
+                    contender.stored = self._substitute_artifacts(
+                        name, entry.artifacts, contender.plan
+                    )
                 except UnavailableError as error:
                     contender.notes.append(f"{error.message}; it is compared as it is built now")
             made.append(contender)
@@ -154,12 +158,16 @@ class Contenders:
         if contender.plan:
             try:
                 keys = {str(item["name"]): str(item["key"]) for item in trial.artifacts}
-                contender.stored = self._stand_in(f"trial {trial.id}", keys, contender.plan)
+                contender.stored = self._substitute_artifacts(
+                    f"trial {trial.id}", keys, contender.plan
+                )
             except UnavailableError as error:
                 contender.plan, contender.problem = None, error
         return contender
 
-    def _stand_in(self, who: str, keys: Mapping[str, str], plan: Planned) -> dict[str, Path]:
+    def _substitute_artifacts(
+        self, who: str, keys: Mapping[str, str], plan: Planned
+    ) -> dict[str, Path]:
         """Substitute the artifacts of these names and keys for those that the plan would build;
         returns their files."""
         files: dict[str, Path] = {}

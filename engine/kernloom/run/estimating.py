@@ -26,9 +26,9 @@ GUESSED_BUILDS = {"kernel": 0.15, "runner": 1.5, "plugin": 0.5, "supervisor": 0.
 """Seconds to build an artifact of each kind, if no similar one was built here."""
 GUESSED_START_S = 0.02
 """Seconds to start a runner, fill tensors and verify."""
-FEW = 500
+MAX_POINTS_EXAMINED = 500
 """Limit of points that are examined to estimate the time of all."""
-LIKE_IT = 20
+MAX_TRIALS_READ = 20
 """Number of the newest stored trials to estimate from."""
 
 
@@ -94,14 +94,14 @@ def _built_before(artifact: Artifact, index: Index, builder: Builder) -> float |
 
 def _running(waiting: Sequence[Planned], store: Store) -> Part:
     # The points of a large sweep would all be planned again, so some represent the others.
-    some = waiting[:: math.ceil(len(waiting) / FEW) or 1]
+    some = waiting[:: math.ceil(len(waiting) / MAX_POINTS_EXAMINED) or 1]
     part, times = _running_each(some, store), len(waiting) / max(1, len(some))
     known = round(part.known * times)
     return Part(part.seconds * times, known, len(waiting) - known)
 
 
 def _running_each(waiting: Sequence[Planned], store: Store) -> Part:
-    known: dict[tuple[str, ...], list[_Ran]] = {}
+    known: dict[tuple[str, ...], list[_StoredDuration]] = {}
     for plan in waiting:
         key = _kind_of_work(plan)
         if key not in known:
@@ -117,7 +117,7 @@ def _kind_of_work(plan: Planned) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class _Ran:
+class _StoredDuration:
     """The duration of a stored trial, and the part that scales with the work."""
 
     seconds: float
@@ -125,15 +125,15 @@ class _Ran:
     flops: float
 
 
-def _ran_before(plan: Planned, store: Store) -> list[_Ran]:
+def _ran_before(plan: Planned, store: Store) -> list[_StoredDuration]:
     """The newest stored trials of its workload, target and policy; failed ones say little."""
     workload, target, policy = _kind_of_work(plan)
     trials = store.query(
-        {"workload": workload, "target": target, "measure.name": policy}, limit=LIKE_IT
+        {"workload": workload, "target": target, "measure.name": policy}, limit=MAX_TRIALS_READ
     )
     runs = _runs(plan.experiment.measure)
     return [
-        _Ran(
+        _StoredDuration(
             trial.seconds,
             trial.metrics.get(TIME.name, 0.0) * 1e-9 * runs * trial.metrics.get("processes", 1),
             _flops(plan, trial.config["workload"]["sizes"]),
@@ -143,7 +143,7 @@ def _ran_before(plan: Planned, store: Store) -> list[_Ran]:
     ]
 
 
-def _scaled(known: Sequence[_Ran], plan: Planned) -> float | None:
+def _scaled(known: Sequence[_StoredDuration], plan: Planned) -> float | None:
     """The average of those, with the time in kernels scaled by the work."""
     if not known:
         return None

@@ -30,7 +30,7 @@ from kernloom.run.assembly import Assembly
 from kernloom.run.fleet import Fleet, Keep
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Share, Sharing
-from kernloom.run.trials import ENGINE_FULL, MEMORY_LEFT
+from kernloom.run.trials import MEMORY_LEFT, OUT_OF_MEMORY_MESSAGE
 from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store
 
@@ -43,7 +43,7 @@ FROM_OUTSIDE = "SIGKILL"
 """A crash with a cause outside, most often lack of memory."""
 
 
-AT_ONCE = 5_000
+MAX_ARTIFACTS_PER_BUILD = 5_000
 """Limit of artifacts per run of SCons, which holds all of their sources in memory."""
 
 
@@ -85,10 +85,12 @@ class Building:
 
     def __call__(self, plans: Sequence[Planned]) -> Mapping[str, Outcome]:
         needed = self._needed(plans)
-        for start in range(0, len(needed), AT_ONCE):
+        for start in range(0, len(needed), MAX_ARTIFACTS_PER_BUILD):
             tell = partial(self._tell, start, len(needed))
             began = time.monotonic()
-            made = self._builder(plans[0]).build(needed[start : start + AT_ONCE], tell)
+            made = self._builder(plans[0]).build(
+                needed[start : start + MAX_ARTIFACTS_PER_BUILD], tell
+            )
             self._progress.clear()
             self._count(made, time.monotonic() - began)
         return dict(self.outcomes)
@@ -409,7 +411,11 @@ def lasting(trial: Trial, plan: Planned) -> bool:
         # is what was free at that time.
         experiment = plan.experiment
         limit = trial.config.get("memory_limit")
-        if limit is None or experiment.memory_limit is None or trial.message == ENGINE_FULL:
+        if (
+            limit is None
+            or experiment.memory_limit is None
+            or trial.message == OUT_OF_MEMORY_MESSAGE
+        ):
             return False
         had = parse_size(limit, key="memory_limit")
         now = parse_size(experiment.memory_limit, key="memory_limit")

@@ -18,7 +18,7 @@ from kernloom.base.errors import (
 from kernloom.base.files import canonical_json
 from kernloom.base.machine import available_memory
 from kernloom.base.plugin_code import is_ours
-from kernloom.config.compose import Point, Refuse, at_point
+from kernloom.config.compose import Point, Refuse, error_at_point
 from kernloom.config.overrides import Overrides
 from kernloom.config.validate import experiment as validated
 from kernloom.device.contract import Device
@@ -35,17 +35,17 @@ from kernloom.plan.planned import Brief, Planned, Refusal
 from kernloom.plan.select import check_applied
 from kernloom.plan.sources import sources_of
 from kernloom.run.assembly import Assembly
-from kernloom.run.baselines import (
-    Planner,
-    baseline_identity,
-    plan_baselines,
-)
 from kernloom.run.code_facts import code_facts
 from kernloom.run.fleets import fleet_settings
+from kernloom.run.peers import (
+    Planner,
+    peer_identity,
+    plan_peers,
+)
 
 MEASURING = frozenset({"measure"})
 """Stage types that a peer's plan omits: the trial it is compared with measures it."""
-KEPT = 10_000
+MAX_PLANS_IN_MEMORY = 10_000
 """Number of points of a sweep whose full plan is kept in memory."""
 
 
@@ -106,7 +106,7 @@ class PlannedSweep:
         if plan.kept is None:
             plan.kept = self._shared(plan.brief)
         self._whole.append(plan)
-        if len(self._whole) <= KEPT:
+        if len(self._whole) <= MAX_PLANS_IN_MEMORY:
             return
         oldest = self._whole.popleft()
         if oldest.sweep is None:
@@ -118,9 +118,9 @@ class PlannedSweep:
         artifacts = [artifact.key for _, artifact in brief.artifacts]
         told = [
             *(brief.workload, brief.case, brief.target, brief.provider, brief.params, artifacts),
-            *(brief.has_baselines, brief.sources),
+            *(brief.has_peers, brief.sources),
         ]
-        if len(self._briefs) > KEPT:
+        if len(self._briefs) > MAX_PLANS_IN_MEMORY:
             self._briefs.clear()
         known = self._briefs.setdefault(canonical_json(told), brief)
         return known if known.measure == brief.measure else brief
@@ -192,7 +192,7 @@ def _is_options_fault(assembly: Assembly, point: Point) -> bool:
     if not assembly.composer.sweeps_groups(point.swept):
         return False
     try:
-        alone = validated(assembly.composer.groups_alone(point), assembly.results)
+        alone = validated(assembly.composer.composed_groups(point), assembly.results)
         fleet_settings(alone.fleet)
         read_graph(alone.pipeline.stages, assembly.stages, assembly.results)
     except ConfigError:
@@ -207,7 +207,7 @@ def _planned(
         experiment = validated(point.data, assembly.results)
         assembly.results.get(fleet_settings, experiment.fleet)
     except ConfigError as error:
-        raise at_point(error, point.swept) from None
+        raise error_at_point(error, point.swept) from None
     stages: Any = experiment.pipeline.stages
     kept = as_section(stages).derive(_without, without)
     plan = Planned(point, experiment, read_graph(kept, assembly.stages, assembly.results))
@@ -243,12 +243,12 @@ def replanned(plan: Planned, built: Mapping[str, Artifact], cache: DigestCache) 
         return plan
     other = replace(plan, outputs=dict(plan.outputs))
     other.exchange(built)
-    for name, baseline in plan.baselines.items():
-        if baseline.plan:
-            beside = replanned(baseline.plan, built, cache)
-            changed = baseline_identity(name, beside, baseline.made_of)
-            found = replace(baseline, plan=beside, identity=changed)
-            other.baselines = {**other.baselines, name: found}
+    for name, peer in plan.peers.items():
+        if peer.plan:
+            beside = replanned(peer.plan, built, cache)
+            changed = peer_identity(name, beside, peer.made_of)
+            found = replace(peer, plan=beside, identity=changed)
+            other.peers = {**other.peers, name: found}
     _identify(other, cache)
     return other
 
@@ -257,7 +257,7 @@ def _refuse(plan: Planned, refusal: Refusal) -> None:
     # Its traceback would keep the whole plan alive.
     refusal.error.__traceback__ = refusal.error.__context__ = None
     plan.refusal = refusal
-    plan.steps, plan.programs, plan.baselines, plan.device_facts = (), {}, {}, {}
+    plan.steps, plan.programs, plan.peers, plan.device_facts = (), {}, {}, {}
 
 
 def _unforeseen(error: Exception) -> KernloomError:
@@ -320,14 +320,14 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
         if "provenance" in outputs:
             check_applied(outputs, tuple(item.step for item in plan.steps))
     plan.programs = here.by_key((Assembly.programs, *where), lambda: assembly.programs(experiment))
-    if experiment.measure.baselines and plan.graph.has("metrics"):
+    if experiment.measure.peers and plan.graph.has("metrics"):
         planner = Planner(
             assembly.transforms.keys() - {"parallelize"},
             lambda point: _planned(assembly, point, MEASURING, memory, alone=True),
             assembly.places.cache,
             assembly.results,
         )
-        plan.baselines = plan_baselines(plan, planner)
+        plan.peers = plan_peers(plan, planner)
 
 
 def _check_tensors(plan: Planned, device: type[Device]) -> set[str]:

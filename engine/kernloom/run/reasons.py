@@ -23,7 +23,7 @@ COMPARED = 2000
 SHOWN = 40
 """Longer values are not shown."""
 NOTHING_LIKE_IT = "nothing like it is stored"
-_HASHED = ("artifacts", "programs", "data files", "baselines", "config", "calls")
+_HASHED = ("artifacts", "programs", "data files", "peers", "config", "calls")
 """Groups whose values mean nothing to people."""
 _LABELS = {
     "names": "{}",
@@ -34,7 +34,7 @@ _LABELS = {
     "placement": "placement of tensor {}",
     "calls": "arguments of step {}",
     "stages": "pipeline.stages.{}",
-    "baselines": "baseline {}",
+    "peers": "peer {}",
     "config": "config (a stage of another package may look at all of it)",
     "code": "code of {}",
 }

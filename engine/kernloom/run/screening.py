@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from kernloom.base.files import canonical_json, sha256_text
 from kernloom.base.gauges import Gauge, ranking_gauge
-from kernloom.build.batch import batches, like
+from kernloom.build.batch import batches, with_outside_files_of
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
 from kernloom.config.schema import Policy
@@ -86,7 +86,7 @@ class Screening:
 
 def _spread(gauge: Gauge, values: Sequence[float]) -> str:
     """`best 0.82 ms, median 1.2 ms`."""
-    return f"best {gauge.said(gauge.best(values))}, median {gauge.said(median(values))}"
+    return f"best {gauge.with_label(gauge.best(values))}, median {gauge.with_label(median(values))}"
 
 
 def screen(
@@ -105,17 +105,19 @@ def screen(
     start = time.monotonic()
     experiment = plans[0].experiment
     quick = plans[0].sweep.varied(_quick) if plans[0].sweep else None
-    looks = {plan.id: quick.take(plan) if quick else _quick(plan) for plan in once_each(plans)}
+    quick_plans = {
+        plan.id: quick.take(plan) if quick else _quick(plan) for plan in once_each(plans)
+    }
     with closing(store.claims()) as claims:
         if experiment.rerun != "all":
-            _claim(claims, list(looks.values()), progress)
-        return _screened(assembly, looks, store, fleet, progress, ended, start)
+            _claim(claims, list(quick_plans.values()), progress)
+        return _screened(assembly, quick_plans, store, fleet, progress, ended, start)
 
 
-def _claim(claims: Claims, looks: Sequence[Planned], progress: Progress) -> None:
+def _claim(claims: Claims, quick_plans: Sequence[Planned], progress: Progress) -> None:
     """Wait for another engine that screens the same points: its results are then known, and both
     keep the same points."""
-    name = f"screening {sha256_text(canonical_json(sorted(map(_look, looks))))}"
+    name = f"screening {sha256_text(canonical_json(sorted(map(_screening_id, quick_plans))))}"
     if not claims.take(name):
         progress.say("waiting: another Kernloom screens the same points")
         claims.wait(name)
@@ -123,17 +125,19 @@ def _claim(claims: Claims, looks: Sequence[Planned], progress: Progress) -> None
 
 def _screened(
     assembly: Assembly,
-    looks: Mapping[str, Planned],
+    quick_plans: Mapping[str, Planned],
     store: Store,
     fleet: Fleet,
     progress: Progress,
     ended: Callable[[Trial], None],
     start: float,
 ) -> Screening:
-    experiment = next(iter(looks.values())).experiment
+    experiment = next(iter(quick_plans.values())).experiment
     builder = assembly.builder(experiment)
-    building = _ScreeningBuild(builder, list(looks.values()), experiment.screen.batch, progress)
-    found = _known(store, list(looks.values()))
+    building = _ScreeningBuild(
+        builder, list(quick_plans.values()), experiment.screen.batch, progress
+    )
+    found = _known(store, list(quick_plans.values()))
     known = len(found)
     for trial in found.values():
         ended(trial)
@@ -147,24 +151,24 @@ def _screened(
         # Another id means that files outside changed after planning: the result is for another
         # plan.
         if plan.refusal is None and trial.id == plan.id:
-            new[_look(plan)] = trial
+            new[_screening_id(plan)] = trial
         progress.ended(trial)
         ended(trial)
         if time.monotonic() - kept > KEPT_EVERY_S:
-            store.keep_looks(new)
+            store.save_screenings(new)
             new.clear()
             kept = time.monotonic()
 
     interrupted = False
     try:
-        waiting = [plan for id, plan in looks.items() if id not in found]
+        waiting = [plan for id, plan in quick_plans.items() if id not in found]
         fleet.execute(waiting, building, keep)
     except KeyboardInterrupt:
         interrupted = True
     finally:
         progress.clear()
-        store.keep_looks(new)
-    ordered = tuple(found[id] for id in looks if id in found)
+        store.save_screenings(new)
+    ordered = tuple(found[id] for id in quick_plans if id in found)
     best = (trial for group in ranked(ordered) for trial in group[: experiment.screen.keep])
     return Screening(
         trials=ordered,
@@ -177,22 +181,24 @@ def _screened(
     )
 
 
-def _look(plan: Planned) -> str:
+def _screening_id(plan: Planned) -> str:
     """The identity of a screening result: the trial's, plus the conditions of the screening."""
     experiment = plan.experiment
     limits = [experiment.timeout, experiment.memory_limit]
     return sha256_text(canonical_json([plan.id, vars(experiment.measure), limits]))[:16]
 
 
-def _known(store: Store, looks: Sequence[Planned]) -> dict[str, Trial]:
+def _known(store: Store, quick_plans: Sequence[Planned]) -> dict[str, Trial]:
     """Earlier screening results, and trials that failed and would fail again."""
-    again = {plan.id: plan for plan in looks if plan.experiment.rerun != "all" and not plan.refusal}
-    kept = store.looks([_look(plan) for plan in again.values()])
+    again = {
+        plan.id: plan for plan in quick_plans if plan.experiment.rerun != "all" and not plan.refusal
+    }
+    kept = store.screenings([_screening_id(plan) for plan in again.values()])
     failed = store.latest(again)
     found: dict[str, Trial] = {}
     for id, plan in again.items():
-        if look := kept.get(_look(plan)):
-            found[id] = trial_of(plan, {}, datetime.now(UTC), **look)
+        if stored := kept.get(_screening_id(plan)):
+            found[id] = trial_of(plan, {}, datetime.now(UTC), **stored)
         elif id in failed and not failed[id].good:
             found[id] = replace(failed[id], point=plan.point.swept)
     return {
@@ -208,7 +214,7 @@ def _quick(plan: Planned) -> Planned:
     return replace(
         plan,
         experiment=replace(experiment, measure=_policy(experiment.measure)),
-        baselines={},
+        peers={},
         # Its original sweep would plan it again with its own policy.
         sweep=None,
         kept=None,
@@ -225,7 +231,7 @@ def _policy(policy: Policy) -> Policy:
         min_rounds=1,
         max_rounds=1,
         bound=0.0,
-        baselines=(),
+        peers=(),
     )
 
 
@@ -300,7 +306,7 @@ class _ScreeningBuild:
                 members |= {
                     member: replace(
                         outcome,
-                        artifact=like(outcome.artifact, self._artifacts[member]),
+                        artifact=with_outside_files_of(outcome.artifact, self._artifacts[member]),
                         entry=entry,
                     )
                     for member, entry in self._batches[key].entries.items()

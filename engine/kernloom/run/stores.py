@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def store_of(assembly: Assembly, experiment: Experiment) -> Store:
-    return open_store(place_of(experiment.store, assembly.places))
+    return open_store(store_location(experiment.store, assembly.places))
 
 
-def place_of(chosen: StoreSettings, places: Places) -> Path | str:
+def store_location(chosen: StoreSettings, places: Places) -> Path | str:
     """The file or the URL of a store."""
     if chosen.url and chosen.path:
         raise ConfigError("a store has a path or a url, not both", key="store")

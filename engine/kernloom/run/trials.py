@@ -15,28 +15,28 @@ from typing import Any
 from kernloom.base.errors import ConfigError, DeviceError, KernloomError, UnavailableError
 from kernloom.base.expressions import parse_size
 from kernloom.base.files import sha256_text
-from kernloom.base.gauges import TIME, leading
+from kernloom.base.gauges import TIME, leading_gauge
 from kernloom.base.machine import available_memory, machine_class
 from kernloom.build.builder import Outcome
 from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, require
 from kernloom.device.devices import DEVICES
-from kernloom.device.sessions import SessionPlaces
-from kernloom.measure.baselines import Baseline, Baselines, Measurable
+from kernloom.device.sessions import SessionSlots
 from kernloom.measure.bench import Bench
 from kernloom.measure.data import DataSets
+from kernloom.measure.peers import Measurable, Peer, Peers
 from kernloom.measure.sampler import Sampler, threads_of, with_clock
 from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.trial import Trial
 from kernloom.measure.turns import in_turns
 from kernloom.pipeline.stage import Context
 from kernloom.plan.artifact import Artifact
-from kernloom.plan.planned import Planned, PlannedBaseline
+from kernloom.plan.planned import Planned, PlannedPeer
 from kernloom.plan.source import ENTRY
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import replanned
 
-ENGINE_FULL = "the engine ran out of memory"
+OUT_OF_MEMORY_MESSAGE = "the engine ran out of memory"
 MEMORY_LEFT = "memory_left"
 """Condition of a trial that ran out of memory: the bytes it had."""
 
@@ -46,7 +46,7 @@ class _Shared:
     """The peers of trials that take turns, and the stack that closes their benches."""
 
     benches: ExitStack
-    known: dict[str, Baseline] = field(default_factory=dict)
+    known: dict[str, Peer] = field(default_factory=dict)
 
 
 class Trials:
@@ -69,7 +69,7 @@ class Trials:
         # The last core: the system's own work tends to be on the first ones.
         self._core = max(os.sched_getaffinity(0))
         self._devices: dict[tuple[Any, ...], Device] = {}
-        self._session_places: dict[tuple[str, int], SessionPlaces] = {}
+        self._session_slots: dict[tuple[str, int], SessionSlots] = {}
 
     def built(self, outcomes: Mapping[str, Outcome]) -> None:
         """Add the outcomes of further builds."""
@@ -115,7 +115,7 @@ class Trials:
         try:
             self.check_built(plan)
             with self.bench(plan) as bench:
-                services = {Bench: bench, Baselines: self._baselines(plan, shared)}
+                services = {Bench: bench, Peers: self._peers(plan, shared)}
                 context = Context(plan.experiment, {**self._assembly.planning_services, **services})
                 for _ in plan.graph.turns("run", context, outputs):
                     seconds += time.monotonic() - start
@@ -124,7 +124,7 @@ class Trials:
         except KernloomError as error:
             problem = error
         except MemoryError:
-            problem = DeviceError(ENGINE_FULL, status="out_of_memory")
+            problem = DeviceError(OUT_OF_MEMORY_MESSAGE, status="out_of_memory")
         seconds += time.monotonic() - start
         ended = _ended(plan, outputs, problem)
         if ended["status"] == "out_of_memory":
@@ -159,36 +159,34 @@ class Trials:
     def bench(self, plan: Planned, libraries: tuple[Path, ...] = ()) -> Bench:
         """A bench on which a planned workload can be launched."""
         device = self._device(plan, libraries)
-        places = self._places(plan.experiment.target)
+        slots = self._slots(plan.experiment.target)
         return Bench(
             plan.experiment,
             device,
             self._data,
             self._paths,
-            places,
+            slots,
             plan.placement,
             self._entries,
             self._memory_limit(plan),
         )
 
-    def _baselines(self, plan: Planned, shared: _Shared) -> Baselines:
+    def _peers(self, plan: Planned, shared: _Shared) -> Peers:
         named = {}
-        for name, planned in plan.baselines.items():
+        for name, planned in plan.peers.items():
             if planned.identity not in shared.known:
                 make = partial(self._measurable, plan, planned, shared.benches)
-                shared.known[planned.identity] = Baseline(make)
+                shared.known[planned.identity] = Peer(make)
             named[name] = shared.known[planned.identity]
-        return Baselines(named)
+        return Peers(named)
 
-    def _measurable(
-        self, plan: Planned, planned: PlannedBaseline, benches: ExitStack
-    ) -> Measurable:
+    def _measurable(self, plan: Planned, planned: PlannedPeer, benches: ExitStack) -> Measurable:
         experiment = plan.experiment
         threads = threads_of(plan.steps)
         if planned.plan is None:
-            from kernloom.measure.numpy_baseline import NumpyBaseline
+            from kernloom.measure.numpy_peer import NumpyPeer
 
-            return NumpyBaseline(
+            return NumpyPeer(
                 experiment.workload,
                 experiment.seed,
                 self._assembly.places.roots,
@@ -202,13 +200,13 @@ class Trials:
         self.verify(planned.plan, bench)
         return Sampler(bench, planned.plan.steps, experiment.measure)
 
-    def _places(self, target: Target) -> SessionPlaces:
+    def _slots(self, target: Target) -> SessionSlots:
         """A target's slots are shared by all its trials, and by all runs in this project."""
         key = (target.name, target.sessions)
-        if key not in self._session_places:
+        if key not in self._session_slots:
             folder = self._assembly.places.build / "sessions" / sha256_text(target.name)[:16]
-            self._session_places[key] = SessionPlaces(target.sessions, folder)
-        return self._session_places[key]
+            self._session_slots[key] = SessionSlots(target.sessions, folder)
+        return self._session_slots[key]
 
     def _memory_limit(self, plan: Planned) -> int:
         limit = plan.experiment.memory_limit
@@ -256,7 +254,7 @@ class Trials:
 def _needed(plan: Planned, device: Device) -> list[str]:
     """The capabilities that a trial needs of its device."""
     threads, policy = threads_of(plan.steps), plan.experiment.measure
-    gauge, needed = leading(device.gauges), ["memory", "launch"]
+    gauge, needed = leading_gauge(device.gauges), ["memory", "launch"]
     if not gauge.exact:
         needed.append("calibrate")
         if TIME in device.gauges:

@@ -22,7 +22,7 @@ LookUp = Callable[[Row, str], Any]
 """Looks up a key of a point's config; raises KeyError if there is none."""
 _DOTTED = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_0-9]\w*)+""", re.ASCII)
 _SIZES = "workload.sizes."
-_MAX_LOOKED_AT = 100_000
+_MAX_ROWS_SEARCHED = 100_000
 """Maximum rows of one axis that are searched for an exclusion's values."""
 
 
@@ -237,7 +237,7 @@ class Exclude:
         axes = [(axis, axis.keys & self.values.keys()) for axis in space.axes]
         fixed = self.values.keys() - space.keys
         return self.agrees({}, fixed) and all(
-            axis.size > _MAX_LOOKED_AT
+            axis.size > _MAX_ROWS_SEARCHED
             or any(self.agrees(axis.at(rank), keys) for rank in range(axis.size))
             for axis, keys in axes
             if keys

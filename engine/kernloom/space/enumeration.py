@@ -31,10 +31,10 @@ MAX_MASKED = 2**28
 def valid(space: Space, *, limit: bool) -> Selection:
     """All valid points; `limit`: give up if there are too many combinations to check."""
     if not space.constraints:
-        return Selection(space, range(space.size), looked_at=0)
+        return Selection(space, range(space.size), tried=0)
     join = _Join(space, explain=True, limit=limit)
     found = [index for lines in join.blocks() for index in _indices(space, lines)]
-    return Selection(space, found, tuple(join.removed), looked_at=space.size)
+    return Selection(space, found, tuple(join.removed), tried=space.size)
 
 
 def points(space: Space) -> Iterator[Row]:
@@ -122,7 +122,7 @@ class _Join:
         """The points that start with these ranks."""
         depth = lines.shape[1]
         if depth == len(self._space.axes):
-            self._look_at(asked=len(lines))
+            self._count_checks(asked=len(lines))
             yield lines
             return
         size = self._space.sizes[depth]
@@ -164,7 +164,7 @@ class _Join:
         masks = [(number, test, grid.true(test)) for number, test in tests]
         if end > depth + 1 and any(true is None for _, _, true in masks):
             return None
-        self._look_at(masked=prod(grid.shape))
+        self._count_checks(masked=prod(grid.shape))
         if not self._explain and any(
             true is not None and not numpy.any(true) for *_, true in masks
         ):
@@ -190,14 +190,14 @@ class _Join:
         for first in range(0, len(cells), _CHUNK):
             some = _lines(lines, low, lengths, cells[first : first + _CHUNK])
             for ranks in some.tolist():
-                self._look_at(asked=1)
+                self._count_checks(asked=1)
                 row: Row = {}
                 for axis, rank in zip(self._space.axes, ranks, strict=False):
                     row.update(axis.at(rank))
                 answers.append(test.holds(row))
         return answers
 
-    def _look_at(self, *, asked: int = 0, masked: int = 0) -> None:
+    def _count_checks(self, *, asked: int = 0, masked: int = 0) -> None:
         self._asked += asked
         self._masked += masked
         if self._limit and (self._asked > MAX_ASKED or self._masked > MAX_MASKED):

@@ -20,7 +20,7 @@ def design(
     best: list[int] = []
     swaps = min(_MAX_SWAPS, 1000 + 20 * wanted * len(space.axes))
     for _ in range(_STARTS):
-        mending = _Mending(space, wanted, generator, allowed)
+        mending = _DesignRepair(space, wanted, generator, allowed)
         for _ in range(swaps if mending.bad else 0):
             mending.swap()
             if not mending.bad:
@@ -33,7 +33,7 @@ def design(
     return best
 
 
-class _Mending:
+class _DesignRepair:
     """Repair of a design: rows swap values, which keeps it balanced, until all rows are good."""
 
     def __init__(

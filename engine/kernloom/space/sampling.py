@@ -1,7 +1,7 @@
 """Samples of a space: some valid points, the same ones for the same seed.
 
-`unranked` numbers the valid points by counting and draws numbers. Every set of points is equally
-likely, however few combinations are valid.
+`sample_by_number` numbers the valid points by counting and draws numbers. Every set of points is
+equally likely, however few combinations are valid.
 
 `sampled` tries combinations at random. If hardly any is valid, the constraints are solved instead:
 all solutions are found and drawn from, or, if there are too many, found one by one from random
@@ -20,9 +20,9 @@ from kernloom.space.hypercube import Cells, design, is_balanced, shuffled
 from kernloom.space.solving import Solver
 from kernloom.space.space import Selection, Space
 
-_PATIENCE = 10_000
+_MIN_TRIES = 10_000
 """Combinations tried before the success rate is judged."""
-_WORTH = 100
+_MAX_TRIES_PER_POINT = 100
 """Trying goes on while at least one in so many combinations is valid."""
 MAX_TRIED = 2_000_000
 """Maximum combinations tried."""
@@ -32,21 +32,21 @@ _MAX_SPARE = 100_000
 """Maximum combinations put aside before a hypercube is given up."""
 
 
-def unranked(space: Space, tables: Tables, count: int, seed: int) -> Selection:
+def sample_by_number(space: Space, tables: Tables, count: int, seed: int) -> Selection:
     """Points drawn by their numbers among all valid points."""
     generator = random.Random(seed)  # noqa: S311 (no secret)
     wanted = min(count, tables.total)
     numbers = list(islice(_drawn(tables.total, lambda n: _below(n, generator)), wanted))
     ranks = tables.ranks(numbers).tolist()
     indices = sorted(space.index_at(line) for line in ranks)
-    return Selection(space, indices, looked_at=wanted, all=wanted == tables.total)
+    return Selection(space, indices, tried=wanted, all=wanted == tables.total)
 
 
 def sampled(space: Space, count: int, *, balanced: bool = False, seed: int = 0) -> Selection:
     """Points found by trying or solving; `balanced`: a Latin hypercube, with the values of every
     axis equally often."""
     generator = random.Random(seed)  # noqa: S311 (no secret)
-    taking = _Taking(space, min(count, space.size))
+    taking = _SampleInProgress(space, min(count, space.size))
     if balanced and taking.wanted < space.size:
         for index in design(space, taking.wanted, generator, taking.allowed):
             taking.found[index] = None
@@ -60,14 +60,14 @@ def sampled(space: Space, count: int, *, balanced: bool = False, seed: int = 0) 
         space,
         sorted(taking.found),
         removed,
-        looked_at=len(taking.asked),
+        tried=len(taking.asked),
         all=ended,
         balanced=even,
         uniform=not balanced and not taking.dived,
     )
 
 
-class _Taking:
+class _SampleInProgress:
     """State of a sample in progress."""
 
     def __init__(self, space: Space, wanted: int) -> None:
@@ -115,10 +115,10 @@ class _Taking:
 
     def is_worth_it(self, tries: int) -> bool:
         """Whether trying more combinations is likely to find enough."""
-        if tries < _PATIENCE:
+        if tries < _MIN_TRIES:
             return True
         enough = self._good * MAX_TRIED >= self.wanted * tries
-        return enough and self._good * _WORTH >= tries and tries < MAX_TRIED
+        return enough and self._good * _MAX_TRIES_PER_POINT >= tries and tries < MAX_TRIED
 
     def fill_up(self) -> bool:
         """Fill up with spare combinations; whether the sample is as balanced as requested."""
@@ -136,13 +136,13 @@ def _tried(space: Space, generator: random.Random) -> Iterator[int]:
         yield space.index_at([int(generator.random() * size) for size in space.sizes])
 
 
-def _solved(taking: _Taking, solver: Solver, generator: random.Random) -> bool:
+def _solved(taking: _SampleInProgress, solver: Solver, generator: random.Random) -> bool:
     """Take combinations that solve the constraints; whether there are no others."""
     joined, ended = solver.all()
     if not ended:
         # Solutions of an incomplete walk are close together: take random ones first.
         taking.dived = True
-        taking.take(solver.dives(), lambda tries: True)
+        taking.take(solver.random_solutions(), lambda tries: True)
     if joined and not taking.is_done:
         drawn = _drawn(joined.size * solver.free_size, lambda n: int(generator.random() * n))
         rows = (solver.index(joined, *divmod(number, solver.free_size)) for number in drawn)

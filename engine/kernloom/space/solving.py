@@ -174,13 +174,13 @@ class Solver:
         columns = zip(*(joined.places for joined in found), strict=True)
         return Joined(tuple(numpy.concatenate(column) for column in columns), {}, kept), ended
 
-    def dives(self) -> Iterator[int]:
+    def random_solutions(self) -> Iterator[int]:
         """Random solutions, each from a walk of its own."""
         self._left = MAX_COST
         while self._left > 0:
             joined: Joined | None = Joined((), {})
             for depth in range(len(self._parts)):
-                joined = self._dive(joined, depth) if joined else None
+                joined = self._random_extension(joined, depth) if joined else None
             self._left -= _COST
             if joined:
                 yield self.index(joined, 0, int(self._generator.random() * self.free_size))
@@ -218,7 +218,7 @@ class Solver:
             for low in range(0, size, step):
                 yield self._with_slice(joined, depth, low, min(low + step, size))
 
-    def _dive(self, joined: Joined, depth: int) -> Joined | None:
+    def _random_extension(self, joined: Joined, depth: int) -> Joined | None:
         """One random combination extended by the next axis, or None if none was found."""
         size = self._parts[depth].size
         more = self._looked_up(joined, depth)

@@ -114,10 +114,10 @@ class Space:
         methods of sweeps. The selection says whether the points are uniform and whether there are
         others; see `sampling`.
         """
-        from kernloom.space.sampling import sampled, unranked
+        from kernloom.space.sampling import sample_by_number, sampled
 
         if method == "uniform" and self.tables:
-            return unranked(self, self.tables, count, seed)
+            return sample_by_number(self, self.tables, count, seed)
         return sampled(self, count, balanced=method == "latin_hypercube", seed=seed)
 
     def least(
@@ -230,7 +230,7 @@ class Selection:
     removed: tuple[int, ...] = ()
     """Number of combinations that each constraint removed; the first constraint counts if several
     apply."""
-    looked_at: int = 0
+    tried: int = 0
     all: bool = True
     """Whether no further valid point could have been found."""
     balanced: bool = True

@@ -14,9 +14,9 @@ from kernloom.store.rows import now, sample_row
 from kernloom.store.schema import (
     BASELINES,
     DOCUMENTS,
-    LOOKS,
     REUSES,
     SAMPLES,
+    SCREENINGS,
     SOURCES,
     TRIALS,
     insert_into,
@@ -37,12 +37,12 @@ _NOTE_SOURCES = (
     insert_into(SOURCES)
     + " ON CONFLICT (trial) DO UPDATE SET used = excluded.used, document = excluded.document"
 )
-_KEEP_LOOK = (
-    insert_into(LOOKS)
+_SAVE_SCREENING = (
+    insert_into(SCREENINGS)
     + " ON CONFLICT (id) DO UPDATE SET created = excluded.created, text = excluded.text"
 )
 _COUNT_REUSE = insert_into(REUSES) + " ON CONFLICT (trial) DO UPDATE SET times = reuses.times + 1"
-_OF_A_LOOK = ("status", "verified", "metrics", "conditions", "stage", "message", "stderr")
+_SCREENING_FIELDS = ("status", "verified", "metrics", "conditions", "stage", "message", "stderr")
 """The fields of a trial that are not known in advance."""
 
 
@@ -87,12 +87,15 @@ def count_reuses(connection: Connection, ids: Iterable[str]) -> None:
     connection.run(_COUNT_REUSE, [{"trial": id, "times": 1} for id in sorted(set(ids))])
 
 
-def keep_looks(connection: Connection, looks: Mapping[str, Trial]) -> None:
+def save_screenings(connection: Connection, screenings: Mapping[str, Trial]) -> None:
     """Store screening results, replacing earlier ones with the same identities."""
-    fields = {id: {name: getattr(looks[id], name) for name in _OF_A_LOOK} for id in sorted(looks)}
+    fields = {
+        id: {name: getattr(screenings[id], name) for name in _SCREENING_FIELDS}
+        for id in sorted(screenings)
+    }
     created = now()
     rows = [{"id": id, "created": created, "text": seal(of, id)} for id, of in fields.items()]
-    connection.run(_KEEP_LOOK, rows)
+    connection.run(_SAVE_SCREENING, rows)
 
 
 def save_baseline(connection: Connection, name: str, ids: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernloom.base.sealed import DamagedFileError, unseal
+from kernloom.config.renamed import with_current_keys
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store.database import Connection
 from kernloom.store.digests import DIGEST, is_sound, samples_are_sound
@@ -71,7 +72,7 @@ class Lookups:
             self._damaged(sorted(bad))
             found = [row for row in found if _name(row) not in bad]
         self.need(found)
-        return [trial_of(row, self._reader.document) for row in found]
+        return [trial_of(row, self.document) for row in found]
 
     def need(self, rows: Iterable[Row], columns: Sequence[str] = SHARED) -> None:
         """Fetch the sections that the documents of these rows refer to."""
@@ -83,7 +84,7 @@ class Lookups:
         return {row["hash"]: row["text"] for row in rows}
 
     def document(self, text: str) -> Any:
-        return self._reader.document(text)
+        return with_current_keys(self._reader.document(text))
 
     def _among(self, before: str, values: Iterable[str], after: str = "") -> Iterator[Row]:
         """The rows of a statement for any of these values."""
@@ -159,7 +160,7 @@ class Lookups:
         rows = self._among("SELECT trial, times FROM reuses WHERE trial", ids)
         return {row["trial"]: row["times"] for row in rows}
 
-    def looks(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def screenings(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Earlier screening results, as fields of a trial."""
         found = {}
         for row in self._among("SELECT id, text FROM looks WHERE id", ids):

@@ -30,7 +30,7 @@ from kernloom.store.lookups import Name, Row
 from kernloom.store.readable import Readable, lacks_samples, with_notes
 from kernloom.store.sqlite import Sqlite, repaired_of, wal_of
 
-KEPT = ".damaged"
+DAMAGED_SUFFIX = ".damaged"
 OUTCOME = "repair"
 """Key in `meta` of a repaired store with the outcome of the repair."""
 _SHARED_LOCK = (0x40000002, 510)
@@ -270,5 +270,7 @@ def _settle(path: Path) -> None:
 
 
 def _free_name(path: Path) -> Path:
-    names = (path.with_name(f"{path.name}{KEPT}-{number}") for number in itertools.count(1))
+    names = (
+        path.with_name(f"{path.name}{DAMAGED_SUFFIX}-{number}") for number in itertools.count(1)
+    )
     return next(name for name in names if not name.exists() and not wal_of(name).exists())

@@ -105,10 +105,10 @@ SOURCES = Table(
 """The kernel sources from which a trial was last planned, as the hash of a document, and when.
 Trials from before version 4 have none."""
 
-LOOKS = Table("looks", (Column("id", "name", key=True), *_names("created"), *_texts("text")))
+SCREENINGS = Table("looks", (Column("id", "name", key=True), *_names("created"), *_texts("text")))
 """Results of screening points; they are no trials, and only save screening again."""
 
-TABLES = (META, TRIALS, SAMPLES, DOCUMENTS, BASELINES, REUSES, LOOKS, SOURCES)
+TABLES = (META, TRIALS, SAMPLES, DOCUMENTS, BASELINES, REUSES, SCREENINGS, SOURCES)
 ADDED = {
     table.name: {c.name: c.default for c in table.columns if c.default is not None}
     for table in TABLES

@@ -24,7 +24,7 @@ OUTER = 1200
 """The same limit for outermost sections with separately stored parts: usually the part that a point
 changes is in one of those, and then nobody shares it."""
 HASH = 32
-KEPT = 1000
+MAX_CACHED = 1000
 """Sections and documents that a reader or writer keeps."""
 _PLACE = re.compile(r'\{"\$": "([0-9a-f]{32})"\}')
 _encode = json.JSONEncoder().encode
@@ -77,7 +77,7 @@ def _joined(value: Mapping[str, Any], last: _Last, depth: int) -> Shared:
         value = {f"${name}": inner for name, inner in value.items()}
     parts: list[str] = []
     apart: Sections = ()
-    if len(last.inside) > KEPT:
+    if len(last.inside) > MAX_CACHED:
         last.inside.clear()
     for name, inner in value.items():
         key = name if isinstance(name, str) else json.dumps(name)
@@ -152,7 +152,7 @@ class Reader:
 
     def need(self, texts: Iterable[str], fetch: Callable[[list[str]], Mapping[str, str]]) -> None:
         """Load all sections that these texts refer to; `fetch` returns texts by hash."""
-        if len(self._texts) > KEPT:
+        if len(self._texts) > MAX_CACHED:
             # Each point of a sweep may have sections of its own.
             self._texts.clear()
             self._sections.clear()
@@ -169,7 +169,7 @@ class Reader:
         """The document of a text; shared, so it must not be changed."""
         if '{"$' in text:
             return _plain(json.loads(text, object_hook=self._shared))
-        if len(self._documents) > KEPT:
+        if len(self._documents) > MAX_CACHED:
             self._documents.clear()
         found = self._documents.get(text, self)
         if found is self:
@@ -187,7 +187,7 @@ class Reader:
                 return self._sections[inner]
             if name.startswith("$$"):
                 value = {name[1:]: inner}
-        if len(self._mappings) > KEPT:
+        if len(self._mappings) > MAX_CACHED:
             self._mappings.clear()
         key = tuple([(name, _mark(inner)) for name, inner in value.items()])
         known = self._mappings.get(key)

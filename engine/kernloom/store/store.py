@@ -225,16 +225,16 @@ class Store:
         with self._reading() as found:
             return found.reuses(ids)
 
-    def keep_looks(self, looks: Mapping[str, Trial]) -> None:
+    def save_screenings(self, screenings: Mapping[str, Trial]) -> None:
         """Store screening results of points, by their identities."""
-        if looks:
+        if screenings:
             with self._writing() as connection:
-                changes.keep_looks(connection, looks)
+                changes.save_screenings(connection, screenings)
 
-    def looks(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def screenings(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Earlier screening results: the fields of a trial that are not known in advance."""
         with self._reading() as found:
-            return found.looks(ids)
+            return found.screenings(ids)
 
     def save_baseline(self, name: str, ids: Iterable[str]) -> None:
         """Save a baseline of these trials, replacing the one of this name."""

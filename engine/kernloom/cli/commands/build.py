@@ -14,8 +14,8 @@ from kernloom.build.builder import Builder, Outcome
 from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.cli.progress import Progress
 from kernloom.plan.artifact import Artifact
-from kernloom.report.alike import alike
 from kernloom.report.plans import print_builds
+from kernloom.report.similar import group_similar
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import plan_points
 
@@ -30,7 +30,7 @@ def run(invocation: Invocation) -> int:
     overrides = assembly.composer.parse(invocation.words, multirun=invocation.multirun)
     plans = plan_points(assembly, overrides)
     refused = [plan.refusal for plan in plans if plan.refusal]
-    for same in alike(refused, lambda one: one.status, lambda one: str(one.error)):
+    for same in group_similar(refused, lambda one: one.status, lambda one: str(one.error)):
         more = f" ({same.count} points, of which this is the first)" if same.count > 1 else ""
         print(f"{same.first[0].status}{more}: {same.message}", file=invocation.stderr)
     artifacts = [artifact for plan in plans for _, artifact in plan.named_artifacts]

@@ -57,7 +57,7 @@ def run(invocation: Invocation) -> int:
     with open_store(place) as store:
         make = Contenders(assembly, store, common)
         if "baseline" in flags:
-            both = make.since(flags["baseline"], parse_filters(given))
+            both = make.from_baseline(flags["baseline"], parse_filters(given))
             groups = [list(pair) for pair in both if not unchanged(*pair)]
         else:
             if len(given) < 2:
@@ -70,7 +70,7 @@ def run(invocation: Invocation) -> int:
         for plan in (contender.plan for contender in contenders if contender.plan):
             check_on_this_machine(plan.experiment.fleet, "compare")
         names = [[contender.name for contender in group] for group in groups]
-        ignored = make.beyond_measuring if any(c.fixed for c in contenders) else []
+        ignored = make.overrides_not_applied if any(c.fixed for c in contenders) else []
     found = compare(assembly, contenders, names, progress, control="control" in flags)
     if ignored:
         found.notes.append(f"recipes and stored trials do not take {' '.join(ignored)} of --with")

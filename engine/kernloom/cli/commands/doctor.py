@@ -166,7 +166,7 @@ def _install(invocation: Invocation, missing: Missing) -> int:
             "nothing was installed: there is no terminal to ask on\n"
             "  Install without asking: kernloom doctor --install --yes"
         )
-    elif commands and ("yes" in invocation.flags or _agreed(invocation)):
+    elif commands and ("yes" in invocation.flags or _is_confirmed(invocation)):
         document["problem"] = install(missing, invocation.stderr)
         document["installed"] = not document["problem"]
     if not invocation.for_people:
@@ -192,7 +192,7 @@ def _show(missing: Missing, invocation: Invocation) -> None:
         print(f"  {shlex.join(command)}", file=invocation.stdout, flush=True)
 
 
-def _agreed(invocation: Invocation) -> bool:
+def _is_confirmed(invocation: Invocation) -> bool:
     print("Install them? [y/N] ", end="", file=invocation.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -36,9 +36,9 @@ from kernloom.report import questions
 from kernloom.report.documents import to_json
 from kernloom.report.format import ResultsReport
 from kernloom.report.formats import format_for, formats_with_rows
-from kernloom.report.results import parse_filters, streamed, why_nothing
+from kernloom.report.results import explain_empty, parse_filters, streamed
 from kernloom.report.source_versions import NEWEST, SourceVersions
-from kernloom.report.streaming import held_back
+from kernloom.report.streaming import written_when_complete
 from kernloom.store.keys import SOURCE, Filter, Key, parse_key
 from kernloom.store.store import Store, open_store
 
@@ -85,11 +85,13 @@ def run(invocation: Invocation) -> int:
             hint="Name the file that `kernloom run store.path=FILE` wrote.",
         )
     if words and words[0] == "baseline":
-        from kernloom.cli import baseline_names
+        from kernloom.cli import saved_baselines
 
         with open_store(place) as store:
-            return baseline_names.run(words[1:], places, store, invocation)
-    shown_as = _Shown(invocation, destination(flags["to"], "--to") if "to" in flags else None)
+            return saved_baselines.run(words[1:], places, store, invocation)
+    shown_as = _ResultsOutput(
+        invocation, destination(flags["to"], "--to") if "to" in flags else None
+    )
     shape = _shape(shown_as)
     axes: list[str] = []
     if shape == "pivot":
@@ -120,7 +122,7 @@ def run(invocation: Invocation) -> int:
     return 0
 
 
-class _Shown:
+class _ResultsOutput:
     """The answer in the requested format, on stdout or in a file."""
 
     def __init__(self, invocation: Invocation, file: Path | None) -> None:
@@ -133,7 +135,7 @@ class _Shown:
 
     def say_why_nothing(self, store: Store, filters: Sequence[Filter]) -> None:
         if self.form.for_people:
-            for note in why_nothing(store, filters):
+            for note in explain_empty(store, filters):
                 self.say(note)
 
     def rows(self, answer: questions.Answer) -> None:
@@ -165,7 +167,7 @@ class _Shown:
         elif self.form.for_people:
             yield self.invocation.stdout
         else:
-            with held_back(self.invocation.data_out) as out:
+            with written_when_complete(self.invocation.data_out) as out:
                 yield out
 
     def _say_written(self, number: int, what: str) -> None:
@@ -173,7 +175,7 @@ class _Shown:
             print(f"{count(number, what)} written: {self.file}", file=self.invocation.stderr)
 
 
-def _trials(store: Store, filters: Sequence[Filter], shown: _Shown) -> Iterator[Trial]:
+def _trials(store: Store, filters: Sequence[Filter], shown: _ResultsOutput) -> Iterator[Trial]:
     """The trials to list; if they are ranked, only those of the newest sources."""
     flags = shown.invocation.flags
     sort, history = flags.get("sort", ""), "history" in flags
@@ -187,7 +189,7 @@ def _trials(store: Store, filters: Sequence[Filter], shown: _Shown) -> Iterator[
 
 
 def _of_newest_sources(
-    trials: Iterable[Trial], shown: _Shown, limit: int | None = None
+    trials: Iterable[Trial], shown: _ResultsOutput, limit: int | None = None
 ) -> Iterator[Trial]:
     """Leave out trials of earlier sources, and report their number at the end."""
     kept = left_out = 0
@@ -204,7 +206,7 @@ def _of_newest_sources(
         )
 
 
-def _shape(shown: _Shown) -> str:
+def _shape(shown: _ResultsOutput) -> str:
     """The flag that shapes the answer, if one was given."""
     output = shown.invocation.output
     given = [name for name in SHAPES if name in shown.invocation.flags]
@@ -222,7 +224,9 @@ def _shape(shown: _Shown) -> str:
     return given[0] if given else ""
 
 
-def _answer(store: Store, filters: Sequence[Filter], axes: Sequence[str], shown: _Shown) -> None:
+def _answer(
+    store: Store, filters: Sequence[Filter], axes: Sequence[str], shown: _ResultsOutput
+) -> None:
     """Groups or a pivot table of all trials that match the filters."""
     flags = shown.invocation.flags
     down: list[Key] = []
@@ -247,10 +251,10 @@ def _answer(store: Store, filters: Sequence[Filter], axes: Sequence[str], shown:
         trials = _of_newest_sources(trials, shown)
     metric = parse_key(asked) if asked else None
     summary = questions.Summary(trials, keys, metric, only_verified="pivot" in flags)
-    store.check_keys(summary.unseen())
+    store.check_keys(summary.unknown_keys())
     if not summary.trials:
         shown.say_why_nothing(store, filters)
-    if note := summary.lack():
+    if note := summary.missing_metric_reason():
         shown.say(note)
     pivots = "pivot" in flags
     answer = questions.pivot(summary, len(down)) if pivots else questions.groups(summary)
@@ -258,7 +262,7 @@ def _answer(store: Store, filters: Sequence[Filter], axes: Sequence[str], shown:
         shown.say(remark)
     answer = questions.ordered(answer, flags.get("sort", ""))
     limit = flags.get("limit")
-    shown.rows(questions.limited(answer, int(limit)) if limit else answer)
+    shown.rows(questions.first_rows(answer, int(limit)) if limit else answer)
 
 
 def _repair(place: Path | str, words: Sequence[str], invocation: Invocation) -> int:

@@ -76,9 +76,9 @@ def run(invocation: Invocation) -> int:
         from kernloom.run.objectives import write_objective
 
         write_objective(file, results.trials)
-    looked_at = results.screening.trials if results.screening else ()
+    screened = results.screening.trials if results.screening else ()
     return exit_code(
-        chain(results.trials, looked_at),
+        chain(results.trials, screened),
         interrupted=results.interrupted,
         failed=results.failure is not None,
     )
@@ -130,10 +130,10 @@ def execute_and_report(
         screening = None
         setup = FleetSetup(assembly, store, progress)
         if experiment.screen.keep and len(plans) > 1:
-            looked_at = _line_printer(invocation, form.screened_line)
+            screened = _line_printer(invocation, form.screened_line)
             check_on_this_machine(experiment.fleet, "screen.keep")
             here = create_fleet(experiment.fleet, replace(setup, phase="screening"))
-            screening = screen(assembly, plans, store, here, progress, looked_at)
+            screening = screen(assembly, plans, store, here, progress, screened)
             plans = [plan for plan in plans if plan.id in screening.kept]
         fleet = create_fleet(experiment.fleet, setup)
         execution = Execution(assembly, store, progress, fleet, print_ended)
@@ -191,10 +191,10 @@ def report(
     if screening and not form.tells_screening:
         _print_screening(screening, invocation.stderr)
     if results.interrupted:
-        print(f"kernloom: interrupted; {_kept(results)}", file=invocation.stderr)
+        print(f"kernloom: interrupted; {_interrupted_message(results)}", file=invocation.stderr)
     if results.failure:
         print(f"kernloom: error: {results.failure}", file=invocation.stderr)
-        print(f"kernloom: ended early; {_kept(results)}", file=invocation.stderr)
+        print(f"kernloom: ended early; {_interrupted_message(results)}", file=invocation.stderr)
     for note in results.notes:
         print(f"kernloom: {note}", file=invocation.stderr)
 
@@ -207,7 +207,7 @@ def _print_screening(screening: Screening, file: TextIO) -> None:
     print(screening.text, file=file)
 
 
-def _kept(results: Results) -> str:
+def _interrupted_message(results: Results) -> str:
     """The message about what an interrupted run has stored."""
     if results.trials:
         number = len(results.trials)

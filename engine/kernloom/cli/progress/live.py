@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 LONG_SWEEP = 20
 """Number of points from which the best ones are shown in a table."""
-LOWEST = 12
+MIN_HEIGHT = 12
 """Minimal height of a terminal for that table."""
-NARROW = 60
+MIN_WIDTH = 60
 """Minimal width of a terminal for a bar."""
 
 
@@ -62,7 +62,7 @@ def view(tally: Tally, width: int, height: int) -> RenderableType:
         said.append("best ", "dim").append(best[0][0], "bold green").append(f"  {best[0][1]}")
     if failures:
         said.append("  " if best else "").append("failed ", "dim").append(failures, "red")
-    if best and tally.total >= LONG_SWEEP and height >= LOWEST:
+    if best and tally.total >= LONG_SWEEP and height >= MIN_HEIGHT:
         parts.append(_leaders(best))
         said = Text.assemble(("failed ", "dim"), (failures, "red"), no_wrap=True)
         said.overflow = "ellipsis"
@@ -76,7 +76,7 @@ def view(tally: Tally, width: int, height: int) -> RenderableType:
 def _bar(tally: Tally, width: int) -> RenderableType:
     shown = (tally.speed, visible_line(tally.note))
     texts = [f"{tally.done}/{tally.total}", *filter(None, shown)]
-    if width < NARROW:
+    if width < MIN_WIDTH:
         return Text("  ".join([tally.phase, *texts]), no_wrap=True, overflow="ellipsis")
     table = Table.grid(padding=(0, 2, 0, 0), expand=True)
     table.add_column(no_wrap=True)

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 LEADERS = 5
 """Number of best points shown."""
-UNRANKED = 500
+MAX_PENDING = 500
 """Limit of trials that wait to be ranked until the view is drawn."""
-SURE_S = 1.0
+MIN_PHASE_S = 1.0
 """Minimal duration of a phase for a meaningful rate."""
 
 
@@ -55,7 +55,7 @@ class Tally:
     def add(self, trial: Trial) -> None:
         if trial.good:
             self._ended.append(trial)
-            if len(self._ended) >= UNRANKED:
+            if len(self._ended) >= MAX_PENDING:
                 self._rank()
         else:
             self.failed[trial.status] += 1
@@ -68,7 +68,7 @@ class Tally:
     def rate(self) -> float:
         """Items per second; 0 while unknown."""
         seconds = self._now - self._start
-        return (self.done + self._part - self._first) / seconds if seconds > SURE_S else 0.0
+        return (self.done + self._part - self._first) / seconds if seconds > MIN_PHASE_S else 0.0
 
     @property
     def speed(self) -> str:
@@ -132,7 +132,7 @@ def _said(trial: Trial) -> str:
     from kernloom.base.gauges import ranking_gauge
 
     gauge = ranking_gauge(trial.metrics)
-    return gauge.said(trial.metrics[gauge.name]) if gauge else ""
+    return gauge.with_label(trial.metrics[gauge.name]) if gauge else ""
 
 
 def duration(seconds: float) -> str:

@@ -28,7 +28,7 @@ from kernloom.device.contract import (
 from kernloom.device.embedded import firmware
 from kernloom.device.embedded.boot import boot_part
 from kernloom.device.embedded.firmware import FirmwareCall, Image, Machine
-from kernloom.device.embedded.memory import MemoryMap, PartMemory, memory_map, room
+from kernloom.device.embedded.memory import MemoryMap, PartMemory, memory_map, padded_bytes
 from kernloom.device.emulator import emulator_command, emulator_said
 from kernloom.device.process import ending
 
@@ -89,7 +89,7 @@ class EmbeddedDevice(Device):
     @classmethod
     def check_tensors(cls, arch: Arch, nbytes: Mapping[str, int]) -> None:
         memory = memory_map(arch)
-        needed = room(nbytes.values())
+        needed = padded_bytes(nbytes.values())
         if needed > memory.tensors:
             largest = max(nbytes, key=lambda name: nbytes[name])
             raise ConfigError(

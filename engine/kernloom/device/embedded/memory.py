@@ -94,7 +94,7 @@ class PartMemory:
         # Use fresh memory as long as possible, so that accesses to stale buffers are recognised.
         start = self._used_to + GUARD_BYTES
         if start + nbytes + GUARD_BYTES > self._nbytes:
-            start = self._hole(nbytes)
+            start = self._find_gap(nbytes)
         if start < 0:
             free = max(0, self._nbytes - 2 * GUARD_BYTES - self._taken())
             raise DeviceError(
@@ -181,7 +181,7 @@ class PartMemory:
     def _taken(self) -> int:
         return sum(_rounded(block.buffer.nbytes) + GUARD_BYTES for block in self._live())
 
-    def _hole(self, nbytes: int) -> int:
+    def _find_gap(self, nbytes: int) -> int:
         """The first gap between live buffers that is large enough; -1 if there is none."""
         start = GUARD_BYTES
         for block in self._live():
@@ -231,7 +231,7 @@ def _rounded(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def room(nbytes: Iterable[int]) -> int:
+def padded_bytes(nbytes: Iterable[int]) -> int:
     """Memory that buffers of these sizes take, gaps included."""
     return GUARD_BYTES + sum(_rounded(n) + GUARD_BYTES for n in nbytes)
 

@@ -67,13 +67,13 @@ class OpenClDevice(Device):
     def check(
         cls, target: Target, dtypes: Collection[str] = (), *, cache: Path | None = None
     ) -> None:
-        item = chosen(target, cache)
+        item = selected_device(target, cache)
         check_host_memory(item, options_of(target))
         check_dtypes(item, dtypes)
 
     @classmethod
     def facts(cls, target: Target, *, cache: Path | None = None) -> dict[str, str]:
-        item = chosen(target, cache)
+        item = selected_device(target, cache)
         return {
             "platform": item.version,
             "device": item.device,
@@ -86,7 +86,7 @@ class OpenClDevice(Device):
 
     @classmethod
     def reads_in_place(cls, target: Target, *, cache: Path | None = None) -> bool:
-        return in_place(chosen(target, cache), options_of(target))
+        return in_place(selected_device(target, cache), options_of(target))
 
     def open(self, *, timeout: float = 60.0) -> Session:
         # Imported late: listing the devices does not need it.
@@ -107,7 +107,7 @@ def options_of(target: Target) -> Options:
     return convert(Options, dict(target.options), "target.options")
 
 
-def chosen(target: Target, cache: Path | None = None) -> Found:
+def selected_device(target: Target, cache: Path | None = None) -> Found:
     """The device that a target selects, as its driver describes it."""
     options = options_of(target)
     found = devices(options.compute_units, cache)

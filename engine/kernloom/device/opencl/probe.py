@@ -39,7 +39,7 @@ _KEPT = (
     "ZE_",
 )
 """Prefixes of the variables that choose and configure drivers."""
-_NO_MATTER = ("CUDA_CACHE_PATH", "OCL_ICD_DEBUG", "POCL_CACHE_DIR")
+_IGNORED_VARIABLES = ("CUDA_CACHE_PATH", "OCL_ICD_DEBUG", "POCL_CACHE_DIR")
 """Variables that change no result."""
 _VENDORS = "/etc/OpenCL/vendors"
 _NODES = ("/dev/dri", "/dev/kfd", "/dev/nvidiactl", "/dev/nvidia0", "/sys/module/nvidia/version")
@@ -58,7 +58,7 @@ def _devices(
     compute_units: int, cache: Path | None, settings: tuple[tuple[str, str], ...]
 ) -> tuple[Found, ...]:
     if cache is None:
-        return _found(_asked(compute_units)["devices"])
+        return _found(_query_drivers(compute_units)["devices"])
     file = cache / "opencl.json"
     entry = sha256_json([compute_units, settings])
     surroundings = _surroundings(dict(settings))
@@ -67,7 +67,7 @@ def _devices(
         known = _still_true(record)
         if known is not None:
             return known
-    answer = _asked(compute_units, cache)
+    answer = _query_drivers(compute_units, cache)
     # No device may mean a busy driver: this is not cached unless there is no driver at all.
     none = not answer["platform"] and not _lists_drivers(surroundings, settings)
     if answer["devices"] or none:
@@ -87,7 +87,9 @@ def driver_settings() -> dict[str, str]:
 
 def settings_that_matter() -> dict[str, str]:
     """Those variables that may affect results."""
-    return {name: value for name, value in driver_settings().items() if name not in _NO_MATTER}
+    return {
+        name: value for name, value in driver_settings().items() if name not in _IGNORED_VARIABLES
+    }
 
 
 def worker_environment(cache: Path) -> dict[str, str]:
@@ -107,7 +109,7 @@ def worker_environment(cache: Path) -> dict[str, str]:
     }
 
 
-def _asked(compute_units: int, folder: Path | None = None) -> dict[str, Any]:
+def _query_drivers(compute_units: int, folder: Path | None = None) -> dict[str, Any]:
     """The devices that the drivers report, and the loaded driver libraries."""
     import subprocess
 

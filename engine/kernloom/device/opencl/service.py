@@ -36,7 +36,7 @@ from kernloom.device.opencl.memory import Block, Memory, RequestError
 MAX_SAMPLES = 1_000_000
 MAX_INNER = 1 << 20
 """Limit of iterations: more would take longer to enqueue than any sample should last."""
-AT_ONCE = 512
+MAX_ENQUEUED = 512
 """Commands enqueued before the worker waits for them."""
 
 
@@ -189,7 +189,7 @@ class Service:
             raise RequestError(Status.INVALID, f"a transfer takes all of buffer {block.title}")
         if self._in_place:
             self._memory.move_to_host(block)
-            return Command(lambda: self._handed_over(block, inwards), transfer=True), block
+            return Command(lambda: self._mapped_and_unmapped(block, inwards), transfer=True), block
         if block.host is None:
             block.host = np.empty(block.nbytes, np.uint8)
             cl.enqueue_copy(self._queue, block.host, block.buffer)
@@ -200,7 +200,7 @@ class Service:
 
         return Command(enqueue, transfer=True), block
 
-    def _handed_over(self, block: Block, inwards: bool) -> list[Any]:
+    def _mapped_and_unmapped(self, block: Block, inwards: bool) -> list[Any]:
         """Map the buffer for the host to write or read, and unmap it."""
         flags = cl.map_flags.WRITE if inwards else cl.map_flags.READ
         given: Any = cl.enqueue_map_buffer(
@@ -222,7 +222,7 @@ class Service:
         for iteration in range(iterations):
             for command in commands:
                 waiting += [(event, command.transfer) for event in command.enqueue()]
-            if len(waiting) >= AT_ONCE or iteration + 1 == iterations:
+            if len(waiting) >= MAX_ENQUEUED or iteration + 1 == iterations:
                 self._queue.finish()
                 for event, transfer in waiting:
                     took = event.profile.end - event.profile.start

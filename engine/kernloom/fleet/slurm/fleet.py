@@ -35,7 +35,7 @@ from kernloom.fleet.slurm.queue import (
 )
 from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.fleet.slurm.submission import (
-    Gathering,
+    ResultReader,
     Round,
     Submission,
     TaskRow,
@@ -43,7 +43,7 @@ from kernloom.fleet.slurm.submission import (
     only_engine,
     read_submission,
 )
-from kernloom.fleet.slurm.where import Gathered, place_of, unmeasured_id
+from kernloom.fleet.slurm.trial_ids import TrialIdLog, node_pool_of, unmeasured_id
 from kernloom.measure.trial import Trial
 from kernloom.plan.identity import identity_anywhere
 from kernloom.plan.planned import Planned
@@ -62,7 +62,7 @@ SHRINK = 4
 others with it."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 2.0
 """Pause between two reads of the results: short for short tasks."""
-FAREWELL_S = 10.0
+DRAIN_S = 10.0
 """Time for tasks to leave the queue after all their trials are gathered."""
 
 
@@ -81,7 +81,7 @@ class Slurm(Fleet):
         self._progress = progress
         self._outcomes: Mapping[str, Outcome] = {}
         self._folder = Path(settings.folder or assembly.places.build / "fleet").absolute()
-        self._place = place_of(settings)
+        self._node_pool = node_pool_of(settings)
         self._keys: dict[str, str] = {}
         """Plan id -> its key, which is the same on every login node."""
         self._key = ""
@@ -92,8 +92,8 @@ class Slurm(Fleet):
         return cls(setup.assembly, settings, setup.store, setup.progress)
 
     @cached_property
-    def _gathered(self) -> Gathered:
-        return Gathered(self._folder / "gathered" / self._place)
+    def _gathered(self) -> TrialIdLog:
+        return TrialIdLog(self._folder / "gathered" / self._node_pool)
 
     @contextmanager
     def at_work(self, plans: Sequence[Planned]) -> Iterator[None]:
@@ -103,7 +103,7 @@ class Slurm(Fleet):
         def waiting() -> None:
             self._progress.say("another kernloom looks after this sweep; waiting for it to end")
 
-        with only_engine(self._folder / f"{self._place}-{self._key}.lock", waiting):
+        with only_engine(self._folder / f"{self._node_pool}-{self._key}.lock", waiting):
             yield
 
     def trial_ids(self, plans: Sequence[Planned]) -> Mapping[str, str]:
@@ -120,14 +120,14 @@ class Slurm(Fleet):
     def _submission_folder(self, rerun: str) -> Path:
         """Folder of this sweep's submission; one for each value of `rerun`, because their trials
         differ."""
-        name = f"{self._place}-{self._key}"
+        name = f"{self._node_pool}-{self._key}"
         return self._folder / (name if rerun == "none" else f"{name}-{rerun}")
 
     def execute(
         self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share | None = None
     ) -> None:
         # No sharing: `at_work` permits only one engine per sweep.
-        self._close_what_is_over()
+        self._remove_finished_submissions()
         if plans:
             check_here(self._settings)
         if self._settings.build == "login":
@@ -143,14 +143,14 @@ class Slurm(Fleet):
             found = read_submission(folder)
             submission = found or begin(folder, away, self._settings)
             try:
-                self._see_through(submission, away, keep, resumed=found is not None)
+                self._wait_for_submission(submission, away, keep, resumed=found is not None)
             except KeyboardInterrupt:
-                self._say_how_to_go_on(submission)
+                self._print_resume_hint(submission)
                 raise
             for point in submission.points:
                 away.pop(point.plan, None)
 
-    def _close_what_is_over(self) -> None:
+    def _remove_finished_submissions(self) -> None:
         """Remove submissions that an engine had completely gathered when it was killed: a later
         command would take their trials for new ones."""
         for rerun in RERUNS:
@@ -160,7 +160,7 @@ class Slurm(Fleet):
                 if submission is None:
                     continue
                 points = range(len(submission.points))
-                rows = list(Gathering(submission).rows(submission.rounds(), points))
+                rows = list(ResultReader(submission).rows(submission.rounds(), points))
                 if len(self._taken(submission, rows)) == len(points):
                     self._close(submission)
 
@@ -177,11 +177,11 @@ class Slurm(Fleet):
         outcomes = (self._outcomes.get(artifact.key) for _, artifact in plan.named_artifacts)
         return all(outcome is None or outcome.ok for outcome in outcomes)
 
-    def _see_through(
+    def _wait_for_submission(
         self, submission: Submission, plans: Mapping[str, Planned], keep: Keep, *, resumed: bool
     ) -> None:
         """Wait for the trials of a submission, and resubmit lost points."""
-        gathering = Gathering(submission)
+        reader = ResultReader(submission)
         waiting = {
             number: plans[point.plan]
             for number, point in enumerate(submission.points)
@@ -190,7 +190,7 @@ class Slurm(Fleet):
         total = len(waiting)
         if resumed:
             self._progress.say(f"going on with the submission in {submission.folder}")
-            rows = list(gathering.rows(submission.rounds(), waiting))
+            rows = list(reader.rows(submission.rounds(), waiting))
             taken = self._taken(submission, rows)
             stored = [row for row in rows if taken.get(row.point) == row.trial.created]
             for row in stored:
@@ -201,19 +201,19 @@ class Slurm(Fleet):
         while waiting:
             if time.monotonic() - asked >= min(self._settings.poll, 10 * pause):
                 asked = time.monotonic()
-                self._look_after(submission, gathering, waiting, keep, total)
+                self._poll(submission, reader, waiting, keep, total)
             else:
-                for row in gathering.rows(submission.rounds(), set(waiting)):
+                for row in reader.rows(submission.rounds(), set(waiting)):
                     self._take(submission, row, waiting, keep)
             if waiting:
                 time.sleep(min(pause, self._settings.poll))
                 pause = min(pause * 1.2, LAST_PAUSE_S)
         self._close(submission)
 
-    def _look_after(
+    def _poll(
         self,
         submission: Submission,
-        gathering: Gathering,
+        reader: ResultReader,
         waiting: dict[int, Planned],
         keep: Keep,
         total: int,
@@ -226,7 +226,7 @@ class Slurm(Fleet):
             self._progress.say(f"{error.message}; asking again")
             return
         # After the queue: the files of a finished task are complete by now.
-        for row in gathering.rows(rounds, set(waiting)):
+        for row in reader.rows(rounds, set(waiting)):
             self._take(submission, row, waiting, keep)
         tasks = [(r, n, set(points)) for r in rounds for n, points in enumerate(r.tasks)]
         alive = set()
@@ -241,7 +241,7 @@ class Slurm(Fleet):
         hopeless = [number for number in missing if tries[number] > self._settings.retries]
         for number in hopeless:
             why = self._why(submission, rounds, number, states)
-            trial_id = unmeasured_id(submission.points[number].plan, self._place)
+            trial_id = unmeasured_id(submission.points[number].plan, self._node_pool)
             row = TaskRow(number, _interrupted(trial_id, waiting[number], why))
             submission.note_given_up()
             self._take(submission, row, waiting, keep)
@@ -337,7 +337,7 @@ class Slurm(Fleet):
         text = f"its task on Slurm ended {times} without finishing it{said}"
         return "\n".join([f"{text}; its output is in {logs}", *([why] if why else [])])
 
-    def _say_how_to_go_on(self, submission: Submission) -> None:
+    def _print_resume_hint(self, submission: Submission) -> None:
         names = [round.name for round in submission.rounds()]
         if names:
             self.notes.append(
@@ -348,7 +348,7 @@ class Slurm(Fleet):
     def _close(self, submission: Submission) -> None:
         """Remove the submission; keep the output of tasks that lost points."""
         names = [round.name for round in submission.rounds()]
-        deadline = time.monotonic() + FAREWELL_S
+        deadline = time.monotonic() + DRAIN_S
         try:
             while time.monotonic() < deadline:
                 if all(state.ended for state in tasks_in_queue(names).values()):

@@ -145,7 +145,7 @@ def _ask(argv: Sequence[str]) -> str:
         raise QueueDownError(f"Slurm cannot be asked: {argv[0]}: {error.strerror}") from None
     if done.returncode:
         raise QueueDownError(
-            f"Slurm does not answer: {_last_words(done.stderr) or argv[0]}",
+            f"Slurm does not answer: {_last_line(done.stderr) or argv[0]}",
             hint=PING,
         )
     return done.stdout
@@ -179,10 +179,10 @@ def submit(fleet: SlurmSettings, name: str, folder: Path, argv: Sequence[str], t
     try:
         executor.map_array(task, range(tasks))
     except FailedSubmissionError as error:
-        said = _last_words(str(error))
+        said = _last_line(str(error))
         raise QueueDownError(f"sbatch has an unusual answer: {said}", unsure=True) from None
     except FailedJobError as error:
-        raise _not_submitted(_last_words(str(error))) from None
+        raise _not_submitted(_last_line(str(error))) from None
 
 
 def _not_submitted(said: str) -> UnavailableError:
@@ -197,6 +197,6 @@ def _not_submitted(said: str) -> UnavailableError:
     )
 
 
-def _last_words(text: str) -> str:
+def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return re.sub(r"^\w+: (error: )?", "", lines[-1]) if lines else ""

@@ -162,10 +162,10 @@ class Submission:
 
     def ended(self, points: Collection[int]) -> set[int]:
         """The points among these that any task has finished."""
-        return {row.point for row in Gathering(self).rows(self.rounds(), points)}
+        return {row.point for row in ResultReader(self).rows(self.rounds(), points)}
 
 
-class Gathering:
+class ResultReader:
     """Reads the results of a submission as they grow."""
 
     def __init__(self, submission: Submission) -> None:

@@ -25,7 +25,7 @@ from kernloom.fleet.slurm.submission import (
     read_submission,
     sent_point,
 )
-from kernloom.fleet.slurm.where import place_of, unmeasured_id
+from kernloom.fleet.slurm.trial_ids import node_pool_of, unmeasured_id
 from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
@@ -78,7 +78,7 @@ def _execute(submission: Submission, round: int, task: int) -> None:
         try:
             plan = _planned(assembly, sent)
         except (ConfigError, UnavailableError) as error:
-            trial_id = unmeasured_id(sent.plan, place_of(submission.fleet))
+            trial_id = unmeasured_id(sent.plan, node_pool_of(submission.fleet))
             append_row(path, TaskRow(number, _refused(trial_id, error)))
             continue
         points[id(plan)] = number

@@ -42,8 +42,8 @@ def write_results(report: ResultsReport, out: TextIO) -> int:
     trials = Spool(_rankable(report))
     metric = parse_key(report.metric) if report.metric else None
     summary = questions.Summary(trials, asked=metric)
-    report.store.check_keys(summary.unseen() if trials else [])
-    if note := summary.lack():
+    report.store.check_keys(summary.unknown_keys() if trials else [])
+    if note := summary.missing_metric_reason():
         report.say(note)
     objective = _objectives(trials, report)
 

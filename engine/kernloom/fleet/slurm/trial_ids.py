@@ -17,7 +17,7 @@ from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.plan.identity import ID_LENGTH
 
 
-def place_of(fleet: SlurmSettings) -> str:
+def node_pool_of(fleet: SlurmSettings) -> str:
     """A name for the nodes that a fleet's tasks may run on: other nodes, other trials."""
     return sha256_json([fleet.kind, fleet.partition, dict(fleet.options)])[:8]
 
@@ -28,7 +28,7 @@ def unmeasured_id(plan: str, place: str) -> str:
     return sha256_json([plan, place])[:ID_LENGTH]
 
 
-class Gathered:
+class TrialIdLog:
     """Plan key -> trial id, in one file per sweep, which only one engine at a time writes."""
 
     def __init__(self, folder: Path) -> None:

@@ -13,11 +13,11 @@ from kernloom.base.files import sha256_json
 from kernloom.config.compose import Point
 from kernloom.device.devices import DEVICES
 from kernloom.measure.sampler import threads_of
-from kernloom.plan.planned import Planned, PlannedBaseline
+from kernloom.plan.planned import Planned, PlannedPeer
 
 NUMPY = "numpy"
 OPENBLAS = "openblas"
-KEY = "measure.baselines"
+KEY = "measure.peers"
 C_SOURCES = "host"
 """The source family of targets with C kernels."""
 
@@ -52,26 +52,26 @@ class Planner:
     results: DigestCache
 
 
-def plan_baselines(plan: Planned, planner: Planner) -> dict[str, PlannedBaseline]:
+def plan_peers(plan: Planned, planner: Planner) -> dict[str, PlannedPeer]:
     """The peers that the policy names; one that cannot compute the workload is refused by name."""
-    names = plan.experiment.measure.baselines
+    names = plan.experiment.measure.peers
     return {name: _planned(name, plan, planner) for name in names}
 
 
-def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
+def _planned(name: str, plan: Planned, planner: Planner) -> PlannedPeer:
     if name not in NAMES:
-        raise ConfigError(f"unknown baseline '{name}'", key=KEY, hint=nearest(name, NAMES))
-    if reason := unfit(name, plan):
-        fit = [other for other in NAMES if not unfit(other, plan)]
+        raise ConfigError(f"unknown peer '{name}'", key=KEY, hint=nearest(name, NAMES))
+    if reason := unfit_reason(name, plan):
+        fit = [other for other in NAMES if not unfit_reason(other, plan)]
         hint = f"Allowed here: {', '.join(fit)}." if fit else "None of them fits here."
-        raise ConfigError(f"baseline '{name}' {reason}", key=KEY, hint=hint)
+        raise ConfigError(f"peer '{name}' {reason}", key=KEY, hint=hint)
     if name not in SOURCES:
-        from kernloom.measure.numpy_baseline import numpy_identity
-        from kernloom.plan.facts import WORK, facts_of
+        from kernloom.measure.numpy_peer import numpy_identity
+        from kernloom.plan.facts import WORK_GROUPS, facts_of
 
         facts = facts_of(plan, planner.results).groups()
-        work = [facts[group] for group in WORK]
-        return PlannedBaseline(sha256_json([name, numpy_identity(), work, threads_of(plan.steps)]))
+        work = [facts[group] for group in WORK_GROUPS]
+        return PlannedPeer(sha256_json([name, numpy_identity(), work, threads_of(plan.steps)]))
     sources = SOURCES[name]
     libraries: tuple[Path, ...] = ()
     made_of: tuple[str, ...] = ()
@@ -81,17 +81,17 @@ def _planned(name: str, plan: Planned, planner: Planner) -> PlannedBaseline:
         found = find_openblas(planner.cache)
         libraries, made_of = (found.path,), (found.identity,)
     threads = plan.params.get("parallelize", {}) if sources.threaded else {}
-    point = Point({}, _otherwise(plan.point.data, sources, planner.transforms, threads))
+    point = Point({}, _peer_config(plan.point.data, sources, planner.transforms, threads))
     other = planner.planned(point)
-    return PlannedBaseline(baseline_identity(name, other, made_of), other, libraries, made_of)
+    return PlannedPeer(peer_identity(name, other, made_of), other, libraries, made_of)
 
 
-def baseline_identity(name: str, plan: Planned, made_of: tuple[str, ...]) -> str:
+def peer_identity(name: str, plan: Planned, made_of: tuple[str, ...]) -> str:
     """The identity of a peer from its own sources."""
     return sha256_json([name, plan.id, *made_of])
 
 
-def unfit(name: str, plan: Planned) -> str:
+def unfit_reason(name: str, plan: Planned) -> str:
     """Why a peer cannot be measured beside a trial; empty if it can."""
     target, workload = plan.experiment.target, plan.experiment.workload
     runs_natively = DEVICES.get(target.device, key="target.device").runs_natively(target)
@@ -122,14 +122,17 @@ def unfit(name: str, plan: Planned) -> str:
     return ""
 
 
-def _otherwise(
+def _peer_config(
     data: Mapping[str, Any],
     sources: Sources,
     transforms: Collection[str],
     threads: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The config with these sources, and without the transforms that they do not support."""
-    pipeline = {**data["pipeline"], "stages": untransformed(data["pipeline"]["stages"], transforms)}
+    pipeline = {
+        **data["pipeline"],
+        "stages": without_transforms(data["pipeline"]["stages"], transforms),
+    }
     toolchain = data["toolchain"]
     choice = {"fixed": {"parallelize": threads} if threads else {}, "file": None}
     for name, stage in pipeline["stages"].items():
@@ -140,12 +143,12 @@ def _otherwise(
         "target": {**data["target"], "sources": list(sources.families)},
         "toolchain": {**toolchain, "extra_flags": [*sources.flags, *toolchain["extra_flags"]]},
         "pipeline": pipeline,
-        "measure": {**data["measure"], "baselines": []},
+        "measure": {**data["measure"], "peers": []},
         "select": {**data["select"], **choice, "providers": ["fixed", "model"]},
     }
 
 
-def untransformed(
+def without_transforms(
     stages: Mapping[str, Mapping[str, Any]], transforms: Collection[str]
 ) -> dict[str, Any]:
     """The stages without transforms; a consumer of a removed transform's schedule gets its

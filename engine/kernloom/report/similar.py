@@ -19,7 +19,7 @@ _DRAWN = re.compile(r"~+|\s+")
 
 
 @dataclass
-class Alike(Generic[T]):
+class SimilarItems(Generic[T]):
     """A group of items with similar messages: its size and its first items."""
 
     message: str
@@ -36,14 +36,14 @@ class Alike(Generic[T]):
         self.differ |= message != self.message
 
 
-def alike(
+def group_similar(
     items: Iterable[T], key: Callable[[T], Hashable], message: Callable[[T], str]
-) -> list[Alike[T]]:
+) -> list[SimilarItems[T]]:
     """Group items with the same key and similar messages, in order of appearance."""
-    groups: dict[Hashable, Alike[T]] = {}
+    groups: dict[Hashable, SimilarItems[T]] = {}
     for item in items:
         said = message(item)
-        groups.setdefault((key(item), shape(said)), Alike(said)).add(item, said)
+        groups.setdefault((key(item), shape(said)), SimilarItems(said)).add(item, said)
     return list(groups.values())
 
 

@@ -33,7 +33,7 @@ whether the process had verified first."""
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class NumpyBaseline:
+class NumpyPeer:
     """A workload as a numpy user would write it; the first process finds the inner count and
     compares the outputs with the golden."""
 
@@ -65,9 +65,9 @@ class NumpyBaseline:
             raise ConfigError(
                 f"{self._name} cannot be measured with cold caches",
                 key="measure.cache",
-                hint="Set measure.cache=warm, or leave numpy out of measure.baselines.",
+                hint="Set measure.cache=warm, or leave numpy out of measure.peers.",
             )
-        answer = self.asked(self.request())
+        answer = self.run_worker(self.request())
         if "message" in answer:
             self._fail(answer)
         inner = self._inner = int(answer["inner"])
@@ -82,12 +82,12 @@ class NumpyBaseline:
         """Refused: numpy runs on the host, which has no exact gauges."""
         raise ConfigError(
             f"{self._name} does not run on a device that counts instructions",
-            key="measure.baselines",
+            key="measure.peers",
         )
 
     @property
     def _name(self) -> str:
-        return f"baseline 'numpy' of workload '{self.workload.name}'"
+        return f"peer 'numpy' of workload '{self.workload.name}'"
 
     def request(self) -> dict[str, Any]:
         """The request for the next process."""
@@ -104,7 +104,7 @@ class NumpyBaseline:
             "realtime": self.policy.scheduling == "fifo",
         }
 
-    def asked(self, request: dict[str, Any]) -> dict[str, Any]:
+    def run_worker(self, request: dict[str, Any]) -> dict[str, Any]:
         """The response of a process."""
         runs = self.policy.warmup + self.policy.samples + CALIBRATIONS
         limit = min(START_S + self.timeout * runs, LONGEST_S)

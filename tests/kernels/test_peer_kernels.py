@@ -17,9 +17,9 @@ from test_workloads import NAMES, load_workload
 
 from kernloom.base.errors import ConfigError, DeviceError, UnavailableError
 from kernloom.config.schema import Fill, Policy, Tensor, Tolerance, Workload
-from kernloom.measure import numpy_baseline, openblas
+from kernloom.measure import numpy_peer, openblas
 from kernloom.measure.data import DataSets
-from kernloom.measure.numpy_baseline import NumpyBaseline, cores_from, numpy_identity
+from kernloom.measure.numpy_peer import NumpyPeer, cores_from, numpy_identity
 from kernloom.measure.numpy_program import program
 from kernloom.measure.openblas import find_openblas
 from kernloom.measure.references import REFERENCES
@@ -172,15 +172,15 @@ def expression(golden: str, dtype: str = "float32", **others: Any) -> Workload:
     return replace(copying, tensors=tensors, golden={"y": golden}, **others)
 
 
-def baseline(workload: Workload, **others: Any) -> NumpyBaseline:
-    return NumpyBaseline(workload, 0, [ROOT], POLICY, **others)
+def peer(workload: Workload, **others: Any) -> NumpyPeer:
+    return NumpyPeer(workload, 0, [ROOT], POLICY, **others)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_numpy_gives_right_values_and_samples_for_every_workload(name: str, dtype: str) -> None:
     pin = max(os.sched_getaffinity(0))
-    measured = baseline(small(name, dtype), pin=pin)
+    measured = peer(small(name, dtype), pin=pin)
     samples = measured.sample()
     assert len(samples.wall_ns) == len(samples.cpu_ns) == len(samples.involuntary) == 3
     assert samples.inner >= 1
@@ -190,10 +190,10 @@ def test_numpy_gives_right_values_and_samples_for_every_workload(name: str, dtyp
 
 @pytest.mark.parametrize("name", ["conv2d", "stencil5"])
 def test_numpy_is_measured_alike_whether_its_process_verified_or_not(name: str) -> None:
-    measured = baseline(load_workload(name))
+    measured = peer(load_workload(name))
     request = {**measured.request(), "inner": 5}
     for verify in (True, False):
-        answer = measured.asked({**request, "verify": verify})
+        answer = measured.run_worker({**request, "verify": verify})
         # A temporary of these workloads is hundreds of pages.
         assert answer["page_faults"] / (5 * POLICY.samples) < 20, f"{verify=}"
 
@@ -270,42 +270,42 @@ def test_numpy_lays_out_what_is_but_a_view() -> None:
 )
 def test_numpy_computes_any_golden_that_can_be_verified(golden: str) -> None:
     broadcast = f"({golden}) + 0 * x"
-    baseline(expression(broadcast, tolerance={"float32": Tolerance(1e-4, 1e-5)})).sample()
+    peer(expression(broadcast, tolerance={"float32": Tolerance(1e-4, 1e-5)})).sample()
 
 
 def test_numpy_that_is_not_exact_enough_is_wrong() -> None:
     with pytest.raises(DeviceError, match=r"'numpy' of workload 'mine': y\[") as raised:
-        baseline(expression("sqrt(x) * 0.1", tolerance={"float32": Tolerance(0.0)})).sample()
+        peer(expression("sqrt(x) * 0.1", tolerance={"float32": Tolerance(0.0)})).sample()
     assert raised.value.status == "wrong"
 
 
 def test_a_golden_that_numpy_cannot_do_in_that_type_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"'numpy' of workload 'mine': .* in int32"):
-        baseline(expression("x ** (0 - 1)", "int32")).sample()
+        peer(expression("x ** (0 - 1)", "int32")).sample()
 
 
 def test_a_numpy_process_that_dies_or_hangs_is_told_from_one_that_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(numpy_baseline, "_WORKER", ("-c", "import os; os.abort()"))
+    monkeypatch.setattr(numpy_peer, "_WORKER", ("-c", "import os; os.abort()"))
     with pytest.raises(DeviceError, match=signal.SIGABRT.name) as crashed:
-        baseline(expression("x")).sample()
+        peer(expression("x")).sample()
     assert crashed.value.status == "crashed"
-    monkeypatch.setattr(numpy_baseline, "_WORKER", ("-c", "import signal; signal.pause()"))
-    monkeypatch.setattr(numpy_baseline, "START_S", 0.0)
+    monkeypatch.setattr(numpy_peer, "_WORKER", ("-c", "import signal; signal.pause()"))
+    monkeypatch.setattr(numpy_peer, "START_S", 0.0)
     with pytest.raises(DeviceError, match="did not end") as hung:
-        baseline(expression("x"), timeout=0.01).sample()
+        peer(expression("x"), timeout=0.01).sample()
     assert hung.value.status == "timeout"
 
 
 def test_numpy_is_refused_where_it_cannot_be_measured_like_a_kernel() -> None:
-    cold = NumpyBaseline(expression("x"), 0, [ROOT], replace(POLICY, cache="cold"))
+    cold = NumpyPeer(expression("x"), 0, [ROOT], replace(POLICY, cache="cold"))
     with pytest.raises(ConfigError, match=r"measure\.cache.*'numpy'"):
         cold.sample()
     with pytest.raises(ConfigError, match="counts instructions"):
-        baseline(expression("x")).exact()
+        peer(expression("x")).exact()
     with pytest.raises(DeviceError, match="core 100000"):
-        baseline(expression("x"), pin=100000).sample()
+        peer(expression("x"), pin=100000).sample()
 
 
 def test_numpy_is_placed_on_the_cores_a_kernel_would_have() -> None:

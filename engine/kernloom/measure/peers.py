@@ -22,7 +22,7 @@ class Measurable(Protocol):
     def exact(self) -> Mapping[str, float]: ...
 
 
-class Baseline:
+class Peer:
     """One peer, shared by the trials of a sweep: each round measures it once."""
 
     def __init__(self, make: Callable[[], Measurable]) -> None:
@@ -56,27 +56,27 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Baselines:
+class Peers:
     """The peers of one trial, by name."""
 
-    named: Mapping[str, Baseline] = field(default_factory=dict)
+    named: Mapping[str, Peer] = field(default_factory=dict)
 
     def warnings(self) -> list[str]:
         return [
-            f"no ratio to {name}: {baseline.problem.splitlines()[0]}"
-            for name, baseline in self.named.items()
-            if baseline.problem
+            f"no ratio to {name}: {peer.problem.splitlines()[0]}"
+            for name, peer in self.named.items()
+            if peer.problem
         ]
 
     def metrics(self, ours: Sequence[Samples], clock: RankingClock, gauge: Gauge) -> dict[str, Any]:
         """Name -> the peer's time divided by ours, above 1 where ours is faster; other gauges
         likewise."""
         found: dict[str, Any] = {}
-        for name, baseline in self.named.items():
-            theirs = [baseline.of_round(number) for number in range(len(ours))]
+        for name, peer in self.named.items():
+            theirs = [peer.of_round(number) for number in range(len(ours))]
             paired = [samples for samples in theirs if samples is not None]
             if not all(times_of(samples, clock) for samples in paired):
-                baseline.problem = f"it has no {gauge.name}"
+                peer.problem = f"it has no {gauge.name}"
             elif len(paired) == len(ours):
                 value = median(median(times_of(process, clock)) for process in paired)
                 above, below = (paired, ours) if gauge.better == "smaller" else (ours, paired)
@@ -86,8 +86,8 @@ class Baselines:
     def exact(self, ours: float, gauge: Gauge) -> dict[str, Any]:
         """The same for an exact gauge."""
         found: dict[str, Any] = {}
-        for name, baseline in self.named.items():
-            if (theirs := baseline.exact(gauge)) is not None:
+        for name, peer in self.named.items():
+            if (theirs := peer.exact(gauge)) is not None:
                 gain = gauge.gain(theirs, ours)
                 found[name] = _entry(Interval(gain, gain, gain), gauge, theirs)
         return found

@@ -13,7 +13,7 @@ from kernloom.report.documents import to_json
 from kernloom.report.page import print_rows
 from kernloom.report.results import parse_filters
 from kernloom.report.tables import print_results
-from kernloom.run.named_baselines import remove_baseline, save_baseline
+from kernloom.run.saved_baselines import remove_baseline, save_baseline
 from kernloom.store.store import Store
 
 ACTIONS = ("save", "list", "show", "remove")
