@@ -24,7 +24,7 @@ from kernloom.build.cores import MeasuredCore
 from kernloom.build.explain import Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Verifier, Whole, read_manifest
 from kernloom.build.workspace import reports_missing_file, unwritable, workspace
-from kernloom.plan.artifact import Artifact
+from kernloom.plan.artifact import Artifact, steps_of
 from kernloom.plan.source import ENTRY
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class Builder:
                 yield {
                     key: self._outcome(artifacts[key], states[key], result)
                     for result in results
-                    for key in asked[result.key]
+                    for key in asked.get(result.key, ())
                 }
 
     def needed(self, artifacts: Iterable[Artifact]) -> list[Job]:
@@ -206,20 +206,33 @@ class Builder:
     def _jobs(self, artifacts: Mapping[str, Artifact], states: Mapping[str, State]) -> list[Job]:
         from kernloom.build.make import INTERMEDIATES, Job
 
-        jobs = []
+        jobs: dict[str, Job] = {}
         for key, artifact in artifacts.items():
             folder = artifact.folder(self.build_folder)
             keep = self.keep and artifact.kind == "kernel" and not artifact.packaged
             bare = keep and not all((folder / name).is_file() for name in INTERMEDIATES)
             if not states[key].cached or bare:
                 because = to_plain(states[key].explanation)
-                jobs.append(Job(artifact, because, keep, states[key].cached))
-        return jobs
+                job = Job(artifact, because, keep, states[key].cached)
+                self._add_steps(jobs, artifact)
+                jobs[artifact.key] = job
+        return list(jobs.values())
+
+    def _add_steps(self, jobs: dict[str, Job], artifact: Artifact) -> None:
+        """Add jobs for the missing artifacts that this one is made from."""
+        from kernloom.build.make import Job
+
+        for step in artifact.steps.values():
+            if step.key not in jobs and not (state := self.state(step)).cached:
+                self._add_steps(jobs, step)
+                jobs[step.key] = Job(step, to_plain(state.explanation))
 
     def _outcome(self, artifact: Artifact, state: State, result: Result | None) -> Outcome:
         ok = result is None or result.ok
-        folder = artifact.folder(self.build_folder)
-        failed = self.build_folder / "failed" / artifact.key
+        source = artifact.folder(self.build_folder) / artifact.main
+        if result and not ok and not state.cached:
+            failed = result.source or f"{artifact.key}/{artifact.main}"
+            source = self.build_folder / "failed" / failed
         return Outcome(
             artifact=artifact,
             path=self.path(artifact),
@@ -227,7 +240,7 @@ class Builder:
             seconds=result.seconds if result else 0.0,
             ok=ok,
             message=_message(result) if result else "",
-            source=(folder if ok or state.cached else failed) / artifact.main,
+            source=source,
             explanation=state.explanation,
             outdated=result.outdated if result else "",
         )
@@ -269,13 +282,17 @@ class Builder:
         """Have SCons make all jobs; yields results as they arrive."""
         tell = progress or (lambda done, total: None)
         left = {job.artifact.key: job for job in jobs}
+        total = _whole_artifacts(left)
         if left:
-            tell(0, len(jobs))
+            tell(0, total)
             self.build_folder.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, _ATTEMPTS + 1):
             if not left:
                 return
-            # A deleted build folder is created again, for the remaining jobs.
+            if attempt > 1:
+                # A deleted build folder is created again, for the remaining jobs.
+                for job in [*left.values()]:
+                    self._add_steps(left, job.artifact)
             with (
                 _deletion(self.build_folder, last=attempt == _ATTEMPTS),
                 self.planned([*left.values()], measured) as plan,
@@ -283,10 +300,9 @@ class Builder:
                 with (plan.parent / LOG).open("wb") as log, self._scons(plan, log) as process:
                     for results in _results(process):
                         self._check_broken(results)
-                        for result in results:
-                            del left[result.key]
-                        tell(len(jobs) - len(left), len(jobs))
-                        yield results
+                        known = [one for result in results for one in _take(left, result)]
+                        tell(total - _whole_artifacts(left), total)
+                        yield known
                 if left:
                     raise self._unfinished(plan, process.returncode)
 
@@ -340,6 +356,26 @@ class Builder:
                 _end(process)
             finally:
                 os.close(hold)
+
+
+def _whole_artifacts(jobs: Mapping[str, Job]) -> int:
+    """Number of artifacts that are not parts of others."""
+    return sum(job.artifact.kind != "object" for job in jobs.values())
+
+
+def _take(jobs: dict[str, Job], result: Result) -> list[Result]:
+    """Take a finished job, and if it failed, those that needed it; returns their results."""
+    del jobs[result.key]
+    if result.ok:
+        return [result]
+    needed = [
+        key
+        for key, job in jobs.items()
+        if any(step.key == result.key for step in steps_of(job.artifact))
+    ]
+    for key in needed:
+        del jobs[key]
+    return [result, *(replace(result, key=key) for key in needed)]
 
 
 @contextlib.contextmanager

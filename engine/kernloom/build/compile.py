@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
-from kernloom.base.errors import ConfigError, UnavailableError, nearest
-from kernloom.base.files import files_below
+from kernloom.base.errors import ConfigError, nearest
 from kernloom.build.flags import Reach, reach
 from kernloom.build.headers import includes_outside_files, system_headers
 from kernloom.build.linked import linked_files
@@ -19,21 +15,11 @@ from kernloom.plan.artifact import BARE, Artifact
 from kernloom.plan.source import Source
 
 KERNEL = "kernel.so"
-RUNNER = "runner"
-COUNTER = "counter.so"
-SUPERVISOR = "supervisor"
 
 DETERMINISTIC = ("-Wl,--build-id=none",)
-_LIBRARY = ("-shared", "-fPIC")
+SHARED_LIBRARY = ("-shared", "-fPIC")
 # kl_parallel stays undefined: the loading process provides it.
 _KERNEL_LIBRARIES = ("-Wl,--as-needed", "-lm")
-_RUNNER_LIBRARIES = ("-rdynamic", "-ldl", "-lpthread", "-lm")
-_OLDEST_PROCESSOR = {
-    "x86_64": ("-march=x86-64",),
-    "aarch64": ("-march=armv8-a",),
-    "riscv64": ("-march=rv64gc", "-mabi=lp64d"),
-}
-"""ISA -> flags of its oldest supported processor: a runner must run on all of them."""
 
 
 def kernel_flags(toolchain: Toolchain, arch: Arch, variant: str) -> dict[str, Sequence[str]]:
@@ -56,7 +42,7 @@ def kernel_artifact(
     argv = (
         DRIVER,
         *flags,
-        *_LIBRARY,
+        *SHARED_LIBRARY,
         *DETERMINISTIC,
         "-o",
         KERNEL,
@@ -97,141 +83,6 @@ def _bare(source: Source, toolchain: Toolchain, variant: str) -> bool:
     return toolchain.family == "gcc" and not told and not includes_outside_files(source.files)
 
 
-def runner_artifact(
-    toolchain: Toolchain, arch: Arch, variant: str, detected: Detected, share: Path
-) -> Artifact:
-    """The process that runs kernels; one for all arches of an isa, since only the isa matters."""
-    native = share / "native"
-    paths = sorted(
-        path
-        for folder in (native / "runner", native / "include")
-        for path in files_below(folder, (".c", ".h"))
-    )
-    files = {str(path.relative_to(share)): path.read_text(encoding="utf-8") for path in paths}
-    sources = [path for path in files if path.endswith(".c")]
-    if not sources:
-        raise UnavailableError(
-            f"the runner's source is not in {native / 'runner'}", hint="Reinstall Kernloom."
-        )
-    groups = {
-        "toolchain.flags": toolchain.flags,
-        "arch.isa": _OLDEST_PROCESSOR.get(arch.isa, ()),
-        f"toolchain.variants.{variant}": variant_flags(toolchain, variant),
-    }
-    argv = (
-        DRIVER,
-        *(flag for flags in groups.values() for flag in flags),
-        "-Inative/include",
-        *DETERMINISTIC,
-        "-o",
-        RUNNER,
-        *sources,
-        *_RUNNER_LIBRARIES,
-    )
-    headers, linked, stamps = read_outside(groups, argv, sources, files, detected)
-    return Artifact(
-        name=RUNNER,
-        kind="runner",
-        output=RUNNER,
-        main=next((path for path in sources if path.endswith("/main.c")), sources[0]),
-        files=files,
-        argv=argv,
-        tools={role: str(path) for role, path in detected.tools.items()},
-        identity=detected.identity,
-        headers=headers.hashes,
-        linked=linked.hashes,
-        arch=arch.name,
-        variant=variant,
-        stamps=stamps,
-        lists_assembly=detected.lists_assembly,
-        redeclare=lambda: runner_artifact(
-            toolchain, arch, variant, detect(toolchain, detected.cache), share
-        ),
-    )
-
-
-def counter_artifact(toolchain: Toolchain, detected: Detected, isa: str, share: Path) -> Artifact:
-    """QEMU's instruction counter plugin, for this machine: QEMU runs here."""
-    return _host_program(_COUNTER, toolchain, detected, isa, share)
-
-
-def supervisor_artifact(
-    toolchain: Toolchain, detected: Detected, isa: str, share: Path
-) -> Artifact:
-    """The program that starts emulators and kills leftover processes, for this machine."""
-    return _host_program(_SUPERVISOR, toolchain, detected, isa, share)
-
-
-@dataclass(frozen=True)
-class _HostProgram:
-    """A program of one source for the host itself."""
-
-    name: str
-    kind: Literal["plugin", "supervisor"]
-    output: str
-    files: tuple[str, ...]
-    """The source first, then the headers beside it."""
-    flags: tuple[str, ...] = ()
-
-
-_COUNTER = _HostProgram(
-    "counter",
-    "plugin",
-    COUNTER,
-    ("native/qemu/counter.c", "native/include/kernloom/marker.h"),
-    _LIBRARY,
-)
-_SUPERVISOR = _HostProgram(
-    "supervisor",
-    "supervisor",
-    SUPERVISOR,
-    ("native/supervisor/main.c", "native/include/kernloom/supervisor.h"),
-)
-
-
-def _host_program(
-    program: _HostProgram, toolchain: Toolchain, detected: Detected, isa: str, share: Path
-) -> Artifact:
-    try:
-        files = {path: (share / path).read_text(encoding="utf-8") for path in program.files}
-    except OSError as error:
-        raise UnavailableError(
-            f"the {program.name}'s source {error.filename} cannot be read",
-            hint="Reinstall Kernloom.",
-        ) from None
-    main = program.files[0]
-    groups = {"toolchain.flags": toolchain.flags, "arch.isa": _OLDEST_PROCESSOR.get(isa, ())}
-    argv = (
-        DRIVER,
-        *(flag for flags in groups.values() for flag in flags),
-        "-Inative/include",
-        *program.flags,
-        *DETERMINISTIC,
-        "-o",
-        program.output,
-        main,
-    )
-    headers, linked, stamps = read_outside(groups, argv, [main], files, detected)
-    return Artifact(
-        name=program.name,
-        kind=program.kind,
-        output=program.output,
-        main=main,
-        files=files,
-        argv=argv,
-        tools={role: str(path) for role, path in detected.tools.items()},
-        identity=detected.identity,
-        headers=headers.hashes,
-        linked=linked.hashes,
-        arch=isa,
-        stamps=stamps,
-        lists_assembly=detected.lists_assembly,
-        redeclare=lambda: _host_program(
-            program, toolchain, detect(toolchain, detected.cache), isa, share
-        ),
-    )
-
-
 def libraries_last(
     groups: Mapping[str, Sequence[str]],
 ) -> tuple[list[str], list[str]]:
@@ -243,14 +94,14 @@ def libraries_last(
     first: list[str] = []
     last: list[str] = []
     for words in groups.values():
-        moved = _linker_words(words)
+        moved = linker_words(words)
         libraries = any(is_library(words[place]) for place in moved)
         first += [word for place, word in enumerate(words) if not (libraries and place in moved)]
         last += [word for place, word in enumerate(words) if libraries and place in moved]
     return first, last
 
 
-def _linker_words(words: Sequence[str]) -> set[int]:
+def linker_words(words: Sequence[str]) -> set[int]:
     """Positions of the words for the linker, with their arguments."""
     places: set[int] = set()
     for place, word in enumerate(words):
@@ -277,14 +128,24 @@ def read_outside(
     """The headers outside `files` that a command reads, the files that it links, and the stamps of
     these and of the compiler."""
     if argv not in detected.known:
-        # Equal for all kernels of a sweep.
-        reached = reach(groups)
-        linked = linked_files(argv, sources, reached, detected)
-        detected.known[argv] = (reached, linked, {**detected.stamps, **linked.stamps})
+        # Equal for all kernels of a sweep, and for all objects of a program.
+        alike = _without_names(argv, sources)
+        if alike not in detected.known:
+            reached = reach(groups)
+            linked = linked_files(alike, (), reached, detected)
+            detected.known[alike] = (reached, linked, {**detected.stamps, **linked.stamps})
+        detected.known[argv] = detected.known[alike]
     found: tuple[Reach, OutsideFiles, Mapping[str, Stamp]] = detected.known[argv]
     reached, linked, stamps = found
     headers = system_headers(files, argv, reached, detected)
     return headers, linked, {**stamps, **headers.stamps} if headers.stamps else stamps
+
+
+def _without_names(argv: Sequence[str], sources: Sequence[str]) -> tuple[str, ...]:
+    """A command without its sources and its output."""
+    named = argv.index("-o") if "-o" in argv else len(argv)
+    output = (named, named + 1)
+    return tuple(w for place, w in enumerate(argv) if place not in output and w not in sources)
 
 
 def arch_flags(arch: Arch, toolchain: Toolchain) -> tuple[str, ...]:

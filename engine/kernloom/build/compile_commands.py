@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from kernloom.base.files import sha256_file, write_json
 from kernloom.base.places import Places
 from kernloom.base.sealed import read_cache, write_sealed
 from kernloom.build.headers import without_linking
-from kernloom.plan.artifact import Artifact
+from kernloom.plan.artifact import Artifact, steps_of
 
 FILE = "compile_commands.json"
 SEAL_FILE = "index/compile_commands.json"
@@ -31,12 +32,13 @@ def write_compile_commands(places: Places, artifacts: Iterable[Artifact]) -> Non
 
 
 def _commands(places: Places, artifacts: Iterable[Artifact]) -> Iterator[dict[str, Any]]:
-    for artifact in artifacts:
+    for artifact in chain.from_iterable(map(steps_of, artifacts)):
         # A runner's sources are edited where they are shipped; a kernel's are generated.
         kernel = artifact.kind == "kernel"
         folder = artifact.folder(places.build) if kernel else places.share
         sources = [path for path in artifact.files if path in artifact.argv]
-        flags = [part for part in without_linking(artifact.argv) if part not in sources]
+        known = {*sources, *artifact.steps, "-c"}
+        flags = [part for part in without_linking(artifact.argv) if part not in known]
         for source in sources:
             yield {
                 "directory": str(folder),

@@ -21,7 +21,7 @@ from kernloom.base.files import file_stamp, sha256_text
 from kernloom.base.sealed import SEAL, key_of, seal, unseal
 from kernloom.build.headers import HAS_INCLUDE
 from kernloom.build.manifest import Damaged, Missing, read_manifest
-from kernloom.plan.artifact import BARE, ENVIRONMENT, ORIGINS, WRAPPER, Artifact
+from kernloom.plan.artifact import BARE, ENVIRONMENT, FOLDERS, ORIGINS, WRAPPER, Artifact
 
 Kind = Literal[
     "new",
@@ -255,7 +255,9 @@ def explain(
             continue
         if sweep and (additions := slot.additions(entry.slot)):
             return Explanation("new", f"not built before with {', '.join(additions)}")
-        details = tuple(_differences(artifact, folder, manifest))
+        # What changes several steps alike is told once.
+        found = {detail["text"]: detail for detail in _differences(artifact, folder, manifest)}
+        details = tuple(found.values())
         if details:
             text = "; ".join(detail["text"] for detail in details)
             return Explanation(details[0]["kind"], text, details)
@@ -298,6 +300,29 @@ def _differences(
     if not another:
         yield from _changed_headers(artifact, old)
     yield from _changed_flags(artifact, old)
+    if not another:
+        yield from _changed_steps(artifact, folder, old)
+
+
+def _changed_steps(
+    artifact: Artifact, folder: Path, old: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Differences between the inputs of the steps that an artifact is made from."""
+    before: Mapping[str, str] = old.get("steps", {})
+    for path, step in artifact.steps.items():
+        if path not in before:
+            yield {"kind": "source", "text": f"{step.main} is new", "file": step.main}
+        elif before[path] != step.key:
+            place = folder.parent.parent / FOLDERS[step.kind] / before[path]
+            manifest = read_manifest(place)
+            if manifest is None:
+                text = f"{step.main} is compiled from other inputs"
+                yield {"kind": "source", "text": text, "file": step.main}
+            else:
+                yield from _differences(step, place, manifest)
+    for path in before:
+        if path not in artifact.steps:
+            yield {"kind": "source", "text": f"{path} is no longer part of it", "file": path}
 
 
 def _changed_compiler(artifact: Artifact, old: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

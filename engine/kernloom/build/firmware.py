@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kernloom.base.errors import ConfigError, UnavailableError, nearest
+from kernloom.base.errors import ConfigError
 from kernloom.base.expressions import parse_size
-from kernloom.base.files import files_below
 from kernloom.build.compile import DETERMINISTIC, kernel_flags, libraries_last
 from kernloom.build.flags import Reach, reach
 from kernloom.build.headers import may_assemble, system_headers
 from kernloom.build.linked import linked_files
 from kernloom.build.listing import OutsideFiles
 from kernloom.build.probe import query_tool, scratch
+from kernloom.build.programs import BuiltFor, Programs, compiler_of
 from kernloom.build.stage import ArtifactCache, ArtifactStage, Compilers
 from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
@@ -24,8 +24,9 @@ from kernloom.plan.render import StepSource
 from kernloom.plan.source import ENTRY, Source, Texts
 
 IMAGE = "kernel.elf"
-FOLDER = "native/firmware"
-MAP = f"{FOLDER}/part.ld"
+FIRMWARE = "firmware"
+"""The program whose objects are linked with each kernel."""
+MAP = "native/firmware/part.ld"
 _SYMBOLS = {
     "flash_base": "kl_flash_base",
     "flash": "kl_flash_size",
@@ -35,26 +36,22 @@ _SYMBOLS = {
     "stack": "kl_stack_size",
 }
 """Key of arch.memory -> symbol in the linker script."""
-_COMPILERS = {"armv7m": "arm", "rv64": "riscv64"}
-"""Isa of an arch -> prefix of the triple of its compilers."""
 SPECS = "--specs="
 
 
 class Images:
-    """Cache of declared firmware images and their shared parts."""
+    """Cache of declared firmware images."""
 
-    def __init__(self, compilers: Compilers, share: Path) -> None:
+    def __init__(self, compilers: Compilers, programs: Programs) -> None:
         self._compilers = compilers
-        self._share = share
-        self._files: dict[str, dict[str, str]] = {}
+        self._programs = programs
         self.image = ArtifactCache(self._image)
 
     def _image(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
         found = self._compilers.detect(toolchain)
-        if arch.isa not in self._files:
-            self._files[arch.isa] = firmware_files(self._share, arch.isa)
         _check_compiler(found, arch)
-        return firmware_artifact(source, toolchain, arch, variant, found, self._files[arch.isa])
+        built_for = BuiltFor(toolchain, arch, variant, found)
+        return firmware_artifact(source, built_for, self._programs)
 
 
 class Firmware(ArtifactStage):
@@ -67,26 +64,10 @@ class Firmware(ArtifactStage):
         )
 
 
-def firmware_files(share: Path, isa: str) -> dict[str, str]:
-    """The firmware's own files for an isa, by path below `share`."""
-    top = share / FOLDER
-    isas = sorted(path.name for path in top.glob("*") if path.is_dir())
-    if not isas:
-        raise UnavailableError(f"the firmware's source is not in {top}", hint="Reinstall Kernloom.")
-    if isa not in isas:
-        raise ConfigError(
-            f"there is no firmware for '{isa}'", key="arch.isa", hint=nearest(isa, isas)
-        )
-    headers = share / "native" / "include" / "kernloom" / "kernel.h"
-    own = files_below(top, (".c", ".h", ".ld"), deep=False)
-    paths = sorted([*own, *files_below(top / isa, (".c", ".h"), deep=False), headers])
-    return {str(path.relative_to(share)): path.read_text(encoding="utf-8") for path in paths}
-
-
 def _check_compiler(found: Detected, arch: Arch) -> None:
     """Refuse a compiler for another machine, or for programs of an operating system."""
     isa, _, system = found.triple.partition("-")
-    wanted = _COMPILERS.get(arch.isa, isa)
+    wanted = compiler_of(arch.isa, isa)
     if isa != wanted or "linux" in system:
         raise ConfigError(
             f"toolchain '{found.toolchain}' compiles for {found.triple}, but arch '{arch.name}' "
@@ -96,15 +77,10 @@ def _check_compiler(found: Detected, arch: Arch) -> None:
         )
 
 
-def firmware_artifact(
-    source: Source,
-    toolchain: Toolchain,
-    arch: Arch,
-    variant: str,
-    detected: Detected,
-    files: Mapping[str, str],
-) -> Artifact:
-    """One kernel and the firmware around it, compiled and linked in one step."""
+def firmware_artifact(source: Source, built_for: BuiltFor, programs: Programs) -> Artifact:
+    """One kernel, compiled and linked with the objects of the firmware in one step."""
+    toolchain, arch, variant = built_for.toolchain, built_for.arch, built_for.variant
+    detected = built_for.detected
     groups = kernel_flags(toolchain, arch, variant)
     flags, libraries = libraries_last(groups)
     placing = [
@@ -113,14 +89,10 @@ def firmware_artifact(
         "-T",
         MAP,
     ]
-    sources = [path for path in files if path.endswith(".c")]
+    objects = programs.objects(FIRMWARE, built_for)
     argv = (
         DRIVER,
         *flags,
-        f"-DKL_PART={arch.name}",
-        f"-I{FOLDER}",
-        f"-I{FOLDER}/{arch.isa}",
-        "-Inative/include",
         "-nostartfiles",
         *DETERMINISTIC,
         "-Wl,--gc-sections",
@@ -128,16 +100,17 @@ def firmware_artifact(
         "-o",
         IMAGE,
         source.main,
-        *sources,
+        *objects,
         *libraries,
         "-lm",
     )
-    staged = {**source.files, **files}
+    staged = {**source.files, **programs.data(FIRMWARE)}
     reached = reach(_without_specs(groups))
-    headers = system_headers(staged, argv, reached, detected)
+    compiling = [word for word in argv if word not in objects]
+    headers = system_headers(staged, compiling, reached, detected)
     # Placement flags refer to staged files and make the linker open no others.
     asked = tuple(word for word in argv if word not in placing)
-    linked = _linked(asked, [source.main, *sources], reached, detected)
+    linked = _linked(asked, [source.main, *objects], reached, detected)
     return Artifact(
         name=source.name,
         kind="kernel",
@@ -147,6 +120,7 @@ def firmware_artifact(
         argv=argv,
         tools={role: str(path) for role, path in detected.tools.items()},
         identity=detected.identity,
+        steps=objects,
         headers=headers.hashes,
         linked=linked.hashes,
         arch=arch.name,
@@ -157,7 +131,7 @@ def firmware_artifact(
         assembles=any(map(may_assemble, source.files.values())),
         lists_assembly=detected.lists_assembly,
         redeclare=lambda: firmware_artifact(
-            source, toolchain, arch, variant, detect(toolchain, detected.cache), files
+            source, replace(built_for, detected=detect(toolchain, detected.cache)), programs
         ),
     )
 

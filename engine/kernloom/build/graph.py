@@ -18,7 +18,7 @@ from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.build.cores import Cores
 from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import Verifier, Whole
-from kernloom.plan.artifact import MANIFEST, Artifact, from_plain, to_plain
+from kernloom.plan.artifact import Artifact, from_plain, to_plain
 
 
 def write_plan(
@@ -78,7 +78,11 @@ class BuildGraph:
                 yield replace(job, whole=whole)
 
     def target(self, artifact: Artifact) -> Path:
-        return artifact.folder(self.build) / MANIFEST
+        return artifact.path(self.build)
+
+    def sources(self, target: str) -> list[str]:
+        """The built files that a target is made from."""
+        return [str(self.target(step)) for step in self.jobs[target].artifact.steps.values()]
 
     def make(self, target: list[Any], source: list[Any], env: Any) -> int:
         """The action of SCons' builder."""

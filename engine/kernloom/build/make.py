@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -71,6 +72,8 @@ class Result:
     """Another process has built it in the meantime."""
     outdated: str = ""
     """A file that was read or has changed although the key says otherwise."""
+    source: str = ""
+    """The source that does not compile, below the folder of failed builds."""
 
 
 def execute(job: Job, build: Path, workspace: Path) -> Result:
@@ -79,6 +82,7 @@ def execute(job: Job, build: Path, workspace: Path) -> Result:
     work = workspace / "work" / artifact.key
     try:
         _stage(artifact.files, work)
+        _stage_steps(artifact, build, work)
         if job.whole:
             message = _intermediates(artifact, work, workspace)
             if not message:
@@ -92,6 +96,8 @@ def execute(job: Job, build: Path, workspace: Path) -> Result:
         else:
             code, message, outdated = _compile(artifact, work, workspace)
         seconds = time.monotonic() - started
+        for path in artifact.steps:
+            (work / path).unlink(missing_ok=True)
         if outdated:
             # Failed or not, the result is for other files than those in the key.
             work.rename(workspace / f"outdated-{artifact.key}")
@@ -107,7 +113,8 @@ def execute(job: Job, build: Path, workspace: Path) -> Result:
             trouble = disk_problem(message)
             if not trouble:
                 _exchange(work, build / "failed" / artifact.key, workspace)
-            return Result(artifact.key, False, seconds, message, trouble or "")
+            source = f"{artifact.key}/{artifact.main}"
+            return Result(artifact.key, False, seconds, message, trouble or "", source=source)
         _finish(job, build, work, workspace, seconds, message)
         return Result(artifact.key, True, seconds, message)
     except OSError as error:
@@ -149,6 +156,19 @@ def _stage(files: Mapping[str, str], folder: Path) -> None:
         target.write_text(text, encoding="utf-8")
 
 
+def _stage_steps(artifact: Artifact, build: Path, work: Path) -> None:
+    """Put the outputs that a command needs where it expects them."""
+    for path, step in artifact.steps.items():
+        target = work / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            target.hardlink_to(step.path(build))
+        except FileNotFoundError:
+            raise
+        except OSError:  # a file system without hard links
+            shutil.copyfile(step.path(build), target)
+
+
 def _exchange(made: Path, place: Path, workspace: Path) -> None:
     """Move the folder `made` to its place; an old one goes to the workspace to be deleted."""
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -171,14 +191,16 @@ def _intermediates(artifact: Artifact, work: Path, workspace: Path) -> str:
 def _compiling(artifact: Artifact) -> list[str]:
     """The arguments of its command for compiling the main source alone."""
     others = {path for path in artifact.files if path.endswith(".c") and path != artifact.main}
+    others |= artifact.steps.keys()
     return [part for part in without_linking(artifact.argv) if part not in others]
 
 
 def _compile(artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str, str]:
     """Run an artifact's command: exit code, message, and a file that differs from the key."""
     with read_log(work) as log:
-        argv = [*artifact.argv, *COMPILING, *LINKING]
-        argv += ASSEMBLING if artifact.lists_assembly else ()
+        argv = [*artifact.argv, *(COMPILING if artifact.compiles else ())]
+        argv += LINKING if artifact.links else ()
+        argv += ASSEMBLING if artifact.lists_assembly and artifact.compiles else ()
         code, message = _run(argv, artifact, work, workspace, log.inherited)
         read = log.files()
         assembled = log.assembled() if log.listed_assembly else None

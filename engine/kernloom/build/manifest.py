@@ -30,6 +30,7 @@ def describe(
         "output_sha256": digest,
         "main": artifact.main,
         "inputs": artifact.inputs,
+        "steps": {path: step.key for path, step in artifact.steps.items()},
         "headers": dict(artifact.headers),
         "linked": dict(artifact.linked),
         "argv": list(artifact.argv),

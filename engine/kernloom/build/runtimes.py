@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places
 from kernloom.build.arches import host_isa, is_native, with_vector_bytes
-from kernloom.build.compile import counter_artifact, runner_artifact, supervisor_artifact
+from kernloom.build.programs import BuiltFor, Programs, is_for
 from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
-from kernloom.config.schema import Arch, Toolchain
+from kernloom.config.schema import Arch, Caches, Toolchain
 from kernloom.plan.artifact import Artifact
 
 if TYPE_CHECKING:
@@ -37,11 +37,14 @@ class Runtimes:
 
 
 def all_runtimes(places: Places) -> Runtimes:
-    """The runner of every arch and variant that a toolchain on this machine can build."""
+    """Every program for each arch and variant that a toolchain on this machine can build."""
+    programs = Programs(places.roots)
+    on_target = [p for p in programs.declared.values() if p.runs_on == "target"]
     artifacts: list[Artifact] = []
     with contextlib.suppress(UnavailableError):
-        programs = host_programs(places, lambda toolchain: detect(toolchain, places.cache))
-        artifacts += programs.values()
+        artifacts += host_programs(
+            programs, places, lambda toolchain: detect(toolchain, places.cache)
+        ).values()
     unavailable: dict[str, UnavailableError] = {}
     arches = _shipped(places, "arch", Arch)
     for toolchain in _shipped(places, "toolchain", Toolchain):
@@ -50,34 +53,38 @@ def all_runtimes(places: Places) -> Runtimes:
         except UnavailableError as error:
             unavailable[toolchain.name] = error
             continue
-        artifacts += [
-            runner_artifact(toolchain, arch, variant, detected, places.share)
-            for arch in arches
-            if toolchain.family in arch.flags and _is_for(arch, detected.triple)
-            for variant in toolchain.variants
-        ]
+        for arch in arches:
+            if toolchain.family not in arch.flags:
+                continue
+            for program in on_target:
+                if is_for(program, arch, detected.triple):
+                    for variant in toolchain.variants:
+                        built_for = BuiltFor(toolchain, arch, variant, detected)
+                        artifacts += programs.ends(program.name, built_for)
     return Runtimes(tuple(artifacts), unavailable)
 
 
-def host_programs(places: Places, find: Callable[[Toolchain], Detected]) -> dict[str, Artifact]:
-    """Programs that an emulator needs, by role: instruction counter and supervisor. Built by this
-    machine's own compiler, since QEMU runs here."""
+def host_programs(
+    programs: Programs, places: Places, find: Callable[[Toolchain], Detected]
+) -> dict[str, Artifact]:
+    """Name -> program that runs beside an emulator. Built by this machine's own compiler, since
+    emulators run here."""
     problem: UnavailableError | None = None
     groups = Groups(places.folders("configs"))
+    isa = host_isa()
+    here = Arch(isa, isa, flags={}, vector_bytes=4, registers=4, caches=Caches(0, 0, 0))
     for name in HOST_TOOLCHAINS:
         toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
         try:
-            how = (toolchain, find(toolchain), host_isa(), places.share)
-            return {"counter": counter_artifact(*how), "supervisor": supervisor_artifact(*how)}
+            built_for = BuiltFor(toolchain, here, "release", find(toolchain))
+            return {
+                program.name: programs.artifact(program.name, built_for)
+                for program in programs.declared.values()
+                if program.runs_on == "host"
+            }
         except UnavailableError as error:
             problem = problem or error
     raise problem or UnavailableError("this machine has no compiler of its own")
-
-
-def _is_for(arch: Arch, triple: str) -> bool:
-    """Whether a compiler targets that CPU and Linux, as runners need."""
-    isa, _, system = triple.partition("-")
-    return isa == arch.isa and "linux" in system
 
 
 @contextlib.contextmanager

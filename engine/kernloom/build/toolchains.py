@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,10 @@ from kernloom.plan.artifact import Identity
 
 DRIVER = "cc"
 """Role of the tool that compiles, links and finds all other tools."""
+CXX = "cxx"
+"""Role of the same for C++."""
 _PROGRAMS = ("cc1", "as", "collect2", "ld", "lto1")
+_CXX_PROGRAMS = ("cc1plus",)
 _START_FILES = (
     "specs",
     "Scrt1.o",
@@ -87,7 +90,8 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
         return Detected(toolchain.name, toolchain.family, {}, "", "", "")
     if DRIVER not in toolchain.tools:
         raise ConfigError(f"no tool has the role '{DRIVER}'", key="toolchain.tools")
-    tools = {role: _find(toolchain, role, name) for role, name in toolchain.tools.items()}
+    # Other tools are needed by few programs only.
+    tools = {DRIVER: _find(toolchain, DRIVER, toolchain.tools[DRIVER])}
     # Clang has many targets, and reports which libraries it would use for this one.
     target = [flag for flag in toolchain.flags if flag.startswith("--target=")]
     # Only by name: a user's specs file could make the compiler start any program.
@@ -132,6 +136,13 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
             hint=install_hint(toolchain),
         )
     return found
+
+
+def cxx_toolchain(toolchain: Toolchain, role: str = CXX) -> Toolchain:
+    """A toolchain whose driver is its tool for C++: with another identity, so that updating it
+    leaves programs in C alone."""
+    name = toolchain.tools[role]
+    return replace(toolchain, tools={DRIVER: name}, flags=toolchain.cxx_flags, cxx_flags=())
 
 
 def check_compiles(found: Detected, arch: Arch) -> None:
@@ -210,7 +221,8 @@ def _examine(
     wrapper = resolve_wrapper(driver, target, folder)
     if wrapper.driver:
         files["driver"] = wrapper.driver
-    for program in _PROGRAMS:
+    cxx = "++" in driver.resolve().name or "++" in driver.name
+    for program in (*_PROGRAMS, *(_CXX_PROGRAMS if cxx else ())):
         path = find_program([driver, *target], program, folder, lookups)
         if path:
             files[program] = path

@@ -298,6 +298,8 @@ class Toolchain(Digested):
     tools: Mapping[str, str]
     flags: tuple[str, ...]
     """Flags of every compilation."""
+    cxx_flags: tuple[str, ...] = ()
+    """The same for C++."""
     kernel_flags: tuple[str, ...] = ()
     extra_flags: tuple[str, ...] = ()
     """The user's additional flags; empty by default."""

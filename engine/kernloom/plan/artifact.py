@@ -1,14 +1,17 @@
-"""Artifact: one file to be built, with every input that affects its bytes.
+"""Artifact: one file to be built by one command, with every input that affects its bytes.
 
-Its key is the hash of exactly these inputs: staged files, system headers, argv, linked files, the
-compiler's identity and the fixed environment. The key contains no path of this machine, unless a
-flag names one, so it is the same in any folder.
+Its key is the hash of exactly these inputs: staged files, the keys of the artifacts that it is
+built from, system headers, argv, linked files, the compiler's identity and the fixed environment.
+The key contains no path of this machine, unless a flag names one, so it is the same in any folder.
+
+A kernel is compiled and linked by one command. A program is a chain: an object for each source, and
+the command that links them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -34,13 +37,7 @@ BARE = ("-nodefaultlibs", "-lgcc")
 memset, are provided by the process that loads it."""
 WRAPPER = "(wrapper)"
 """Entry in `linked` for the behaviour of a compiler's wrapper."""
-FOLDERS = {
-    "kernel": "kernels",
-    "batch": "batches",
-    "runner": "runtimes",
-    "plugin": "runtimes",
-    "supervisor": "runtimes",
-}
+FOLDERS = {"kernel": "kernels", "batch": "batches", "program": "runtimes", "object": "objects"}
 
 KEY_LENGTH = 32
 
@@ -68,7 +65,7 @@ class Artifact:
 
     name: str
     """Name for people, and the slot by which older builds are found."""
-    kind: Literal["kernel", "batch", "runner", "plugin", "supervisor"]
+    kind: Literal["kernel", "batch", "program", "object"]
     output: str
     """Name of the built file."""
     main: str
@@ -80,6 +77,8 @@ class Artifact:
     tools: Mapping[str, str]
     """Role -> path of the tool on this machine; not in the key."""
     identity: Identity
+    steps: Mapping[str, Artifact] = field(default_factory=dict)
+    """Relative path -> the artifact whose output its command finds there."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Name -> hash of each system header that the files include."""
     linked: Mapping[str, str] = field(default_factory=dict)
@@ -100,7 +99,7 @@ class Artifact:
     """Declares the artifact again when outside files have changed; never serialised."""
 
     def __post_init__(self) -> None:
-        for path in (*self.files, *self.origins):
+        for path in (*self.files, *self.steps, *self.origins):
             pure = PurePosixPath(path)
             if pure.is_absolute() or ".." in pure.parts or not pure.parts:
                 raise ConfigError(
@@ -112,14 +111,25 @@ class Artifact:
         """Whether its files are loaded as they are, without compilation here."""
         return not self.argv
 
+    @property
+    def compiles(self) -> bool:
+        """Whether its command compiles one of its files."""
+        return any(path in self.argv for path in self.files)
+
+    @property
+    def links(self) -> bool:
+        return "-c" not in self.argv
+
     @cached_property
     def inputs(self) -> dict[str, str]:
         return {path: sha256_text(text) for path, text in self.files.items()}
 
     @cached_property
     def key(self) -> str:
+        steps = {path: step.key for path, step in self.steps.items()}
         return sha256_json(
             {
+                **({"steps": steps} if steps else {}),
                 "files": self.inputs,
                 "headers": dict(self.headers),
                 "linked": dict(self.linked),
@@ -136,21 +146,30 @@ class Artifact:
         return self.folder(build) / self.output
 
     def link(self, build: Path) -> Path | None:
-        """The stable path of a runtime; kernels have none."""
-        if self.kind in ("kernel", "batch"):
+        """The stable path of a program; other artifacts have none."""
+        if self.kind != "program":
             return None
         return build / "lib" / self.arch / self.variant / self.runtime / self.output
+
+
+def steps_of(artifact: Artifact) -> Iterator[Artifact]:
+    """An artifact and all that it is built from, inputs first."""
+    for step in artifact.steps.values():
+        yield from steps_of(step)
+    yield artifact
 
 
 def to_plain(artifact: Artifact) -> dict[str, Any]:
     """All fields except the stamps, which most artifacts of a plan share."""
     files, origins = dict(artifact.files), dict(artifact.origins)
-    bare = replace(artifact, files=files, origins=origins, stamps={}, redeclare=None)
-    return asdict(bare)
+    bare = replace(artifact, files=files, origins=origins, steps={}, stamps={}, redeclare=None)
+    steps = {path: to_plain(step) for path, step in artifact.steps.items()}
+    return asdict(bare) | {"steps": steps}
 
 
 def from_plain(data: Mapping[str, Any]) -> Artifact:
     values = dict(data)
     values["argv"] = tuple(values["argv"])
     values["identity"] = Identity(**values["identity"])
+    values["steps"] = {path: from_plain(step) for path, step in values["steps"].items()}
     return Artifact(**values)

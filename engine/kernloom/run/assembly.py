@@ -4,21 +4,21 @@ them."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from kernloom.base.digest import DigestCache, Section, as_section, digest_of
-from kernloom.base.errors import ConfigError, UnavailableError, nearest
+from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places, find_places
 from kernloom.base.registry import Registry
 from kernloom.build.arches import check_runs, is_native, resolve_native, with_vector_bytes
 from kernloom.build.builder import Builder
-from kernloom.build.compile import runner_artifact
 from kernloom.build.emulators import FoundEmulator, find_emulator
 from kernloom.build.firmware import Firmware, Images
 from kernloom.build.package import Package
+from kernloom.build.programs import BuiltFor, Programs
 from kernloom.build.runtimes import host_programs
 from kernloom.build.stage import Compile, Compilers
 from kernloom.build.toolchains import check_compiles
@@ -71,6 +71,7 @@ class Assembly:
         """Digest of a resolved arch -> the section it was resolved from."""
         self.__dict__.pop("planning_services", None)
         self.__dict__.pop("_host_programs", None)
+        self.__dict__.pop("_declared", None)
         self.__dict__.pop("roofs", None)
 
     def refresh(self) -> None:
@@ -98,7 +99,7 @@ class Assembly:
             TransformNames: TransformNames(list(self.transforms.values())),
             Renderer: self.renderer,
             Compilers: self.compilers,
-            Images: Images(self.compilers, self.places.share),
+            Images: Images(self.compilers, self._declared),
             Roofs: self.roofs,
         }
 
@@ -150,33 +151,34 @@ class Assembly:
         return self._asked.get(digest_of(arch), arch)
 
     def programs(self, experiment: Experiment) -> dict[str, Artifact]:
-        """Role -> program to build for the experiment's device."""
+        """Name -> program to build for the experiment's device."""
         device = DEVICES.get(experiment.target.device, key="target.device")
-        return {role: self._program(role, experiment) for role in device.programs}
+        return {name: self._program(name, experiment) for name in device.programs}
 
-    def _program(self, role: str, experiment: Experiment) -> Artifact:
-        makers: dict[str, Callable[[Experiment], Artifact]] = {
-            "runner": self._runner,
-            "counter": lambda _: self._host_programs["counter"],
-            "supervisor": lambda _: self._host_programs["supervisor"],
-        }
-        if role not in makers:
-            raise ConfigError(
-                f"device '{experiment.target.device}' needs the program '{role}'",
-                key="target.device",
-                hint=nearest(role, makers),
-            )
-        return makers[role](experiment)
-
-    def _runner(self, experiment: Experiment) -> Artifact:
-        toolchain, arch, target = experiment.toolchain, experiment.arch, experiment.target
+    def _program(self, name: str, experiment: Experiment) -> Artifact:
+        if self._declared.program(name).runs_on == "host":
+            return self._host_programs[name]
+        toolchain = experiment.toolchain
         found = self.compilers.detect(toolchain)
-        return runner_artifact(toolchain, arch, target.variant, found, self.places.share)
+        return self._declared.artifact(
+            name,
+            BuiltFor(
+                toolchain,
+                experiment.arch,
+                experiment.target.variant,
+                found,
+                experiment.runtime.name,
+            ),
+        )
+
+    @cached_property
+    def _declared(self) -> Programs:
+        return Programs(self.places.roots)
 
     @cached_property
     def _host_programs(self) -> dict[str, Artifact]:
         """Built with this machine's own compiler, whatever the experiment's toolchain is."""
-        return host_programs(self.places, self.compilers.detect)
+        return host_programs(self._declared, self.places, self.compilers.detect)
 
     def emulator(self, emulator: Emulator) -> FoundEmulator:
         """The emulator on this machine; searched once."""

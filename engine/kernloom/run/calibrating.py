@@ -24,7 +24,8 @@ from kernloom.build.arches import (
     with_vector_bytes,
 )
 from kernloom.build.builder import Builder
-from kernloom.build.compile import kernel_artifact, runner_artifact
+from kernloom.build.compile import kernel_artifact
+from kernloom.build.programs import BuiltFor, Programs
 from kernloom.build.runtimes import HOST_TOOLCHAINS
 from kernloom.build.toolchains import Detected, accepts, detect
 from kernloom.config.convert import convert
@@ -69,7 +70,8 @@ def calibrate(places: Places, progress: Progress) -> Calibration:
         for name, arch in arches.items()
         for dtype, source in _sources(arch, places).items()
     }
-    runner = runner_artifact(toolchain, next(iter(arches.values())), VARIANT, found, places.share)
+    built_for = BuiltFor(toolchain, next(iter(arches.values())), VARIANT, found)
+    runner = Programs(places.roots).artifact("runner", built_for)
     paths = _built([runner, *artifacts.values()], places, progress)
     same = _same(arches, artifacts)
     libraries = [

@@ -22,7 +22,7 @@ from kernloom.store.store import Store
 
 SCONS_S = 0.4
 """Seconds to start SCons and read the plan."""
-GUESSED_BUILDS = {"kernel": 0.15, "runner": 1.5, "plugin": 0.5, "supervisor": 0.2}
+GUESSED_BUILDS = {"kernel": 0.15, "batch": 0.5, "program": 1.0, "object": 0.15}
 """Seconds to build an artifact of each kind, if no similar one was built here."""
 GUESSED_START_S = 0.02
 """Seconds to start a runner, fill tensors and verify."""
