@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -18,7 +17,7 @@ from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.build.cores import Cores
 from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import Verifier, Whole
-from kernloom.plan.artifact import MANIFEST, Artifact, from_plain, to_plain
+from kernloom.plan.artifact import Artifact, from_plain, to_plain
 
 
 def write_plan(
@@ -78,18 +77,15 @@ class BuildGraph:
                 yield replace(job, whole=whole)
 
     def target(self, artifact: Artifact) -> Path:
-        return artifact.folder(self.build) / MANIFEST
+        """The name of an artifact in SCons. Not its real path: SCons would create its folder, which
+        costs more than writing the files in it."""
+        return self.workspace / artifact.key
 
     def make(self, target: list[Any], source: list[Any], env: Any) -> int:
         """The action of SCons' builder."""
-        path = Path(target[0].get_abspath())
-        job = self.jobs[str(path)]
+        job = self.jobs[target[0].get_abspath()]
         with self._cores.one():
             result = execute(job, self.build, self.workspace)
-        if not result.ok:
-            # SCons creates the folder of a target in advance.
-            with contextlib.suppress(OSError):
-                path.parent.rmdir()
         self.report(job, result)
         return 0 if result.ok else 1
 
