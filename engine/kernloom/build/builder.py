@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
-import signal
-import sys
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from kernloom.base.errors import BuildError, KernloomError
 from kernloom.base.files import link_atomically
@@ -23,19 +19,15 @@ from kernloom.base.places import Places
 from kernloom.build.cores import MeasuredCore
 from kernloom.build.explain import Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Verifier, Whole, read_manifest
+from kernloom.build.scons import LOG, PLAN, Ahead, Scons
 from kernloom.build.workspace import reports_missing_file, unwritable, workspace
 from kernloom.plan.artifact import Artifact, steps_of
 from kernloom.plan.source import ENTRY
 
 if TYPE_CHECKING:
-    import subprocess
-
     from kernloom.build.make import Job, Result
 
 Progress = Callable[[int, int], None]
-LOG = "scons.log"
-_GRACE_S = 3.0
-_PIPE_BYTES = 2**20
 _ATTEMPTS = 4
 """Retries when inputs change during a build, or the build folder is deleted."""
 
@@ -76,13 +68,21 @@ class Outcome:
 class Builder:
     """Builds artifacts below one build folder."""
 
-    def __init__(self, places: Places, jobs: int = 0, keep: bool = False) -> None:
+    def __init__(
+        self, places: Places, jobs: int = 0, keep: bool = False, ahead: Ahead | None = None
+    ) -> None:
+        """`ahead` may hold an SCons that is started already."""
         self.places = places
         self.build_folder = places.build
         self.jobs = jobs or len(os.sched_getaffinity(0))
         self.keep = keep
         self._verifier = Verifier()
         self._index = Index(places.build)
+        self._ahead = ahead or Ahead()
+
+    def prepare(self) -> None:
+        """Start SCons ahead of a build that is likely to come."""
+        self._ahead.prepare(self.places, self.jobs)
 
     def path(self, artifact: Artifact) -> Path:
         return artifact.path(self.build_folder)
@@ -266,14 +266,13 @@ class Builder:
             write_compile_commands(self.places, artifacts)
 
     @contextlib.contextmanager
-    def planned(self, jobs: Sequence[Job], measured: MeasuredCore | None = None) -> Iterator[Path]:
+    def planned(self, jobs: Sequence[Job]) -> Iterator[Path]:
         """A plan file, in a workspace that is removed afterwards."""
         from kernloom.build.graph import write_plan
 
         with workspace(self.build_folder) as folder:
-            plan = folder / "plan.json"
-            core = None if measured is None else measured.number
-            write_plan(plan, self.build_folder, folder, jobs, core)
+            plan = folder / PLAN
+            write_plan(plan, self.build_folder, folder, jobs)
             yield plan
 
     def _made(
@@ -295,16 +294,15 @@ class Builder:
                     self._add_steps(left, job.artifact)
             with (
                 _deletion(self.build_folder, last=attempt == _ATTEMPTS),
-                self.planned([*left.values()], measured) as plan,
+                contextlib.closing(self._scons()) as scons,
             ):
-                with (plan.parent / LOG).open("wb") as log, self._scons(plan, log) as process:
-                    for results in _results(process):
-                        self._check_broken(results)
-                        known = [one for result in results for one in _take(left, result)]
-                        tell(total - _whole_artifacts(left), total)
-                        yield known
+                for results in scons.results([*left.values()], measured):
+                    self._check_broken(results)
+                    known = [one for result in results for one in _take(left, result)]
+                    tell(total - _whole_artifacts(left), total)
+                    yield known
                 if left:
-                    raise self._unfinished(plan, process.returncode)
+                    raise self._unfinished(scons)
 
     def _check_broken(self, results: Sequence[Result]) -> None:
         for result in results:
@@ -313,49 +311,18 @@ class Builder:
             if result.broken:
                 raise unwritable(self.build_folder, result.broken)
 
-    def _unfinished(self, plan: Path, code: int) -> BuildError | FileNotFoundError:
+    def _unfinished(self, scons: Scons) -> BuildError | FileNotFoundError:
         """The error when SCons ended early, with its last output."""
-        said = (plan.parent / LOG).read_text(encoding="utf-8", errors="replace").strip()
-        if reports_missing_file(said, self.build_folder) or not plan.exists():
-            return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(plan.parent))
+        said = (scons.folder / LOG).read_text(encoding="utf-8", errors="replace").strip()
+        if reports_missing_file(said, self.build_folder) or not scons.plan.exists():
+            return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(scons.folder))
         return BuildError(
-            f"SCons ended with exit code {code} before all was built",
+            f"SCons ended with exit code {scons.code} before all was built",
             hint="\n  ".join(said.splitlines()[-12:]),
         )
 
-    @contextlib.contextmanager
-    def _scons(self, plan: Path, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-        """SCons and its compilers in a process group, which is always ended on exit."""
-        import subprocess
-
-        # If this process is killed, the group notices by this pipe.
-        listen, hold = os.pipe()
-        options = [f"--plan={plan}", f"--lifeline={listen}", "-Q", "-s", "-k", f"-j{self.jobs}"]
-        environment = {k: v for k, v in os.environ.items() if k not in ("SCONSFLAGS", "PWD")}
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "SCons", "-f", self.places.share / "SConstruct", *options],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-                cwd=plan.parent,
-                env=environment,
-                pass_fds=[listen],
-                process_group=0,
-            )
-        finally:
-            os.close(listen)
-        try:
-            with contextlib.closing(process.stdout or contextlib.ExitStack()):
-                yield process
-            # Not reaped yet: `_end` also ends compilers that outlive SCons, by its group.
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        finally:
-            try:
-                _end(process)
-            finally:
-                os.close(hold)
+    def _scons(self) -> Scons:
+        return self._ahead.take(self.places, self.jobs)
 
 
 def _whole_artifacts(jobs: Mapping[str, Job]) -> int:
@@ -412,37 +379,3 @@ def _as_built(artifact: Artifact, outcome: Outcome) -> Artifact:
     return replace(
         outcome.artifact, name=artifact.name, arch=artifact.arch, variant=artifact.variant
     )
-
-
-def _results(process: subprocess.Popen[bytes]) -> Iterator[list[Result]]:
-    """Results of SCons as they arrive."""
-    from kernloom.build.graph import read_result
-
-    for lines in _lines(cast("IO[bytes]", process.stdout).fileno()):
-        yield [result for line in lines if (result := read_result(line))]
-
-
-def _lines(descriptor: int) -> Iterator[list[str]]:
-    """Lines from a pipe as they arrive, until it is closed."""
-    # A large pipe, so that SCons need not wait for a busy reader.
-    with contextlib.suppress(OSError):
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    rest = b""
-    while data := os.read(descriptor, _PIPE_BYTES):
-        *whole, rest = (rest + data).split(b"\n")
-        yield [line.decode(errors="replace") for line in whole]
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process group: SIGTERM, then SIGKILL. The leader is reaped last, so that its id cannot
-    be reused for another group in between."""
-    if process.returncode is not None:
-        return
-    gone = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-        deadline = time.monotonic() + _GRACE_S
-        while time.monotonic() < deadline and not os.waitid(os.P_PID, process.pid, gone):
-            time.sleep(0.005)
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

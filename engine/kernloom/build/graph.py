@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -78,22 +77,21 @@ class BuildGraph:
                 yield replace(job, whole=whole)
 
     def target(self, artifact: Artifact) -> Path:
-        return artifact.path(self.build)
+        """The name of an artifact in SCons. Not its real path: SCons would create its folder, which
+        costs more than writing the files in it."""
+        return self.workspace / artifact.key
 
     def sources(self, target: str) -> list[str]:
-        """The built files that a target is made from."""
-        return [str(self.target(step)) for step in self.jobs[target].artifact.steps.values()]
+        """The targets and files that a target is made from."""
+        steps = self.jobs[target].artifact.steps.values()
+        targets = ((str(self.target(step)), step) for step in steps)
+        return [name if name in self.jobs else str(step.path(self.build)) for name, step in targets]
 
     def make(self, target: list[Any], source: list[Any], env: Any) -> int:
         """The action of SCons' builder."""
-        path = Path(target[0].get_abspath())
-        job = self.jobs[str(path)]
+        job = self.jobs[target[0].get_abspath()]
         with self._cores.for_child():
             result = execute(job, self.build, self.workspace)
-        if not result.ok:
-            # SCons creates the folder of a target in advance.
-            with contextlib.suppress(OSError):
-                path.parent.rmdir()
         self.report(job, result)
         return 0 if result.ok else 1
 

@@ -97,7 +97,7 @@ def _settled(stamp: Sequence[int]) -> bool:
 def unchanged(path: str, stamp: Stamp) -> bool:
     """Whether a file has not changed since it was stamped."""
     try:
-        now = file_stamp(Path(path))
+        now = file_stamp(path)
         same = now == list(stamp[: len(now)])
         return same and (len(stamp) == len(now) or sha256_file(Path(path)) == stamp[-1])
     except OSError:
@@ -108,7 +108,7 @@ def _still_true(known: Mapping[str, Any]) -> bool:
     try:
         return (
             isinstance(known["assembles"], bool)
-            and all(file_stamp(Path(path)) == stamp for path, _, stamp, _ in known["files"])
+            and all(file_stamp(path) == stamp for path, _, stamp, _ in known["files"])
             and all(_folder_stamp(folder) == stamp for folder, stamp in known["folders"].items())
         )
     except (OSError, KeyError, TypeError, ValueError, AttributeError):
@@ -118,6 +118,6 @@ def _still_true(known: Mapping[str, Any]) -> bool:
 def _folder_stamp(folder: str) -> list[int] | None:
     """Changes when a name is added to the folder, or the folder is replaced."""
     try:
-        return file_stamp(Path(folder))
+        return file_stamp(folder)
     except OSError:
         return None

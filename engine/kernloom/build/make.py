@@ -150,9 +150,12 @@ def _finish(
 
 
 def _stage(files: Mapping[str, str], folder: Path) -> None:
+    made: set[Path] = set()
     for path, text in files.items():
         target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.parent not in made:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            made.add(target.parent)
         target.write_text(text, encoding="utf-8")
 
 
@@ -212,23 +215,46 @@ def _compile(artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str,
     changed = (path for path, stamp in artifact.stamps.items() if not unchanged(path, stamp))
     # A failed command has no output that could be wrong.
     made = read if code == 0 else []
-    unknown = (path for path in made if not _known(path, artifact, workspace))
+    known = _Known(artifact, workspace)
+    unknown = (path for path in made if path not in known)
     outdated = next(changed, "") or next(unknown, "")
-    refused = "" if code != 0 or outdated else _assembly(artifact, work, workspace, assembled)
+    refused = ""
+    if code == 0 and not outdated:
+        refused = _assembly(artifact, work, workspace, known, assembled)
     return (1, refused, "") if refused else (code, message, outdated)
 
 
-def _known(path: str, artifact: Artifact, workspace: Path) -> bool:
-    """Whether a file that was read is staged, temporary, or in the key."""
-    if path in artifact.stamps:
-        return True
-    real = os.path.realpath(path)
-    inside = f"{os.path.realpath(workspace)}{os.sep}"
-    return real.startswith(inside) or any(os.path.realpath(p) == real for p in artifact.stamps)
+class _Known:
+    """The files that a command may read: staged, temporary, or in the key."""
+
+    def __init__(self, artifact: Artifact, workspace: Path) -> None:
+        self._stamps = artifact.stamps
+        self._folders: dict[str, str] = {}
+        """Folder -> the same without symbolic links; most files are in a few folders."""
+        self._inside = f"{os.path.realpath(workspace)}{os.sep}"
+
+    def __contains__(self, path: str) -> bool:
+        if path in self._stamps:
+            return True
+        real = self._real(path)
+        return real.startswith(self._inside) or any(self._real(p) == real for p in self._stamps)
+
+    def _real(self, path: str) -> str:
+        """`os.path.realpath`, which would look at each part of the path every time."""
+        folder, name = os.path.split(path)
+        if name in ("", os.curdir, os.pardir) or os.path.islink(path):  # noqa: PTH114 (many calls)
+            return os.path.realpath(path)
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(folder)
+        return f"{self._folders[folder]}{os.sep}{name}"
 
 
 def _assembly(
-    artifact: Artifact, work: Path, workspace: Path, assembled: Sequence[str] | None
+    artifact: Artifact,
+    work: Path,
+    workspace: Path,
+    known: _Known,
+    assembled: Sequence[str] | None,
 ) -> str:
     """Why the inline assembly of an artifact is refused: it reads files that are not in the key.
 
@@ -236,7 +262,7 @@ def _assembly(
     """
     if assembled is None:
         return _searched_assembly(artifact, work, workspace) if artifact.assembles else ""
-    path = next((path for path in assembled if not _known(path, artifact, workspace)), "")
+    path = next((path for path in assembled if path not in known), "")
     if not path:
         return ""
     return f"{file_by_assembly(artifact.main, f'assembly ({path})')}\n{INSTEAD_OF_ASSEMBLY}"

@@ -321,7 +321,7 @@ def loaded(listing: str) -> dict[str, Path]:
 def _still_true(record: Mapping[str, Any]) -> bool:
     try:
         stamps, lookups = record["stamps"], record["lookups"]
-        same = all(file_stamp(Path(path)) == stamp for path, stamp in stamps.items())
+        same = all(file_stamp(path) == stamp for path, stamp in stamps.items())
         found = all(shutil.which(said) == path for said, path in lookups.items())
         told = [record[name] for name in ("opaque", "lists_assembly")]
         return same and found and all(isinstance(value, bool) for value in told)
