@@ -16,7 +16,8 @@ from kernloom.base.places import Places
 from kernloom.build.batch import batches
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.compile import kernel_artifact
-from kernloom.build.firmware import firmware_artifact, firmware_files
+from kernloom.build.firmware import firmware_artifact
+from kernloom.build.programs import BuiltFor, Programs
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Artifact
@@ -245,8 +246,8 @@ def test_other_assemblers_say_what_they_read_too(
     for text, ok in ((hidden, False), ('__asm__(".macro m a\\n.byte \\\\a\\n.endm");\n', True)):
         source = make_source(text + EMPTY)
         if arch.memory:
-            files = firmware_files(places.share, arch.isa)
-            made = firmware_artifact(source, toolchain, arch, "release", detected, files)
+            built_for = BuiltFor(toolchain, arch, "release", detected)
+            made = firmware_artifact(source, built_for, Programs(places.roots))
         else:
             made = kernel_artifact(source, toolchain, arch, "release", detected)
         outcome = built(places, made)

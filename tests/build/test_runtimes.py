@@ -18,7 +18,7 @@ import kernloom
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places, share_folder
 from kernloom.build.builder import Builder
-from kernloom.build.compile import runner_artifact
+from kernloom.build.programs import BuiltFor, Programs
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Artifact
@@ -32,6 +32,14 @@ int main(void)
     return 0;
 }
 """
+DECLARATION = """\
+name: runner
+kind: executable
+sources: ["*.c"]
+include: [../include]
+link: [-lm]
+varies_by: [isa, variant]
+"""
 Runner = Callable[..., Artifact]
 
 
@@ -39,10 +47,14 @@ Runner = Callable[..., Artifact]
 def share(tmp_path: Path) -> Path:
     """A source tree with a runner of a few lines."""
     share = tmp_path / "share tree"
-    files = {"runner/main.c": MAIN, "include/kernloom/answer.h": "#define ANSWER 42\n"}
+    files = {
+        "runner/main.c": MAIN,
+        "runner/program.yaml": DECLARATION,
+        "include/kernloom/answer.h": "#define ANSWER 42\n",
+    }
     for name, text in files.items():
         path = share / "native" / name
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     shutil.copytree(share_folder() / "configs", share / "configs")
     shutil.copy(share_folder() / "SConstruct", share)
@@ -65,7 +77,7 @@ def runner(gcc: Toolchain, cache: Path, share: Path) -> Runner:
     ) -> Artifact:
         detected = detect(toolchain, cache)
         chosen = shipped(Arch, "arch", arch)
-        return runner_artifact(toolchain, chosen, variant, detected, share)
+        return Programs([share]).artifact("runner", BuiltFor(toolchain, chosen, variant, detected))
 
     return make
 
@@ -121,7 +133,8 @@ def test_the_lock_of_an_editor_is_no_part_of_a_runner(runner: Runner, share: Pat
 
 
 def test_the_systems_headers_are_part_of_a_runner(runner: Runner) -> None:
-    assert "stdio.h" in runner().headers
+    (main,) = runner().steps.values()
+    assert "stdio.h" in main.headers
 
 
 def test_editors_find_the_runners_real_sources(runner: Runner, places: Places, share: Path) -> None:
@@ -138,8 +151,8 @@ def test_editors_find_the_runners_real_sources(runner: Runner, places: Places, s
 def test_a_share_without_runner_is_explained(
     gcc: Toolchain, arch: Arch, cache: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(UnavailableError, match="the runner's source is not in"):
-        runner_artifact(gcc, arch, "release", detect(gcc, cache), tmp_path)
+    with pytest.raises(UnavailableError, match="there is no program 'runner'"):
+        Programs([tmp_path]).artifact("runner", BuiltFor(gcc, arch, "release", detect(gcc, cache)))
 
 
 def scons(share: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:

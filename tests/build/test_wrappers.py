@@ -183,10 +183,11 @@ def test_a_library_of_the_system_that_the_search_path_shadows_is_noticed(
     gcc: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: Places, arch: Arch
 ) -> None:
     """By the runner's key: kernels use the libraries that it has loaded."""
-    from kernloom.build.compile import runner_artifact
+    from kernloom.build.programs import BuiltFor, Programs
 
     def runner() -> Artifact:
-        return runner_artifact(gcc, arch, "release", detect(gcc, tmp_path / "c"), places.share)
+        built_for = BuiltFor(gcc, arch, "release", detect(gcc, tmp_path / "c"))
+        return Programs(places.roots).artifact("runner", built_for)
 
     before = runner()
     (tmp_path / "lib").mkdir()

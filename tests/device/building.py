@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kernloom.base.places import share_folder
-from kernloom.build.compile import counter_artifact, supervisor_artifact
-from kernloom.build.firmware import firmware_artifact, firmware_files
+from kernloom.base.places import Places, share_folder
+from kernloom.build.firmware import firmware_artifact
+from kernloom.build.programs import BuiltFor, Programs
+from kernloom.build.runtimes import host_programs
 from kernloom.build.toolchains import detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
@@ -129,20 +130,14 @@ def build_bare_metal(name: str, folder: Path) -> tuple[Device, Path]:
     arch = convert(Arch, groups.read("arch", chosen["arch"]), "arch")
     toolchain = convert(Toolchain, groups.read("toolchain", chosen["toolchain"]), "toolchain")
     flags = ("-O1", "-Werror", *WRONG, "-Wl,--no-gc-sections")
-    image = firmware_artifact(
-        Source(name, {"kernel.c": KERNELS.read_text(encoding="utf-8")}, {}, {}),
-        replace(toolchain, extra_flags=flags),
-        arch,
-        "release",
-        detect(toolchain, folder / "cache"),
-        firmware_files(share_folder(), arch.isa),
-    )
-    host = convert(Toolchain, groups.read("toolchain", "gcc"), "toolchain")
-    how = (host, detect(host, folder / "cache"), "", share_folder())
-    programs = {
-        "counter": _made(counter_artifact(*how), folder / "counter"),
-        "supervisor": _made(supervisor_artifact(*how), folder / "supervisor"),
-    }
+    declared = Programs([share_folder()])
+    source = Source(name, {"kernel.c": KERNELS.read_text(encoding="utf-8")}, {}, {})
+    found = detect(toolchain, folder / "cache")
+    flagged = replace(toolchain, extra_flags=flags)
+    image = firmware_artifact(source, BuiltFor(flagged, arch, "release", found), declared)
+    places = Places(share_folder(), None, folder / "build", folder / "store.db")
+    beside = host_programs(declared, places, lambda host: detect(host, folder / "cache"))
+    programs = {role: _made(artifact, folder / role) for role, artifact in beside.items()}
     setup = DeviceSetup(programs, target, arch)
     return EmbeddedDevice.from_setup(setup), _made(image, folder / "image")
 
@@ -152,6 +147,9 @@ def _made(artifact: Artifact, folder: Path) -> Path:
     for path, text in artifact.files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
+    for path, step in artifact.steps.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        _made(step, folder / "steps" / step.key).rename(folder / path)
     tool, *arguments = artifact.argv
     subprocess.run([artifact.tools[tool], *arguments], cwd=folder, check=True)
     return folder / artifact.output
