@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.build.flags import Reach, reach
 from kernloom.build.headers import includes_outside_files, system_headers
 from kernloom.build.linked import linked_files
 from kernloom.build.listing import OutsideFiles, Stamp
+from kernloom.build.probe import query_tool, scratch
 from kernloom.build.toolchains import DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import BARE, Artifact
 from kernloom.plan.source import Source
 
 KERNEL = "kernel.so"
+SPECS = "--specs="
 
 DETERMINISTIC = ("-Wl,--build-id=none",)
 SHARED_LIBRARY = ("-shared", "-fPIC")
@@ -124,21 +128,41 @@ def read_outside(
     sources: Sequence[str],
     files: Mapping[str, str],
     detected: Detected,
+    *,
+    specs: bool = False,
 ) -> tuple[OutsideFiles, OutsideFiles, Mapping[str, Stamp]]:
     """The headers outside `files` that a command reads, the files that it links, and the stamps of
-    these and of the compiler."""
+    these and of the compiler. `specs`: whether specs files are allowed, as C libraries for parts
+    without an operating system need them."""
     if argv not in detected.known:
         # Equal for all kernels of a sweep, and for all objects of a program.
         alike = _without_names(argv, sources)
         if alike not in detected.known:
-            reached = reach(groups)
+            reached = _reach_with_specs(groups, detected) if specs else reach(groups)
             linked = linked_files(alike, (), reached, detected)
             detected.known[alike] = (reached, linked, {**detected.stamps, **linked.stamps})
         detected.known[argv] = detected.known[alike]
     found: tuple[Reach, OutsideFiles, Mapping[str, Stamp]] = detected.known[argv]
     reached, linked, stamps = found
+    if not files:
+        return OutsideFiles(), linked, stamps
     headers = system_headers(files, argv, reached, detected)
     return headers, linked, {**stamps, **headers.stamps} if headers.stamps else stamps
+
+
+def _reach_with_specs(groups: Mapping[str, Sequence[str]], detected: Detected) -> Reach:
+    """The reach of flags, with the specs files that they name."""
+    words = [word for flags in groups.values() for word in flags]
+    with scratch(detected.cache) as folder:
+        files = tuple(
+            Path(query_tool([detected.tools[DRIVER], f"-print-file-name={name}"], folder))
+            for name in (word.removeprefix(SPECS) for word in words if word.startswith(SPECS))
+        )
+    others = {
+        key: [flag for flag in flags if not flag.startswith(SPECS)] for key, flags in groups.items()
+    }
+    found = reach(others)
+    return replace(found, files=(*found.files, *filter(Path.is_file, files)))
 
 
 def _without_names(argv: Sequence[str], sources: Sequence[str]) -> tuple[str, ...]:

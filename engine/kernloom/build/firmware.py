@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-
 from kernloom.base.errors import ConfigError
 from kernloom.base.expressions import parse_size
-from kernloom.build.compile import DETERMINISTIC, kernel_flags, libraries_last
-from kernloom.build.flags import Reach, reach
-from kernloom.build.headers import may_assemble, system_headers
-from kernloom.build.linked import linked_files
-from kernloom.build.listing import OutsideFiles
-from kernloom.build.probe import query_tool, scratch
-from kernloom.build.programs import BuiltFor, Programs, compiler_of
+from kernloom.build.compile import DETERMINISTIC, kernel_flags, libraries_last, read_outside
+from kernloom.build.headers import may_assemble
+from kernloom.build.programs import BuiltFor, Programs, compiler_of, redetected
 from kernloom.build.stage import ArtifactCache, ArtifactStage, Compilers
-from kernloom.build.toolchains import DRIVER, Detected, detect
+from kernloom.build.toolchains import DRIVER, Detected
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.pipeline.stage import Context
 from kernloom.plan.artifact import Artifact
@@ -36,7 +28,6 @@ _SYMBOLS = {
     "stack": "kl_stack_size",
 }
 """Key of arch.memory -> symbol in the linker script."""
-SPECS = "--specs="
 
 
 class Images:
@@ -105,12 +96,11 @@ def firmware_artifact(source: Source, built_for: BuiltFor, programs: Programs) -
         "-lm",
     )
     staged = {**source.files, **programs.data(FIRMWARE)}
-    reached = reach(_without_specs(groups))
-    compiling = [word for word in argv if word not in objects]
-    headers = system_headers(staged, compiling, reached, detected)
     # Placement flags refer to staged files and make the linker open no others.
-    asked = tuple(word for word in argv if word not in placing)
-    linked = _linked(asked, [source.main, *objects], reached, detected)
+    asked = tuple(word for word in argv if word not in placing and word not in objects)
+    headers, linked, stamps = read_outside(
+        groups, asked, [source.main], staged, detected, specs=True
+    )
     return Artifact(
         name=source.name,
         kind="kernel",
@@ -127,36 +117,11 @@ def firmware_artifact(source: Source, built_for: BuiltFor, programs: Programs) -
         variant=variant,
         params=source.params,
         origins=source.origins,
-        stamps={**detected.stamps, **linked.stamps, **headers.stamps},
+        stamps=stamps,
         assembles=any(map(may_assemble, source.files.values())),
         lists_assembly=detected.lists_assembly,
-        redeclare=lambda: firmware_artifact(
-            source, replace(built_for, detected=detect(toolchain, detected.cache)), programs
-        ),
+        redeclare=lambda: firmware_artifact(source, redetected(built_for), programs.read_again()),
     )
-
-
-def _linked(
-    argv: tuple[str, ...], sources: Sequence[str], reached: Reach, detected: Detected
-) -> OutsideFiles:
-    """Files that an image is linked with: libraries are copied into it."""
-    if argv not in detected.known:
-        with scratch(detected.cache) as folder:
-            specs = tuple(
-                Path(query_tool([detected.tools[DRIVER], f"-print-file-name={name}"], folder))
-                for name in (word.removeprefix(SPECS) for word in argv if word.startswith(SPECS))
-            )
-        found = replace(reached, files=(*reached.files, *filter(Path.is_file, specs)))
-        detected.known[argv] = linked_files(argv, sources, found, detected)
-    known: OutsideFiles = detected.known[argv]
-    return known
-
-
-def _without_specs(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The flags without specs files, which are in the key with the libraries."""
-    return {
-        key: [flag for flag in flags if not flag.startswith(SPECS)] for key, flags in groups.items()
-    }
 
 
 def _size(arch: Arch, name: str) -> int:

@@ -17,6 +17,8 @@ _INCLUDES = ("-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-isys
 _SEARCHES = ("--sysroot", "-target", "--target", "-L", "-l", "-T")
 _FOLDERS = ("-isystem", "-iquote", "-idirafter", "-isysroot", "-I", "--sysroot", "-L")
 """Flags above that name a folder. A missing folder is silently skipped."""
+_NO_HEADERS = ("-L", "-l", "-T", "-target", "--target")
+"""Flags above that add no folder of headers; a target's own are the compiler's, as any default."""
 _LIBRARY_PATHS = ("--library-path", "-L")
 """The same as linker flags."""
 _SPLIT_WORDS = ("--param", "-mllvm", "-D", "-U", "-u", "-z")
@@ -73,7 +75,7 @@ def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
             if flag in _INCLUDES or flag in _SEARCHES:
                 _check_path(flag, argument or "", shown, key)
                 searches = True
-                includes = includes or flag not in ("-L", "-l", "-T")
+                includes = includes or flag not in _NO_HEADERS
                 if flag == "-imacros":
                     files.append(_file(argument or "", shown, key))
             elif linking:

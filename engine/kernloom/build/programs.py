@@ -105,9 +105,12 @@ class Programs:
     """All programs declared below native/ in some folders; earlier folders shadow later ones."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = tuple(roots)
         self._folders: dict[str, tuple[Path, str]] = {}
         """Name -> the root, and the declaration's folder relative to it."""
         self.declared: dict[str, Program] = {}
+        self._compiled: dict[tuple[str, ...], Artifact] = {}
+        """Compiler and command -> object: arches that differ by data share it."""
         for root in roots:
             found: dict[str, Path] = {}
             for path in sorted((root / NATIVE).glob(f"**/{DECLARATION}")):
@@ -125,7 +128,11 @@ class Programs:
                     self._folders[program.name] = (root, folder)
         self._check_uses()
 
-    def program(self, name: str, *, key: str = "") -> Program:
+    def read_again(self) -> Programs:
+        """The same from what the files contain now."""
+        return Programs(self._roots)
+
+    def program(self, name: str) -> Program:
         try:
             return self.declared[name]
         except KeyError:
@@ -171,7 +178,7 @@ class Programs:
             variant=built_for.variant,
             runtime=built_for.runtime if "runtime" in program.varies_by else "none",
             stamps=stamps,
-            redeclare=lambda: self.artifact(name, _redetected(built_for)),
+            redeclare=lambda: self.read_again().artifact(name, redetected(built_for)),
         )
 
     def ends(self, name: str, built_for: BuiltFor) -> list[Artifact]:
@@ -236,7 +243,6 @@ class Programs:
     ) -> Artifact:
         arch, detected = built_for.arch, built_for.detected
         include = self._include(program, built_for)
-        files = texts.with_headers(source, include)
         groups = _flags(program, built_for)
         flags = [word for words in groups.values() for word in _compiling(words)]
         output = f"{posixpath.splitext(posixpath.basename(source))[0]}.o"
@@ -251,8 +257,13 @@ class Programs:
             output,
             source,
         )
-        headers, linked, stamps = read_outside(groups, argv, [source], files, detected)
-        return Artifact(
+        known = self._compiled.get((detected.digest, *argv))
+        if known is not None:
+            return known
+        files = texts.with_headers(source, include)
+        specs = program.system == "none"
+        headers, linked, stamps = read_outside(groups, argv, [source], files, detected, specs=specs)
+        made = self._compiled[detected.digest, *argv] = Artifact(
             name=source,
             kind="object",
             output=output,
@@ -268,6 +279,7 @@ class Programs:
             stamps=stamps,
             lists_assembly=detected.lists_assembly,
         )
+        return made
 
     def _check_uses(self) -> None:
         """Refuse programs that use each other, or programs that are not declared."""
@@ -401,7 +413,7 @@ def _compiler(program: Program, built_for: BuiltFor) -> tuple[Toolchain, Detecte
     return toolchain, detect(toolchain, built_for.detected.cache)
 
 
-def _redetected(built_for: BuiltFor) -> BuiltFor:
+def redetected(built_for: BuiltFor) -> BuiltFor:
     found = detect(built_for.toolchain, built_for.detected.cache)
     return replace(built_for, detected=found)
 
