@@ -18,9 +18,10 @@ from kernloom.base.files import link_atomically
 from kernloom.base.places import Places
 from kernloom.build.cores import MeasuredCore
 from kernloom.build.explain import Explanation, Index, explain, to_plain
-from kernloom.build.manifest import Verifier, Whole, read_manifest
-from kernloom.build.scons import LOG, PLAN, Ahead, Scons
-from kernloom.build.workspace import reports_missing_file, unwritable, workspace
+from kernloom.build.manifest import Damaged, Verifier, Whole, read_manifest
+from kernloom.build.scons import LOG, Ahead, Scons
+from kernloom.build.shared_cache import SharedCache
+from kernloom.build.workspace import reports_missing_file, unwritable
 from kernloom.plan.artifact import Artifact, steps_of
 from kernloom.plan.source import ENTRY
 
@@ -69,9 +70,15 @@ class Builder:
     """Builds artifacts below one build folder."""
 
     def __init__(
-        self, places: Places, jobs: int = 0, keep: bool = False, ahead: Ahead | None = None
+        self,
+        places: Places,
+        jobs: int = 0,
+        keep: bool = False,
+        ahead: Ahead | None = None,
+        shared: SharedCache | None = None,
     ) -> None:
-        """`ahead` may hold an SCons that is started already."""
+        """`ahead` may hold an SCons that is started already; `shared` is a cache of artifacts of
+        several checkouts."""
         self.places = places
         self.build_folder = places.build
         self.jobs = jobs or len(os.sched_getaffinity(0))
@@ -79,6 +86,7 @@ class Builder:
         self._verifier = Verifier()
         self._index = Index(places.build)
         self._ahead = ahead or Ahead()
+        self.shared = shared
 
     def prepare(self) -> None:
         """Start SCons ahead of a build that is likely to come."""
@@ -99,6 +107,17 @@ class Builder:
                 f"cannot read {error.filename or self.build_folder}: {error.strerror}"
             ) from None
         return State("cached", self._kept(artifact))
+
+    def fetched_state(self, artifact: Artifact) -> State:
+        """The same, after looking into the shared cache."""
+        state = self.state(artifact)
+        if state.cached or self.shared is None:
+            return state
+        found = self.shared.fetch(artifact, self.build_folder)
+        if isinstance(found, Damaged):
+            why = f"the copy in build.cache was damaged: {found.reason}"
+            return State("missing", Explanation("corrupt", f"{why}; {state.explanation.text}"))
+        return self.state(artifact) if found else state
 
     def _kept(self, artifact: Artifact) -> Explanation:
         manifest = read_manifest(artifact.folder(self.build_folder)) or {}
@@ -178,7 +197,7 @@ class Builder:
     ) -> Generator[dict[str, Outcome], None, None]:
         """Build once; outcomes by the keys of `artifacts`, which may be keys of older versions.
         Adds the jobs to `made`."""
-        states = {key: self.state(artifact) for key, artifact in artifacts.items()}
+        states = {key: self.fetched_state(artifact) for key, artifact in artifacts.items()}
         jobs = self._jobs(artifacts, states)
         made += jobs
         missing = {job.artifact.key: job.artifact for job in jobs}
@@ -197,11 +216,6 @@ class Builder:
                     for result in results
                     for key in asked.get(result.key, ())
                 }
-
-    def needed(self, artifacts: Iterable[Artifact]) -> list[Job]:
-        """The jobs that make the missing ones of `artifacts`."""
-        unique = {artifact.key: artifact for artifact in artifacts}
-        return self._jobs(unique, {key: self.state(item) for key, item in unique.items()})
 
     def _jobs(self, artifacts: Mapping[str, Artifact], states: Mapping[str, State]) -> list[Job]:
         from kernloom.build.make import INTERMEDIATES, Job
@@ -223,7 +237,7 @@ class Builder:
         from kernloom.build.make import Job
 
         for step in artifact.steps.values():
-            if step.key not in jobs and not (state := self.state(step)).cached:
+            if step.key not in jobs and not (state := self.fetched_state(step)).cached:
                 self._add_steps(jobs, step)
                 jobs[step.key] = Job(step, to_plain(state.explanation))
 
@@ -245,6 +259,10 @@ class Builder:
             outdated=result.outdated if result else "",
         )
 
+    def history(self, name: str) -> Path:
+        """The file that records the builds under a name."""
+        return self._index.path(name)
+
     def link(self, artifacts: Iterable[Artifact]) -> None:
         """Point the stable paths of these runtimes to the built artifacts."""
         for artifact in artifacts:
@@ -264,16 +282,6 @@ class Builder:
 
         if jobs or not (self.build_folder / FILE).exists():
             write_compile_commands(self.places, artifacts)
-
-    @contextlib.contextmanager
-    def planned(self, jobs: Sequence[Job]) -> Iterator[Path]:
-        """A plan file, in a workspace that is removed afterwards."""
-        from kernloom.build.graph import write_plan
-
-        with workspace(self.build_folder) as folder:
-            plan = folder / PLAN
-            write_plan(plan, self.build_folder, folder, jobs)
-            yield plan
 
     def _made(
         self, jobs: Sequence[Job], progress: Progress | None, measured: MeasuredCore | None
@@ -296,7 +304,7 @@ class Builder:
                 _deletion(self.build_folder, last=attempt == _ATTEMPTS),
                 contextlib.closing(self._scons()) as scons,
             ):
-                for results in scons.results([*left.values()], measured):
+                for results in scons.results([*left.values()], measured, self.shared):
                     self._check_broken(results)
                     known = [one for result in results for one in _take(left, result)]
                     tell(total - _whole_artifacts(left), total)

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,20 @@ from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.build.cores import Cores
 from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import Verifier, Whole
+from kernloom.build.shared_cache import SharedCache
 from kernloom.plan.artifact import Artifact, from_plain, to_plain
 
 
 def write_plan(
-    path: Path, build: Path, workspace: Path, jobs: Iterable[Job], measured: int | None = None
+    path: Path,
+    build: Path,
+    workspace: Path,
+    jobs: Iterable[Job],
+    measured: int | None = None,
+    cache: Path | None = None,
 ) -> None:
-    """Write a plan file; `measured` is the core on which the engine may be measuring."""
+    """Write a plan file; `measured` is the core on which the engine may be measuring, `cache` the
+    folder of the shared cache."""
     listed = list(jobs)
     # Kernels that are compiled alike share one mapping of stamps.
     shared = {id(job.artifact.stamps): job.artifact.stamps for job in listed}
@@ -34,6 +41,7 @@ def write_plan(
             "build": str(build),
             "workspace": str(workspace),
             "measured": measured,
+            "cache": str(cache) if cache else None,
             "stamps": list(shared.values()),
             "jobs": [
                 {
@@ -52,13 +60,13 @@ def write_plan(
 class BuildGraph:
     """A plan in execution; holds the lock of its build folder."""
 
-    def __init__(self, plan: Path, tell: Callable[[Job, Result], str]) -> None:
+    def __init__(self, plan: Path) -> None:
         data = read_sealed(plan)
         self.build = Path(data["build"])
         self.workspace = Path(data["workspace"])
-        self._tell = tell
         self._cores = Cores(data["measured"], self.build)
         self._speak = threading.Lock()
+        self._shared = SharedCache(Path(data["cache"])) if data["cache"] else None
         self._lock = os.open(self.build / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.jobs: dict[str, Job] = {}
@@ -91,30 +99,14 @@ class BuildGraph:
         """The action of SCons' builder."""
         job = self.jobs[target[0].get_abspath()]
         with self._cores.for_child():
-            result = execute(job, self.build, self.workspace)
+            result = execute(job, self.build, self.workspace, self._shared)
         self.report(job, result)
         return 0 if result.ok else 1
 
     def report(self, job: Job, result: Result) -> None:
         with self._speak:
-            sys.stdout.write(self._tell(job, result) + "\n")
+            sys.stdout.write(json.dumps(asdict(result)) + "\n")
             sys.stdout.flush()
-
-
-def result_as_json(job: Job, result: Result) -> str:
-    return json.dumps(asdict(result))
-
-
-def result_as_text(job: Job, result: Result) -> str:
-    artifact = job.artifact
-    what = f"{artifact.name} ({artifact.identity.toolchain}, {artifact.variant})"
-    if result.broken:
-        return f"{what}: {result.broken}"
-    if result.outdated:
-        return f"{what}: {result.outdated} changed while it was being built; build it again"
-    if not result.ok:
-        return f"{what} failed:\n{result.message}"
-    return f"{what}: {'up to date' if result.cached else f'built in {result.seconds:.1f} s'}"
 
 
 def read_result(line: str) -> Result | None:

@@ -30,6 +30,7 @@ from kernloom.build.listing import unchanged
 from kernloom.build.manifest import describe, write_manifest
 from kernloom.build.probe import tool_environment
 from kernloom.build.reads import ASSEMBLING, COMPILING, LINKING, read_log
+from kernloom.build.shared_cache import SharedCache
 from kernloom.build.workspace import disk_problem, reports_missing_file
 from kernloom.plan.artifact import ORIGINS, Artifact
 
@@ -76,7 +77,7 @@ class Result:
     """The source that does not compile, below the folder of failed builds."""
 
 
-def execute(job: Job, build: Path, workspace: Path) -> Result:
+def execute(job: Job, build: Path, workspace: Path, shared: SharedCache | None = None) -> Result:
     """Build one artifact below `build`; every intermediate stays in `workspace`."""
     artifact = job.artifact
     work = workspace / "work" / artifact.key
@@ -116,6 +117,8 @@ def execute(job: Job, build: Path, workspace: Path) -> Result:
             source = f"{artifact.key}/{artifact.main}"
             return Result(artifact.key, False, seconds, message, trouble or "", source=source)
         _finish(job, build, work, workspace, seconds, message)
+        if shared:
+            shared.publish(artifact, build)
         return Result(artifact.key, True, seconds, message)
     except OSError as error:
         deleted = error.errno == errno.ENOENT

@@ -86,7 +86,10 @@ class Verifier:
         self._hashes: dict[tuple[Path, tuple[int, ...]], str] = {}
 
     def condition(self, artifact: Artifact, build: Path) -> Condition:
-        folder = artifact.folder(build)
+        return self.condition_of(artifact, artifact.folder(build))
+
+    def condition_of(self, artifact: Artifact, folder: Path) -> Condition:
+        """The condition of an artifact that is in this folder."""
         if not folder.is_dir() or not any(folder.iterdir()):
             return Missing()
         try:

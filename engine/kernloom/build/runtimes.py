@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kernloom.base.errors import UnavailableError
@@ -19,7 +18,7 @@ from kernloom.config.schema import Arch, Caches, Toolchain
 from kernloom.plan.artifact import Artifact
 
 if TYPE_CHECKING:
-    from kernloom.build.builder import Builder
+    pass
 
 T = TypeVar("T")
 
@@ -85,15 +84,6 @@ def host_programs(
         except UnavailableError as error:
             problem = problem or error
     raise problem or UnavailableError("this machine has no compiler of its own")
-
-
-@contextlib.contextmanager
-def planned_runtimes(builder: Builder) -> Iterator[Path]:
-    """A plan file of all missing runtimes; their stable paths are linked on exit."""
-    artifacts = all_runtimes(builder.places).artifacts
-    with builder.planned(builder.needed(artifacts)) as plan:
-        yield plan
-    builder.link(artifact for artifact in artifacts if builder.state(artifact).cached)
 
 
 def _shipped(places: Places, group: str, cls: type[T]) -> list[T]:

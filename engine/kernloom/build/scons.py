@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import subprocess
 
     from kernloom.build.make import Job, Result
+    from kernloom.build.shared_cache import SharedCache
 
 LOG = "scons.log"
 PLAN = "plan.json"
@@ -58,12 +59,18 @@ class Scons:
         except OSError:
             return False
 
-    def results(self, jobs: Sequence[Job], measured: MeasuredCore | None) -> Iterator[list[Result]]:
+    def results(
+        self,
+        jobs: Sequence[Job],
+        measured: MeasuredCore | None,
+        shared: SharedCache | None = None,
+    ) -> Iterator[list[Result]]:
         """Have it make all jobs; results as they arrive."""
         from kernloom.build.graph import read_result, write_plan
 
         core = None if measured is None else measured.number
-        write_plan(self.plan, self._build, self.folder, jobs, core)
+        cache = shared.folder if shared else None
+        write_plan(self.plan, self._build, self.folder, jobs, core, cache)
         # If SCons has ended, its results are missing, which says enough.
         with contextlib.suppress(BrokenPipeError):
             cast("IO[bytes]", self._process.stdin).write(b"\n")

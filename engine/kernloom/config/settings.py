@@ -68,6 +68,8 @@ class BuildSettings(Digested):
     """Keep intermediates (preprocessed source, assembly, object) beside each artifact."""
     jobs: int = field(default=0, metadata=at_least(0))
     """Parallel jobs; 0: one per core."""
+    cache: str = ""
+    """Folder in which several checkouts share what they have built; empty: none."""
 
 
 @dataclass(frozen=True)

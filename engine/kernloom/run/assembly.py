@@ -20,6 +20,7 @@ from kernloom.build.firmware import Firmware, Images
 from kernloom.build.package import Package
 from kernloom.build.programs import BuiltFor, Programs
 from kernloom.build.runtimes import host_programs
+from kernloom.build.shared_cache import SharedCache
 from kernloom.build.stage import Compile, Compilers
 from kernloom.build.toolchains import check_compiles
 from kernloom.config.compose import Composer
@@ -123,9 +124,10 @@ class Assembly:
 
     def builder(self, experiment: Experiment | None = None) -> Builder:
         build = experiment.build if experiment else None
-        return Builder(
-            self.places, jobs=build.jobs if build else 0, keep=build.keep if build else False
-        )
+        if build is None:
+            return Builder(self.places)
+        shared = SharedCache.at(build.cache, self.places.roots[0]) if build.cache else None
+        return Builder(self.places, jobs=build.jobs, keep=build.keep, shared=shared)
 
     def resolve_arch(self, data: Mapping[str, Any]) -> Section[Any]:
         """The arch section with `native` resolved for the toolchain in use."""

@@ -1,0 +1,86 @@
+"""A folder of built artifacts that several checkouts share, each under its key.
+
+Entries are checked by hash on the way out. A damaged one is removed, and built again by whoever
+finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from kernloom.base.errors import ConfigError
+from kernloom.build.manifest import Damaged, Verifier, Whole
+from kernloom.plan.artifact import Artifact
+
+KEY = "build.cache"
+
+
+@dataclass(frozen=True)
+class SharedCache:
+    """The folder of `build.cache`, laid out as a build folder."""
+
+    folder: Path
+
+    @classmethod
+    def at(cls, text: str, base: Path) -> SharedCache:
+        """The cache in a folder, which is created if need be."""
+        folder = (base / Path(text).expanduser()).absolute()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"'{folder}' cannot be made: {error.strerror}",
+                key=KEY,
+                hint="Name a folder that can be written to, or leave it out.",
+            ) from None
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise ConfigError(
+                f"'{folder}' cannot be written to",
+                key=KEY,
+                hint="Name a folder that can be written to, or leave it out.",
+            )
+        return cls(folder)
+
+    def fetch(self, artifact: Artifact, build: Path) -> Whole | Damaged | None:
+        """Copy an artifact into a build folder; None if it is not here."""
+        place = artifact.folder(self.folder)
+        if not place.is_dir():
+            return None
+        taken = build / "tmp" / f"fetched-{artifact.key}-{uuid4().hex}"
+        try:
+            shutil.copytree(place, taken)
+        except (OSError, shutil.Error) as error:
+            shutil.rmtree(taken, ignore_errors=True)
+            return Damaged(f"it cannot be copied: {error}")
+        condition = Verifier().condition_of(artifact, taken)
+        if not isinstance(condition, Whole):
+            shutil.rmtree(taken, ignore_errors=True)
+            shutil.rmtree(place, ignore_errors=True)
+            return condition if isinstance(condition, Damaged) else None
+        target = artifact.folder(build)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            target.rmdir()
+        try:
+            taken.rename(target)
+        except OSError:
+            shutil.rmtree(taken, ignore_errors=True)  # another process was faster
+        return Whole()
+
+    def publish(self, artifact: Artifact, build: Path) -> None:
+        """Copy an artifact from a build folder, unless it is here. A full disk only costs speed."""
+        place = artifact.folder(self.folder)
+        if place.exists():
+            return
+        made = self.folder / f".new-{artifact.key}-{uuid4().hex}"
+        try:
+            shutil.copytree(artifact.folder(build), made)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            made.rename(place)
+        except (OSError, shutil.Error):
+            shutil.rmtree(made, ignore_errors=True)
