@@ -216,13 +216,16 @@ class Programs:
                 for path in place.glob(wanted)
                 if path.suffix in _SUFFIXES[program.language] and not path.name.startswith(".")
             ]
-            if not matching:
+            names = [posixpath.normpath(path.relative_to(root).as_posix()) for path in matching]
+            if not names or any(not name.startswith(f"{NATIVE}/") for name in names):
                 raise ConfigError(
-                    f"the {name}'s source is not in {place}: nothing is called '{wanted}'",
-                    key=f"{place / DECLARATION}: sources",
+                    f"the {name}'s source is not in {place}: nothing is called '{wanted}' there"
+                    if not names
+                    else f"the {name}'s source '{wanted}' is not below {NATIVE}/",
+                    key=self._key(name, "sources"),
                     hint="Mend the declaration, or reinstall Kernloom.",
                 )
-            found += [path.relative_to(root).as_posix() for path in matching]
+            found += names
         return sorted(dict.fromkeys(found))
 
     def data(self, name: str) -> dict[str, str]:

@@ -254,25 +254,27 @@ def _shown(path: Path | None) -> str:
 
 def help_text(graph: RuntimeGraph) -> str:
     """The text of `scons -h`."""
-    programs = sorted(a.name for a in graph.runtimes.artifacts if a.kind == "program")
-    listed = sorted(alias for alias in graph.aliases if alias != EVERYTHING)
-    names = textwrap.wrap(", ".join(listed), 72)
-    left_out = "".join(f"  {error}\n" for error in graph.runtimes.unavailable.values())
-    example = next(iter(graph.names), None)
+    programs = graph.runtimes.programs
+    others = sorted(graph.aliases.keys() - programs.keys() - {EVERYTHING})
     lines = [
         "Builds Kernloom's runtimes: the programs below native/, for every arch and variant whose",
         "toolchain is on this machine. Kernels are built by `kernloom run`.",
         "",
-        f"  scons                    all of them ({len(set(programs))} programs)",
-        "  scons NAME...            a program, an arch or a toolchain:",
-        *(f"    {line}" for line in names),
-        f"  scons {_shown(example)}",
-        "                           just this one",
-        "  scons -n | -c | -j N     show commands, remove what was built, N jobs (default: cores)",
-        "  scons --tree=all | --debug=explain",
-        "                           the graph, and why something is built",
-        "  scons --build-cache=DIR  share built files with other checkouts",
+        "  scons                    everything",
+        "  scons NAME...            a program, an arch or a toolchain of those below",
+        f"  scons {_shown(next(iter(graph.names), None))}",
+        "                           just this file",
+        "  scons -n | -c | -j N     show commands | remove all | N jobs (default: one per core)",
+        "  scons --tree=all         the graph",
+        "  scons --debug=explain    why something is built",
+        "  scons --build-cache=DIR  share what is built with other checkouts",
+        "",
+        "Programs:",
+        *(f"  {name:12} {textwrap.shorten(p.about, 80)}" for name, p in sorted(programs.items())),
+        "Arches and toolchains:",
+        *(f"  {line}" for line in textwrap.wrap(", ".join(others), 94)),
     ]
-    if left_out:
-        lines += ["", "Left out, for lack of a toolchain:", left_out.rstrip()]
+    if graph.runtimes.unavailable:
+        lines += ["Left out, for lack of a toolchain:"]
+        lines += [f"  {error}" for error in graph.runtimes.unavailable.values()]
     return "\n".join(lines) + "\n"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places
 from kernloom.build.arches import host_isa, is_native, with_vector_bytes
-from kernloom.build.programs import BuiltFor, Programs, is_for
+from kernloom.build.programs import BuiltFor, Program, Programs, is_for
 from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
@@ -30,6 +30,7 @@ HOST_TOOLCHAINS = ("gcc", "clang")
 class Runtimes:
     """The runtimes to build, and the toolchains that are missing to build more."""
 
+    programs: Mapping[str, Program]
     artifacts: tuple[Artifact, ...]
     unavailable: dict[str, UnavailableError]
     """Toolchain -> why it cannot be used."""
@@ -60,7 +61,7 @@ def all_runtimes(places: Places) -> Runtimes:
                     for variant in toolchain.variants:
                         built_for = BuiltFor(toolchain, arch, variant, detected)
                         artifacts += programs.ends(program.name, built_for)
-    return Runtimes(tuple(artifacts), unavailable)
+    return Runtimes(programs.declared, tuple(artifacts), unavailable)
 
 
 def host_programs(
