@@ -380,8 +380,10 @@ def test_an_arch_that_is_gone_lends_its_runner_to_no_other(
 ) -> None:
     assembly = Assembly(places)
     target = SimpleNamespace(variant="release", device="host")
+    runtime = SimpleNamespace(name="none")
     for number in range(40):
         isa = ("x86_64", "another")[number % 2]
-        given: Any = SimpleNamespace(toolchain=gcc, arch=replace(arch, isa=isa), target=target)
+        named = {"toolchain": gcc, "arch": replace(arch, isa=isa), "target": target}
+        given: Any = SimpleNamespace(**named, runtime=runtime)
         assert ("-march=x86-64" in assembly.programs(given)["runner"].argv) == (isa == "x86_64")
         del given

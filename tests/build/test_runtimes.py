@@ -196,7 +196,7 @@ def test_plain_scons_tells_what_does_not_compile(share: Path) -> None:
     (share / "native/runner/main.c").write_text("int main(void) { return nothing; }\n")
     done = scons(share, "-k")
     assert done.returncode != 0
-    assert "native/runner/main.c:1" in done.stdout and "nothing" in done.stdout
+    assert "native/runner/main.c:1" in done.stderr and "nothing" in done.stderr
 
 
 def test_extra_flags_of_kernels_leave_the_runner_alone(runner: Runner, gcc: Toolchain) -> None:
