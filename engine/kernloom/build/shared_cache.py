@@ -6,7 +6,6 @@ finds it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from uuid import uuid4
 
 from kernloom.base.errors import ConfigError
 from kernloom.build.manifest import Damaged, Verifier, Whole
+from kernloom.build.workspace import workspace
 from kernloom.plan.artifact import Artifact
 
 KEY = "build.cache"
@@ -51,25 +51,23 @@ class SharedCache:
         place = artifact.folder(self.folder)
         if not place.is_dir():
             return None
-        taken = build / "tmp" / f"fetched-{artifact.key}-{uuid4().hex}"
         try:
-            shutil.copytree(place, taken)
+            with workspace(build) as folder:
+                # Under the same name, which its manifest is sealed with.
+                taken = folder / artifact.key
+                shutil.copytree(place, taken)
+                condition = Verifier().condition_of(artifact, taken)
+                if not isinstance(condition, Whole):
+                    shutil.rmtree(place, ignore_errors=True)
+                    return condition if isinstance(condition, Damaged) else None
+                target = artifact.folder(build)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if target.exists():
+                    # Empty, damaged, or another process was faster.
+                    target.rename(folder / "before")
+                taken.rename(target)
         except (OSError, shutil.Error) as error:
-            shutil.rmtree(taken, ignore_errors=True)
             return Damaged(f"it cannot be copied: {error}")
-        condition = Verifier().condition_of(artifact, taken)
-        if not isinstance(condition, Whole):
-            shutil.rmtree(taken, ignore_errors=True)
-            shutil.rmtree(place, ignore_errors=True)
-            return condition if isinstance(condition, Damaged) else None
-        target = artifact.folder(build)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):
-            target.rmdir()
-        try:
-            taken.rename(target)
-        except OSError:
-            shutil.rmtree(taken, ignore_errors=True)  # another process was faster
         return Whole()
 
     def publish(self, artifact: Artifact, build: Path) -> None:
