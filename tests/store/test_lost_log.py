@@ -11,9 +11,8 @@ import pytest
 from kernloom.measure.trial import Trial
 from kernloom.store import open_store
 from kernloom.store.backups import Backups, backups_of
-from kernloom.store.count_file import count_file_of
 from kernloom.store.repair import repair
-from kernloom.store.sqlite import wal_of
+from kernloom.store.sqlite import count_file_of, wal_of
 
 COUNT = 30
 

@@ -28,12 +28,11 @@ NOT_LET_IN = ("authentication failed", "no password", "no pg_hba.conf entry")
 _TABLES_LOCK = 0x6B65726E
 """Number of the advisory lock under which tables are created and changed."""
 _URL = re.compile(
+    # Not libpq's own parser, which wants the special characters of a password quoted.
     r"[\w+]+://(?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?"
     r"(?:\[(?P<ipv6>[^/?]+)\]|(?P<host>[^/:?]+))?(?::(?P<port>\d*))?"
     r"(?:/(?P<dbname>[^?]*))?(?:\?(?P<query>.*))?"
 )
-# Texts are sorted as in SQLite, whatever the server's locale.
-_DEFINITIONS = tuple(definitions(name='VARCHAR COLLATE "C"', by_key=""))
 
 
 class PostgresConnection(Connection):
@@ -60,13 +59,15 @@ class Postgres(Database):
     """A store on a server."""
 
     elsewhere = "another database"
+    # Texts are sorted as in SQLite, whatever the server's locale.
+    definitions = tuple(definitions(name='VARCHAR COLLATE "C"', by_key=""))
 
     def __init__(self, url: str) -> None:
         found = _URL.fullmatch(check_url(url))
         if not found:
             # The URL may contain the password.
             raise ConfigError("is not a URL", key="store.url", hint=EXAMPLE)
-        super().__init__(without_password(url), _DEFINITIONS)
+        super().__init__(without_password(url))
         parts = {name: unquote(text) for name, text in found.groupdict().items() if text}
         query = dict(parse_qsl(found["query"] or ""))
         parts.pop("query", None)

@@ -1,4 +1,10 @@
-"""The SQLite database: opening, creating, and its errors explained."""
+"""The SQLite database: opening, creating, and its errors explained.
+
+SQLite treats a damaged write-ahead log as one whose last commits never happened, and reports
+nothing. So every commit of a trial notes the number of trials in a count file beside the store,
+which is removed when the log is empty and a backup has all trials. It is not synced: after a power
+failure its number may be too low, never too high.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,6 @@ from pathlib import Path
 from kernloom.base.errors import DamagedError, StoreError
 from kernloom.store import versions
 from kernloom.store.backups import Backups
-from kernloom.store.count_file import CountFile
 from kernloom.store.database import Connection, Database
 from kernloom.store.schema import definitions
 
@@ -22,7 +27,6 @@ CHECKPOINT_PAGES = 250
 BUSY_SECONDS = 60.0
 """How long a writer waits for others; each holds the store for about a millisecond."""
 DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-_DEFINITIONS = tuple(definitions(name="VARCHAR", by_key="WITHOUT ROWID"))
 
 
 class SqliteConnection(Connection):
@@ -50,13 +54,53 @@ class SqliteConnection(Connection):
         self.raw.close()
 
 
+class CountFile:
+    """The number of trials that a store and its log must hold, as the number of bytes after the
+    creation time of the store. Writing the last byte never lowers it, whoever else writes."""
+
+    def __init__(self, store: Path) -> None:
+        self._path = count_file_of(store)
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def read(self, created: str) -> int:
+        """The number of trials in the store created at that time; 0 if unknown."""
+        head = _head(created)
+        try:
+            with self._path.open("rb") as file:
+                same = file.read(len(head)) == head
+                return os.fstat(file.fileno()).st_size - len(head) if same else 0
+        except OSError:
+            return 0
+
+    def write(self, created: str, trials: int) -> None:
+        # If it cannot be written, the only consequence is that the loss of a log goes unnoticed.
+        head = _head(created)
+        with suppress(OSError):
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                if os.pread(file, len(head), 0) != head:
+                    os.ftruncate(file, 0)
+                    os.pwrite(file, head, 0)
+                if trials:
+                    os.pwrite(file, b".", len(head) + trials - 1)
+            finally:
+                os.close(file)
+
+    def remove(self) -> None:
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
 class Sqlite(Database):
     """A store in a file."""
 
     elsewhere = "another file with store.path=FILE"
+    definitions = tuple(definitions(name="VARCHAR", by_key="WITHOUT ROWID"))
 
     def __init__(self, path: Path) -> None:
-        super().__init__(str(path), _DEFINITIONS)
+        super().__init__(str(path))
         self.path = path
         self._copy: sqlite3.Connection | None = None
         """In-memory copy of an older read-only store, migrated there."""
@@ -70,7 +114,7 @@ class Sqlite(Database):
             raise self.damaged("its repair was interrupted")
         if not self.path.exists():
             self._count.remove()
-        elif self.path.is_file() and not self.path.stat().st_size and _size(wal_of(self.path)):
+        elif self.path.is_file() and not self.path.stat().st_size and log_size(self.path):
             # SQLite would treat it as a new database and delete the log.
             raise self.damaged("it is empty, and what was last written lies beside it")
         return SqliteConnection(self._opened())
@@ -84,25 +128,12 @@ class Sqlite(Database):
         self._created = ""
 
     def _opened(self) -> sqlite3.Connection:
-        path = self.path
-        uri = path.absolute().as_uri()
-        if path.exists() and not os.access(path.parent, os.W_OK) and not wal_of(path).exists():
-            # A reader creates two files beside the store; where it cannot, nobody can be writing
-            # either.
-            uri += "?immutable=1"
         if self._copy:
             connection = sqlite3.connect(":memory:", check_same_thread=False)
+            self._copy.backup(connection)
+            connection.execute("PRAGMA query_only=ON")
         else:
-            connection = _connected(path, uri)
-        try:
-            if self._copy:
-                self._copy.backup(connection)
-                connection.execute("PRAGMA query_only=ON")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
-        except BaseException:
-            connection.close()
-            raise
+            connection = _connected(self.path)
         read_any_text(connection)
         return connection
 
@@ -141,14 +172,15 @@ class Sqlite(Database):
         lost: int = known - row["number"]
         if lost > 0:
             self._count.remove()
-            self._count.append(created, row["number"])
+            self._count.write(created, row["number"])
         return max(0, lost)
 
     def trial_added(self, connection: Connection) -> None:
         # Queried alone: a query of the table would begin another transaction.
         (row,) = connection.rows("SELECT last_insert_rowid() AS number")
-        self._count.append(self._created_at(connection), row["number"])
-        self._backups.added(row["number"], self._created_at(connection))
+        created = self._created_at(connection)
+        self._count.write(created, row["number"])
+        self._backups.added(row["number"], created)
 
     def distrust(self) -> None:
         self._backups.trusted = False
@@ -204,6 +236,15 @@ def wal_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
+def log_size(path: Path) -> int:
+    log = wal_of(path)
+    return log.stat().st_size if log.exists() else 0
+
+
+def count_file_of(store: Path) -> Path:
+    return store.with_name(store.name + "-count")
+
+
 def repaired_of(path: Path) -> Path:
     """Temporary path of the store that will replace a damaged one."""
     return path.with_name(path.name + ".repaired")
@@ -214,8 +255,8 @@ def read_any_text(connection: sqlite3.Connection) -> None:
     connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def _head(created: str) -> bytes:
+    return f"trials of the store of {created}\n".encode()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -226,21 +267,28 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _connected(path: Path, uri: str) -> sqlite3.Connection:
+def _connected(path: Path) -> sqlite3.Connection:
     """A connection to the file that has the store's name at this moment."""
+    uri = path.absolute().as_uri()
+    if path.exists() and not os.access(path.parent, os.W_OK) and not wal_of(path).exists():
+        # A reader creates two files beside the store; where it cannot, nobody can be writing
+        # either.
+        uri += "?immutable=1"
     while True:
         before = _identity(path)
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
-        if before is None:
-            return connection
         try:
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+            if before is None:
+                return connection
             # Waits for a running repair, after which another file has the name.
             connection.execute("PRAGMA schema_version").fetchone()
+            if _identity(path) == before:
+                return connection
         except BaseException:
             connection.close()
             raise
-        if _identity(path) == before:
-            return connection
         connection.close()
 
 
