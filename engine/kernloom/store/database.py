@@ -49,7 +49,7 @@ class Connection:
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         if self.raw is None:
             return []
-        found = self.raw.execute(self._spelled(statement), values or ())
+        found = self._execute(self.raw, statement, values)
         return _named(found, found.fetchall())
 
     def chunks(
@@ -57,14 +57,13 @@ class Connection:
     ) -> Iterator[list[dict[str, Any]]]:
         """The rows of a statement, with `size` of them in memory at a time."""
         if self.raw is not None:
-            # sqlite3's execute returns a cursor, psycopg's the cursor itself.
-            found = self._cursor().execute(self._spelled(statement), values)
+            found = self._execute(self._cursor(), statement, values)
             while some := found.fetchmany(size):
                 yield _named(found, some)
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> int:
         """Execute a statement; returns the number of changed rows."""
-        return int(self.raw.execute(self._spelled(statement), values).rowcount)
+        return int(self._execute(self.raw, statement, values).rowcount)
 
     def insert(self, table: Table, rows: Iterable[Row], or_else: str = "") -> int:
         """Insert rows; returns their number. `or_else` says what to do with existing ones."""
@@ -72,11 +71,10 @@ class Connection:
         values = [tuple([row[name] for name in names]) for row in rows]
         if not values:
             return 0
-        statement = self._spelled(table.insertion + or_else)
         if len(values) == 1:
-            return int(self.raw.execute(statement, values[0]).rowcount)
+            return self.run(table.insertion + or_else, values[0])
         cursor = self.raw.cursor()
-        cursor.executemany(statement, values)
+        cursor.executemany(self._spelled(table.insertion + or_else), values)
         return int(cursor.rowcount)
 
     def commit(self) -> None:
@@ -88,6 +86,11 @@ class Connection:
 
     def close(self) -> None:
         self.raw.close()
+
+    def _execute(self, cursor: Any, statement: str, values: Sequence[Any]) -> Any:
+        text = self._spelled(statement)
+        # sqlite3's execute returns a cursor, psycopg's the cursor itself.
+        return cursor.execute(text, values) if values else cursor.execute(text)
 
     def _spelled(self, statement: str) -> str:
         return statement if self.mark == "?" else statement.replace("?", self.mark)

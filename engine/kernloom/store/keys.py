@@ -268,20 +268,10 @@ def spellings(name: str, document: Any) -> set[str]:
     return paths | bare | {f"{name}.{path}" for path in paths}
 
 
-def check_known(key: Key, seen: Mapping[str, Iterable[str]]) -> None:
-    """Refuse a key that neither a column nor anything in the store has.
-
-    `seen` are the paths in the store, by document.
-    """
-    if key.column or key.text in (*USUAL_METRICS, SOURCE):
-        return
-    names = {name for paths in seen.values() for name in paths}
-    if names and key.text in names:
-        return
-    if not names and "." in key.text:
-        return
-    names |= {*COLUMNS, *USUAL_METRICS}
+def unknown(key: Key, seen: Mapping[str, Iterable[str]]) -> UsageError:
+    """The error for a key that no trial has; `seen` are the keys in the store, by document."""
+    names = {name for paths in seen.values() for name in paths} | {*COLUMNS, *USUAL_METRICS}
     like_it = {name for name in names if ("." in name) == ("." in key.text)}
     chosen = [name for document in SHORT for name in sorted(seen.get(document, ()))]
     first = [name for name in (*FIRST, *chosen) if name in like_it]
-    raise UsageError(f"no trial has '{key.text}'", hint=nearest(key.text, like_it, first))
+    return UsageError(f"no trial has '{key.text}'", hint=nearest(key.text, like_it, first))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from sys import intern
 from typing import Any
 
 import kernloom
@@ -31,6 +32,11 @@ DOCUMENTS = (*OWN, *SHARED)
 FACTS = "facts"
 """The facts that a trial's id is the hash of: shared as well, but read only on request."""
 LISTS = ("artifacts", "warnings", "overrides")
+_SAME = (
+    *("id", "workload", "target", "status", "verified", "stage", "message", "provider", "seconds"),
+    *("created", "stderr"),
+)
+"""Fields of a trial that are columns of the same name."""
 _TAKEN = ("wall_ns", "cpu_ns", "involuntary", "transfer_ns")
 _NUMBERS: Mapping[str, Callable[[Any], float]] = {
     "integer": int,
@@ -71,24 +77,17 @@ def row_of(trial: Trial, writer: Writer) -> tuple[dict[str, Any], dict[str, str]
         FACTS: writer.document(trial.facts, FACTS),
     }
     row: dict[str, Any] = {
-        "id": trial.id,
+        **{name: getattr(trial, name) for name in _SAME},
         "created": trial.created or now(),
-        "workload": trial.workload,
         "case_name": trial.case,
-        "target": trial.target,
         "arch": name_in(trial.config, "arch"),
         "toolchain": name_in(trial.config, "toolchain"),
         "variant": name_in(trial.config, "target", "variant"),
-        "status": trial.status,
-        "verified": trial.verified,
-        "stage": trial.stage,
-        "message": _text(trial.message),
-        "provider": trial.provider,
-        "seconds": trial.seconds,
         "version": kernloom.__version__,
+        "message": _text(trial.message),
+        "stderr": _text(trial.stderr),
         **{name: _dumped(getattr(trial, name)) for name in OWN},
         **{name: document.text for name, document in documents.items()},
-        "stderr": _text(trial.stderr),
     }
     if "://" in row["overrides"]:
         row["overrides"] = json.dumps([without_password(word) for word in trial.overrides])
@@ -111,33 +110,24 @@ def trial_of(row: Row, decode: Callable[[str], Any] = json.loads) -> Trial:
     """The trial of a row; `decode` resolves shared sections and returns the same document for equal
     texts."""
     documents = {name: decode(row[name]) for name in DOCUMENTS}
+    # The names are the same in every trial, so they are stored once in memory.
+    documents["metrics"] = {intern(name): v for name, v in documents["metrics"].items()}
     if "placement" in documents["metrics"]:
         # In version 1 of the tables it was part of the metrics.
-        metrics = dict(documents["metrics"])
-        documents["placement"] = documents["placement"] | metrics.pop("placement")
-        documents["metrics"] = metrics
-    return Trial(
-        id=row["id"],
-        workload=row["workload"],
-        case=row["case_name"],
-        target=row["target"],
-        status=row["status"],
-        verified=bool(row["verified"]),
-        provider=row["provider"],
-        stage=row["stage"],
-        message=row["message"],
-        stderr=row["stderr"],
-        created=row["created"],
-        seconds=row["seconds"],
-        attempt=row["attempt"],
-        **documents | {name: tuple(documents[name]) for name in LISTS},
-    )
+        placed = documents["metrics"].pop("placement")
+        documents["placement"] = documents["placement"] | placed
+    documents |= {name: tuple(documents[name]) for name in LISTS}
+    fields = {name: row[name] for name in _SAME} | {"verified": bool(row["verified"])}
+    return Trial(case=row["case_name"], attempt=row["attempt"], **fields, **documents)
 
 
 def sample_row(trial: str, process: int, samples: Samples) -> dict[str, Any]:
     """A row of samples without the trial's attempt."""
-    taken = {name: _encode_short(getattr(samples, name)) for name in _TAKEN}
-    return {"trial": trial, "process": process, "inner_count": samples.inner, **taken}
+    row: dict[str, Any] = {"trial": trial, "process": process, "inner_count": samples.inner}
+    for name in _TAKEN:
+        values = getattr(samples, name)
+        row[name] = _encode_short(values) if values else "[]"
+    return row
 
 
 def samples_of(row: Row) -> Samples:

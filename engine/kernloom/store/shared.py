@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from json.encoder import encode_basestring_ascii
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -26,22 +27,24 @@ KEPT = 1000
 """Sections and documents that a reader or writer keeps."""
 _REFERENCE = re.compile(r'\{"\$": "([0-9a-f]{32})"\}')
 _encode = json.JSONEncoder().encode
+Sections = tuple[tuple[str, str], ...]
+"""Hash and text of each."""
 
 
 class Shared(NamedTuple):
-    """The text of a document, and hash and text of its separately stored sections."""
+    """The text of a document, and its separately stored sections."""
 
     text: str
-    sections: tuple[tuple[str, str], ...] = ()
+    sections: Sections = ()
 
 
 class Writer:
     """Encodes documents as texts. A document must not change later."""
 
     def __init__(self) -> None:
-        self._last: dict[tuple[str, ...], tuple[Any, Shared]] = {}
-        """Path -> the section there in the last document, and its text. The documents of a sweep
-        share most sections as the same objects, which are encoded once."""
+        self._last: dict[tuple[str, ...], tuple[Any, str, Sections]] = {}
+        """Path -> the value there in the last document, the text of its entry, and its separately
+        stored sections. The documents of a sweep share most values as the same objects."""
 
     def document(self, value: Mapping[str, Any], name: str = "") -> Shared:
         """The outermost text is never stored separately, because it is the trial's own."""
@@ -50,34 +53,33 @@ class Writer:
         return self._joined(value, (name,))
 
     def _joined(self, value: Mapping[str, Any], path: tuple[str, ...]) -> Shared:
-        """The text of a mapping, with references to its large sections."""
+        """The text of a mapping, joined from the texts of its entries."""
         if len(value) == 1 and str(next(iter(value))).startswith("$"):
             # Not one of our references: escaped by another `$`.
             value = {f"${name}": inner for name, inner in value.items()}
         parts: list[str] = []
-        sections: tuple[tuple[str, str], ...] = ()
+        sections: Sections = ()
         for name, inner in value.items():
-            if isinstance(inner, Mapping):
-                text, apart = self._section(inner, (*path, name))
-                sections += apart
-            else:
-                text = _encode(inner)
-            parts.append(f"{_encode(name if isinstance(name, str) else json.dumps(name))}: {text}")
+            key = name if isinstance(name, str) else json.dumps(name)
+            place = (*path, key)
+            last = self._last.get(place)
+            if last is None or last[0] is not inner:
+                written = self._written(inner, place)
+                text = f"{encode_basestring_ascii(key)}: {written.text}"
+                last = self._last[place] = (inner, text, written.sections)
+            parts.append(last[1])
+            sections += last[2]
         return Shared(f"{{{', '.join(parts)}}}", sections)
 
-    def _section(self, value: Mapping[str, Any], path: tuple[str, ...]) -> Shared:
-        """The text of a section, or a reference if the text is long."""
-        last = self._last.get(path)
-        if last and last[0] is value:
-            return last[1]
-        found = Shared(_encode(value))
-        if len(found.text) > LARGE or '{"$' in found.text:
-            found = self._joined(value, path)
-            if len(found.text) > (OUTER if len(path) == 2 and found.sections else LARGE):
-                name = hash_of(found.text)
-                found = Shared(f'{{"$": "{name}"}}', (*found.sections, (name, found.text)))
-        self._last[path] = (value, found)
-        return found
+    def _written(self, value: Any, path: tuple[str, ...]) -> Shared:
+        """The text of a value, or a reference if it is a section with a long text."""
+        if not isinstance(value, Mapping):
+            return Shared(_encode(value))
+        whole = self._joined(value, path)
+        if len(whole.text) <= (OUTER if len(path) == 2 and whole.sections else LARGE):
+            return whole
+        name = hash_of(whole.text)
+        return Shared(f'{{"$": "{name}"}}', (*whole.sections, (name, whole.text)))
 
 
 def hash_of(text: str) -> str:
@@ -101,7 +103,7 @@ def without(text: str, lost: Callable[[str], bool]) -> str:
 
 
 class Reader:
-    """Decodes texts to documents, each section only once."""
+    """Decodes texts to documents, in which equal mappings are the same object."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -109,13 +111,16 @@ class Reader:
         """Hash -> section."""
         self._documents: dict[str, Any] = {}
         """Text -> document, for documents that are the same in many trials."""
+        self._mappings: dict[tuple[Any, ...], dict[str, Any]] = {}
+        """Entries -> mapping."""
 
     def need(self, texts: Iterable[str], fetch: Callable[[list[str]], Mapping[str, str]]) -> None:
         """Load all sections that these texts refer to; `fetch` returns texts by hash."""
-        if len(self._texts) > KEPT:
-            # Each point of a sweep may have sections of its own.
-            self._texts.clear()
-            self._sections.clear()
+        for kept in (self._texts, self._documents, self._mappings):
+            if len(kept) > KEPT:
+                # All at once: the entries of a mapping are marked by other mappings' ids.
+                for every in (self._texts, self._sections, self._documents, self._mappings):
+                    every.clear()
         while missing := {n for text in texts for n in references_in(text)} - self._texts.keys():
             found = fetch(sorted(missing))
             for name in missing - found.keys():
@@ -129,15 +134,12 @@ class Reader:
         """The document of a text; shared, so it must not be changed."""
         if '{"$' in text:
             return json.loads(text, object_pairs_hook=self._mapping)
-        if len(self._documents) > KEPT:
-            self._documents.clear()
         if text not in self._documents:
-            self._documents[text] = json.loads(text, object_pairs_hook=self._mapping)
+            self._documents[text] = json.loads(text)
         return self._documents[text]
 
     def _mapping(self, pairs: list[tuple[str, Any]]) -> Any:
-        """A mapping, or the section that it is the reference to. Names are the same in every trial,
-        so they are stored once in memory."""
+        """The section that a reference stands for, or the first mapping with the same entries."""
         if len(pairs) == 1:
             name, inner = pairs[0]
             if name == "$" and isinstance(inner, str) and inner in self._texts:
@@ -145,5 +147,9 @@ class Reader:
                     self._sections[inner] = self.document(self._texts[inner])
                 return self._sections[inner]
             if name.startswith("$$"):
-                return {name[1:]: inner}
-        return {intern(name): inner for name, inner in pairs}
+                pairs = [(name[1:], inner)]
+        key = tuple([(name, id(v) if type(v) is dict else repr(v)) for name, v in pairs])
+        if key not in self._mappings:
+            # Names are the same in all trials: one string for each.
+            self._mappings[key] = {intern(name): inner for name, inner in pairs}
+        return self._mappings[key]

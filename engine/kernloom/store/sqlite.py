@@ -27,6 +27,28 @@ CHECKPOINT_PAGES = 250
 BUSY_SECONDS = 60.0
 """How long a writer waits for others; each holds the store for about a millisecond."""
 DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_COUNTS = b"trials of the store of "
+_REST = "run again: what was stored is safe, only the rest is done."
+_ERRORS = {
+    "SQLITE_FULL": ("cannot grow: the disk is full", f"Free some space and {_REST}"),
+    "SQLITE_IOERR": (
+        "cannot be written or read: {}",
+        f"Look for a full disk, a quota or a limit on the size of files, and {_REST}",
+    ),
+    "SQLITE_READONLY": (
+        "cannot be written: it or its folder is read-only",
+        "Make both writable, or choose another file with store.path=FILE.",
+    ),
+    "SQLITE_BUSY": (
+        f"was kept locked by another process for {BUSY_SECONDS:.0f} seconds",
+        "See who has it open (for instance: fuser FILE), end that and run again.",
+    ),
+    "": (
+        "cannot be used: {}",
+        "Check the file, its folder and the free space, or use another store.path=FILE.",
+    ),
+}
+"""How the name of an error begins -> problem and remedy."""
 
 
 class SqliteConnection(Connection):
@@ -62,17 +84,19 @@ class CountFile:
         self._path = count_file_of(store)
 
     def exists(self) -> bool:
-        return self._path.exists()
+        """Whether there is one of any store; earlier versions wrote another kind."""
+        return self._data().startswith(_COUNTS)
 
     def read(self, created: str) -> int:
         """The number of trials in the store created at that time; 0 if unknown."""
-        head = _head(created)
+        data, head = self._data(), _head(created)
+        return len(data) - len(head) if data.startswith(head) else 0
+
+    def _data(self) -> bytes:
         try:
-            with self._path.open("rb") as file:
-                same = file.read(len(head)) == head
-                return os.fstat(file.fileno()).st_size - len(head) if same else 0
+            return self._path.read_bytes()
         except OSError:
-            return 0
+            return b""
 
     def write(self, created: str, trials: int) -> None:
         # If it cannot be written, the only consequence is that the loss of a log goes unnoticed.
@@ -80,8 +104,10 @@ class CountFile:
         with suppress(OSError):
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                if os.pread(file, len(head), 0) != head:
-                    os.ftruncate(file, 0)
+                there = os.pread(file, len(head), 0)
+                if there != head:
+                    if there:
+                        os.ftruncate(file, 0)
                     os.pwrite(file, head, 0)
                 if trials:
                     os.pwrite(file, b".", len(head) + trials - 1)
@@ -196,32 +222,8 @@ class Sqlite(Database):
         name = _error_name(error)
         if name.startswith(DAMAGED) or "no such table" in str(error):
             return self.damaged(str(error))
-        if name.startswith("SQLITE_FULL"):
-            return StoreError(
-                f"{self.name} cannot grow: the disk is full",
-                hint="Free some space and run again: what was stored is safe, only the rest is "
-                "done.",
-            )
-        if name.startswith("SQLITE_IOERR"):
-            return StoreError(
-                f"{self.name} cannot be written or read: {error}",
-                hint="Look for a full disk, a quota or a limit on the size of files, and run "
-                "again: what was stored is safe, only the rest is done.",
-            )
-        if name.startswith("SQLITE_READONLY"):
-            return StoreError(
-                f"{self.name} cannot be written: it or its folder is read-only",
-                hint="Make both writable, or choose another file with store.path=FILE.",
-            )
-        if name.startswith("SQLITE_BUSY"):
-            return StoreError(
-                f"{self.name} was kept locked by another process for {BUSY_SECONDS:.0f} seconds",
-                hint="See who has it open (for instance: fuser FILE), end that and run again.",
-            )
-        return StoreError(
-            f"{self.name} cannot be used: {error}",
-            hint="Check the file, its folder and the free space, or use another store.path=FILE.",
-        )
+        problem, hint = next(_ERRORS[start] for start in _ERRORS if name.startswith(start))
+        return StoreError(f"{self.name} {problem.format(error)}", hint=hint)
 
     def damaged(self, why: str) -> DamagedError:
         return DamagedError(
@@ -256,7 +258,7 @@ def read_any_text(connection: sqlite3.Connection) -> None:
 
 
 def _head(created: str) -> bytes:
-    return f"trials of the store of {created}\n".encode()
+    return _COUNTS + f"{created}\n".encode()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

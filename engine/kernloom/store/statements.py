@@ -9,13 +9,14 @@ from kernloom.base.errors import UsageError
 from kernloom.base.files import canonical_json
 from kernloom.base.gauges import USUAL_METRICS
 from kernloom.store.keys import (
+    SOURCE,
     Filter,
     Key,
     Meanings,
-    check_known,
     not_a_number,
     number,
     spellings,
+    unknown,
     value_text,
 )
 from kernloom.store.lookups import CHUNK, NEWEST, Lookups, Name, name_of
@@ -23,7 +24,7 @@ from kernloom.store.rows import Row
 from kernloom.store.schema import TRIALS
 
 SEEN = 1000
-"""Number of the newest trials searched first for existing keys."""
+"""Number of the newest trials searched for keys to suggest."""
 _KINDS = {column.name: column.kind for column in TRIALS.columns}
 
 
@@ -155,14 +156,14 @@ def _condition(asked: Filter, values: list[Any]) -> str:
 
 def check_keys(store: Lookups, keys: Iterable[Key]) -> None:
     """Refuse keys that no trial has."""
-    inside = [key for key in keys if not key.column]
-    seen = _seen(store) if inside else {}
-    for key in inside:
-        try:
-            check_known(key, seen)
-        except UsageError:
-            if not any(True for _ in _everywhere(store, key)):
-                raise
+    for key in keys:
+        if key.column or key.text in (*USUAL_METRICS, SOURCE):
+            continue
+        if not any(True for _ in _everywhere(store, key)):
+            seen = _seen(store)
+            # An empty store cannot tell which paths there may be.
+            if any(seen.values()) or "." not in key.text:
+                raise unknown(key, seen)
 
 
 def _everywhere(store: Lookups, key: Key) -> Iterator[Any]:

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -61,8 +61,8 @@ class Store:
         self._made: Database | None = None
         self._writer = Writer()
         self._reader = Reader()
-        self._sources: tuple[Any, str] = (None, "")
-        """The last sources and their text: most trials have the same as the previous one."""
+        self._sources: tuple[Any, str, str] = (None, "", "")
+        """The last sources, their hash and text: most trials have the same as the previous one."""
         self._written: set[str] = set()
         """Hashes of sections known to be stored."""
         self._lock = threading.RLock()
@@ -117,9 +117,10 @@ class Store:
     def _source_row(self, trial: str, sources: Mapping[str, Any], texts: dict[str, str]) -> Row:
         """A row with the sources of a trial; adds the text that it refers to."""
         if self._sources[0] is not sources:
-            self._sources = (sources, canonical_json(sources))
-        text = self._sources[1]
-        texts[name := hash_of(text)] = text
+            text = canonical_json(sources)
+            self._sources = (sources, hash_of(text), text)
+        _, name, text = self._sources
+        texts[name] = text
         return {"trial": trial, "used": now(), "document": name}
 
     def claims(self) -> Claims:
@@ -367,22 +368,32 @@ class Store:
 
     def _done(self, work: Callable[[], _Result]) -> _Result:
         """The result of work with the connection, which is closed if the work fails."""
-        with self._lock, self._explained():
+        with self._lock:
             kept = self._connection is not None
             try:
-                return self._once(work)
-            except Exception as error:
-                # Repeated once, in case the server was restarted meanwhile.
-                if not kept or not self._database().is_gone(error):
+                return work()
+            except BaseException as error:
+                self._hang_up()
+                if isinstance(error, KernloomError) or not isinstance(error, Exception):
                     raise
-                return self._once(work)
+                if kept and self._database().is_gone(error):
+                    # Once more on a new connection: the server may have been restarted meanwhile.
+                    return self._done(work)
+                explained = self._explained(error)
+                if explained is None:
+                    raise
+                raise explained from error
 
-    def _once(self, work: Callable[[], _Result]) -> _Result:
-        try:
-            return work()
-        except BaseException:
-            self._hang_up()
-            raise
+    def _explained(self, error: Exception) -> KernloomError | None:
+        """An error of system or database as a message that a person can act on."""
+        if isinstance(error, OSError):
+            return StoreError(
+                f"{self.name} cannot be used: {error.strerror or error}",
+                hint="Choose another file with store.path=FILE.",
+            )
+        if isinstance(error, json.JSONDecodeError):
+            return self._database().damaged(f"a trial in it is no JSON: {error}")
+        return self._database().explain(error)
 
     def _hang_up(self) -> None:
         connection, self._connection = self._connection, None
@@ -440,26 +451,6 @@ class Store:
             "cut short; `kernloom results repair` takes from the backup what that has, and the "
             "command that measured them measures the others again"
         )
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Translate errors of system and database into messages that a person can act on."""
-        try:
-            yield
-        except KernloomError:
-            raise
-        except OSError as error:
-            raise StoreError(
-                f"{self.name} cannot be used: {error.strerror or error}",
-                hint="Choose another file with store.path=FILE.",
-            ) from error
-        except json.JSONDecodeError as error:
-            raise self._database().damaged(f"a trial in it is no JSON: {error}") from error
-        except Exception as error:
-            explained = self._database().explain(error)
-            if explained is None:
-                raise
-            raise explained from error
 
 
 def _add_trial(connection: Connection, row: Row, samples: Sequence[Row]) -> int:
