@@ -10,16 +10,17 @@ ambiguous one is refused.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.files import canonical_json
 from kernloom.base.gauges import USUAL_METRICS
 from kernloom.base.lookup import MISSING, lookup
-from kernloom.config.schema import ROOT_KEYS
-from kernloom.store.config_names import config_paths, short_config_names
+from kernloom.config.schema import ROOT_KEYS, Experiment
 from kernloom.store.rows import DOCUMENTS
 
 _SAME = (
@@ -41,6 +42,16 @@ SHORT = ("point", "params")
 FIXED = "select.fixed."
 """Prefix of swept keys that choose parameters."""
 
+Path = tuple[str, ...]
+NAMED: tuple[Path, ...] = (
+    ("workload", "sizes"),
+    ("workload", "scalars"),
+    ("target", "options"),
+    ("arch", "memory"),
+    ("toolchain", "tools"),
+)
+"""Sections whose keys are not in the schema and also have short names."""
+
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -57,9 +68,9 @@ class Key:
 
     text: str
     column: str = ""
-    places: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    places: tuple[tuple[str, Path], ...] = ()
     """Document and path, tried in order."""
-    config: tuple[tuple[str, ...], ...] = ()
+    config: tuple[Path, ...] = ()
     """For a short name: the config paths it may refer to, tried after the places."""
 
     @property
@@ -72,12 +83,9 @@ class Key:
         names = [*(name for name, _ in self.places), *(["config"] if self.config else [])]
         return tuple(dict.fromkeys(names))
 
-    def values(self, documents: Mapping[str, Any]) -> list[Any]:
-        """The values in a trial's decoded documents; for a short name, one per step."""
-        return self.found(documents)[1]
-
     def found(self, documents: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """The full name that the key resolves to in a trial, and the values there."""
+        """The full name that the key resolves to in a trial's documents, and the values there; for
+        a short name, one per step."""
         for name, path in self.places:
             found = lookup(documents[name], path)
             if found is not MISSING and not isinstance(found, Mapping):
@@ -275,3 +283,48 @@ def unknown(key: Key, seen: Mapping[str, Iterable[str]]) -> UsageError:
     chosen = [name for document in SHORT for name in sorted(seen.get(document, ()))]
     first = [name for name in (*FIRST, *chosen) if name in like_it]
     return UsageError(f"no trial has '{key.text}'", hint=nearest(key.text, like_it, first))
+
+
+def config_paths(text: str) -> tuple[Path, ...]:
+    """The config keys that a short name may refer to: those of the schema, so that the name means
+    the same key for every trial, whether it was swept or not."""
+    parts = tuple(text.split("."))
+    found = [path for path in _schema_paths() if _ends(path, parts)]
+    found += [path for section in NAMED if _ends(path := (*section, parts[-1]), parts)]
+    return tuple(found)
+
+
+def short_config_names(config: Any) -> Iterator[str]:
+    """All short names of a config's keys."""
+    inside = ((*section, name) for section in NAMED for name in _names(config, section))
+    there = (path for path in _schema_paths() if lookup(config, path) is not MISSING)
+    for path in (*inside, *there):
+        for start in range(1, len(path)):
+            yield ".".join(path[start:])
+
+
+def _names(config: Any, section: Sequence[str]) -> list[str]:
+    found = lookup(config, section)
+    return [str(name) for name in found] if isinstance(found, Mapping) else []
+
+
+def _ends(path: Path, parts: Path) -> bool:
+    return len(parts) < len(path) and path[-len(parts) :] == parts
+
+
+@cache
+def _schema_paths() -> tuple[Path, ...]:
+    """All keys of the schema, except those at its root."""
+    return tuple(path for path in _paths(Experiment) if len(path) > 1)
+
+
+def _paths(cls: type) -> Iterator[Path]:
+    for name, wanted in get_type_hints(cls).items():
+        options = [wanted]
+        if get_origin(wanted) in (Union, types.UnionType):
+            options = [option for option in get_args(wanted) if option is not type(None)]
+        sections = [option for option in options if is_dataclass(option)]
+        if sections and isinstance(sections[0], type):
+            yield from ((name, *path) for path in _paths(sections[0]))
+        elif not any(get_origin(option) is Mapping for option in options):
+            yield (name,)

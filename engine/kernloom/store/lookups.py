@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store.database import Connection
@@ -21,6 +21,7 @@ from kernloom.store.shared import Reader
 CHUNK = 500
 """Number of rows in memory at a time, and of names per statement."""
 
+_Item = TypeVar("_Item")
 Name = tuple[str, int]
 """Id and attempt of a trial."""
 NEWEST = (
@@ -128,10 +129,12 @@ def rows_for(
 ) -> Iterator[dict[str, Any]]:
     """The rows of a statement for each of these names: `{}` stands for a table `wanted` of them,
     with the columns `column1`, `column2`. (Not IN: SQLite would scan a table to find pairs.)"""
-    wanted = list(dict.fromkeys(names))
-    for start in range(0, len(wanted), CHUNK):
-        some = wanted[start : start + CHUNK]
+    for some in batches(list(dict.fromkeys(names))):
         marks = f"({', '.join('?' * len(some[0]))})"
         table = f"(VALUES {', '.join([marks] * len(some))}) AS wanted"
         values = [value for name in some for value in name]
         yield from connection.rows(statement.format(table), values)
+
+
+def batches(names: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    return (names[start : start + CHUNK] for start in range(0, len(names), CHUNK))

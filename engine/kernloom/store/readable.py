@@ -1,13 +1,12 @@
 """Reads everything that SQLite can still read of a damaged store, table by table.
 
-SQLite stops at damage, so the rows before it are read forwards, those after it backwards, and those
-in between one by one.
+SQLite stops at damage, so the rows before it are read at once, and those after it one by one.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,8 @@ from kernloom.store.sqlite import SqliteConnection, read_any_text
 
 CHANGING = (schema.BASELINES, schema.REUSES, schema.SOURCES)
 """Tables whose rows change and are deleted."""
-BEYOND = 10_000
-"""Rowids tried after the last readable one, if the end of a table is damaged."""
-MOST = 200_000
-"""Limit of rowids tried per table: a rowid may be damaged, too."""
+BEYOND = 20_000
+"""Rowids tried after the last readable one of a damaged table."""
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "name": str,
     "text": str,
@@ -105,7 +102,7 @@ class Readable:
         rows, whole = self._some(select)
         if not whole:
             self.unread.add(table.name)
-            rows = self._around(select, rows) if number else self._by_trial(table, select)
+            rows = self._and_after(select, rows) if number else self._by_trial(table, select)
         added = schema.ADDED[table.name]
         complete: list[Row] = [{**added, **row} for row in rows]
         good = [row for row in complete if _fits(row, table) and is_good(row)]
@@ -113,26 +110,24 @@ class Readable:
             self.damaged.add(table.name)
         return good
 
-    def _around(self, select: str, before: list[Row]) -> list[Row]:
-        """The rows before, between and after damage."""
-        after = self._some(f"{select} ORDER BY rowid DESC")[0][::-1]
-        low = max((row["its_rowid"] for row in before), default=0) + 1
-        high = min((row["its_rowid"] for row in after), default=low + BEYOND)
-        between = ([number] for number in range(low, min(high, low + MOST)))
-        found = [*before, *self._each(f"{select} WHERE rowid = ?", between), *after]
-        return list({row["its_rowid"]: row for row in found}.values())
+    def _and_after(self, select: str, before: list[Row]) -> list[Row]:
+        """The rows before and after damage. A rowid may be damaged, too, so their number says where
+        to go on: rowids are given out in order."""
+        found = {row["its_rowid"]: row for row in before}
+        number = last = len(before)
+        while number < last + BEYOND:
+            number += 1
+            for row in self._some(f"{select} WHERE rowid = ?", [number])[0]:
+                found[number] = row
+                last = number
+        return list(found.values())
 
     def _by_trial(self, table: Table, select: str) -> list[Row]:
         """The rows of a table without rowids."""
-        names = sorted(self.names | self.trials.keys())
-        if table is SAMPLES:
-            return self._each(f"{select} WHERE trial = ? AND attempt = ?", names)
-        return self._each(
-            f"{select} WHERE trial = ?", [[id] for id in sorted({n[0] for n in names})]
-        )
-
-    def _each(self, statement: str, several: Iterable[Sequence[Any]]) -> list[Row]:
-        return [row for values in several for row in self._some(statement, values)[0]]
+        width = 2 if table is SAMPLES else 1
+        where = " AND ".join(f"{name} = ?" for name in table.names[:width])
+        names = sorted({name[:width] for name in self.names | self.trials.keys()})
+        return [r for name in names for r in self._some(f"{select} WHERE {where}", name)[0]]
 
     def _some(self, statement: str, values: Sequence[Any] = ()) -> tuple[list[Row], bool]:
         """The rows before the first that SQLite cannot read, and whether these are all."""

@@ -42,9 +42,10 @@ class Writer:
     """Encodes documents as texts. A document must not change later."""
 
     def __init__(self) -> None:
-        self._last: dict[tuple[str, ...], tuple[Any, str, Sections]] = {}
-        """Path -> the value there in the last document, the text of its entry, and its separately
-        stored sections. The documents of a sweep share most values as the same objects."""
+        self._last: dict[tuple[str, ...], dict[str, tuple[Any, str, Sections]]] = {}
+        """Path and name -> the value there in the last document, the text of its entry, and its
+        separately stored sections. The documents of a sweep share most values as the same
+        objects."""
 
     def document(self, value: Mapping[str, Any], name: str = "") -> Shared:
         """The outermost text is never stored separately, because it is the trial's own."""
@@ -59,16 +60,19 @@ class Writer:
             value = {f"${name}": inner for name, inner in value.items()}
         parts: list[str] = []
         sections: Sections = ()
+        known = self._last.setdefault(path, {})
+        if len(known) > KEPT:
+            known.clear()
         for name, inner in value.items():
             key = name if isinstance(name, str) else json.dumps(name)
-            place = (*path, key)
-            last = self._last.get(place)
+            last = known.get(key)
             if last is None or last[0] is not inner:
-                written = self._written(inner, place)
+                written = self._written(inner, (*path, key))
                 text = f"{encode_basestring_ascii(key)}: {written.text}"
-                last = self._last[place] = (inner, text, written.sections)
+                last = known[key] = (inner, text, written.sections)
             parts.append(last[1])
-            sections += last[2]
+            if last[2]:
+                sections += last[2]
         return Shared(f"{{{', '.join(parts)}}}", sections)
 
     def _written(self, value: Any, path: tuple[str, ...]) -> Shared:

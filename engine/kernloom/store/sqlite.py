@@ -261,14 +261,6 @@ def _head(created: str) -> bytes:
     return _COUNTS + f"{created}\n".encode()
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 def _connected(path: Path) -> sqlite3.Connection:
     """A connection to the file that has the store's name at this moment."""
     uri = path.absolute().as_uri()
@@ -277,16 +269,14 @@ def _connected(path: Path) -> sqlite3.Connection:
         # either.
         uri += "?immutable=1"
     while True:
-        before = _identity(path)
+        before = path.stat() if path.exists() else None
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
         try:
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
-            if before is None:
-                return connection
             # Waits for a running repair, after which another file has the name.
             connection.execute("PRAGMA schema_version").fetchone()
-            if _identity(path) == before:
+            if before is None or (path.exists() and os.path.samestat(path.stat(), before)):
                 return connection
         except BaseException:
             connection.close()

@@ -28,7 +28,7 @@ SEEN = 1000
 _KINDS = {column.name: column.kind for column in TRIALS.columns}
 
 
-def starting_with(prefix: str) -> str:
+def _starting_with(prefix: str) -> str:
     """A LIKE pattern, with the escape character `/`, for texts with this prefix."""
     for special in "/%_":
         prefix = prefix.replace(special, f"/{special}")
@@ -136,7 +136,7 @@ def _condition(asked: Filter, values: list[Any]) -> str:
     column = asked.key.column
     texts = asked.either or (asked.value,)
     if column == "id" and asked.equality:
-        values += map(starting_with, texts)
+        values += map(_starting_with, texts)
         starts = " OR ".join(["id LIKE ? ESCAPE '/'"] * len(texts))
         return f"({starts})" if asked.comparison == "=" else f"NOT ({starts})"
     wanted: Sequence[Any] = asked.texts
@@ -171,7 +171,7 @@ def _everywhere(store: Lookups, key: Key) -> Iterator[Any]:
     if key.documents:
         names = [f"DISTINCT {key.documents[0]}", *key.documents[1:]]
         for _, documents in _decoded(store, names, "FROM trials"):
-            yield from key.values(documents)
+            yield from key.found(documents)[1]
 
 
 def _seen(store: Lookups) -> dict[str, set[str]]:

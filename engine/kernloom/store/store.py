@@ -20,7 +20,7 @@ from kernloom.measure.trial import Samples, Trial
 from kernloom.store import statements, versions
 from kernloom.store.database import Connection, Database, database_at
 from kernloom.store.keys import Filter, Key, parse_key
-from kernloom.store.lookups import CHUNK, NEWEST, Lookups, Name, SourceUse, name_of, rows_for
+from kernloom.store.lookups import NEWEST, Lookups, Name, SourceUse, batches, name_of, rows_for
 from kernloom.store.rows import FACTS, Row, now, row_of, sample_row, trial_digest
 from kernloom.store.schema import BASELINES, DOCUMENTS, LOOKS, REUSES, SAMPLES, SOURCES, TRIALS
 from kernloom.store.shared import Reader, Writer, check_hash, hash_of
@@ -195,8 +195,7 @@ class Store:
         names = self._read(
             lambda found: statements.search(found, wanted, limit, order, down, history)
         )
-        for start in range(0, len(names), CHUNK):
-            some = names[start : start + CHUNK]
+        for some in batches(names):
             yield from self._read(partial(Lookups.named, names=some))
 
     def check_keys(self, keys: Iterable[Key]) -> None:
@@ -205,9 +204,7 @@ class Store:
 
     def starting_with(self, prefix: str) -> list[Trial]:
         """The newest attempts of trials whose ids have this prefix."""
-        statement = f"SELECT * FROM trials WHERE id LIKE ? ESCAPE '/' AND {NEWEST}"  # noqa: S608
-        start = statements.starting_with(prefix)
-        return self._read(lambda found: found.trials(found.connection.rows(statement, [start])))
+        return self.query([Filter(parse_key("id"), prefix)])
 
     def distinct(self, key: str) -> list[Any]:
         """The distinct values of a key in all trials."""
