@@ -200,7 +200,8 @@ class Store:
 
     def check_keys(self, keys: Iterable[Key]) -> None:
         """Refuse keys that no trial has, with a hint at the nearest one."""
-        self._read(lambda found: statements.check_keys(found, keys))
+        wanted = list(keys)
+        self._read(lambda found: statements.check_keys(found, wanted))
 
     def starting_with(self, prefix: str) -> list[Trial]:
         """The newest attempts of trials whose ids have this prefix."""
@@ -416,7 +417,7 @@ class Store:
 
     def _writable(self) -> Connection:
         """The connection to a store, with its tables created."""
-        if isinstance(self._place, Path) and not self._ready:
+        if isinstance(self._place, Path) and self._connection is None:
             self._place.parent.mkdir(parents=True, exist_ok=True)
         connection = self._open()
         if not self._ready:
