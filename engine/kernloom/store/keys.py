@@ -53,8 +53,6 @@ NAMED: tuple[Path, ...] = (
 """Sections whose keys are not in the schema and also have short names."""
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -87,20 +85,16 @@ class Key:
         """The full name that the key resolves to in a trial's documents, and the values there; for
         a short name, one per step."""
         for name, path in self.places:
-            found = lookup(documents[name], path)
-            if found is not MISSING and not isinstance(found, Mapping):
-                return f"{name}.{'.'.join(path)}", [found]
-            if name in SHORT:
+            document, text = documents[name], ".".join(path)
+            found = lookup(document, path)
+            if name in SHORT and (found is MISSING or isinstance(found, Mapping)):
                 # Before a group of the same name: the tunable `unroll` of the transform `unroll`.
-                short = ".".join(path)
-                matching = [
-                    whole for whole in paths_in(documents[name]) if short in short_names(whole)
-                ]
+                matching = [whole for whole in paths_in(document) if text in short_names(whole)]
                 if matching:
-                    meaning = _meaning(name, short, matching)
-                    return meaning, [lookup(documents[name], w.split(".")) for w in matching]
+                    values = [lookup(document, whole.split(".")) for whole in matching]
+                    return _meaning(name, text, matching), values
             if found is not MISSING:
-                return f"{name}.{'.'.join(path)}", [found]
+                return f"{name}.{text}", [found]
         return self._in_config(documents)
 
     def _in_config(self, documents: Mapping[str, Any]) -> tuple[str, list[Any]]:

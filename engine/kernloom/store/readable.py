@@ -111,15 +111,16 @@ class Readable:
         return good
 
     def _and_after(self, select: str, before: list[Row]) -> list[Row]:
-        """The rows before and after damage. A rowid may be damaged, too, so their number says where
-        to go on: rowids are given out in order."""
+        """The rows before and after damage. Rowids are given out in order, so it goes on after the
+        last one; or after as many as there were, because that rowid may be damaged, too."""
         found = {row["its_rowid"]: row for row in before}
-        number = last = len(before)
-        while number < last + BEYOND:
-            number += 1
-            for row in self._some(f"{select} WHERE rowid = ?", [number])[0]:
-                found[number] = row
-                last = number
+        for last in {len(found), *list(found)[-1:]}:
+            number = last
+            while number < last + BEYOND:
+                number += 1
+                for row in self._some(f"{select} WHERE rowid = ?", [number])[0]:
+                    found[number] = row
+                    last = number
         return list(found.values())
 
     def _by_trial(self, table: Table, select: str) -> list[Row]:

@@ -127,8 +127,8 @@ def _sorted(candidates: list[tuple[Name, Any]], down: bool) -> list[tuple[Name, 
         return (False, value) if isinstance(value, (int, float)) else (True, str(value))
 
     present = [candidate for candidate in candidates if candidate[1] is not None]
-    absent = [candidate for candidate in candidates if candidate[1] is None]
-    return sorted(present, key=rank, reverse=down) + absent
+    present.sort(key=rank, reverse=down)
+    return present + [candidate for candidate in candidates if candidate[1] is None]
 
 
 def _condition(asked: Filter, values: list[Any]) -> str:
