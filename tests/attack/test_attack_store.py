@@ -15,8 +15,7 @@ from attacks import Attack
 from kernloom.base.errors import StoreError
 from kernloom.measure.trial import Samples, Trial
 from kernloom.store import open_store
-from kernloom.store.count_file import count_file_of
-from kernloom.store.sqlite import wal_of
+from kernloom.store.sqlite import count_file_of, wal_of
 
 COUNT = 40
 PAGE = 4096

@@ -11,6 +11,7 @@ from command_line import FUNCTION, KERNEL, WORKLOAD, Done, Project, listing, wor
 USAGE = [
     # words, and what the message must name: the key or value, and what is allowed or meant
     (["runn"], ["'runn'", "Did you mean 'run'?", "Allowed: build,"]),
+    (["run", "trace=t.json"], ["trace", "no virtual time to trace"]),
     (["run", "--jnit", "x"], ["'--jnit'", "Allowed: --help, --objective, -m"]),
     (["check", "--jnit", "x"], ["'--jnit'", "Did you mean '--junit'?"]),
     (["run", "workload=mathmul"], ["workload 'mathmul'", "Did you mean 'matmul'?", "axpy"]),

@@ -77,7 +77,9 @@ def test_a_point_of_a_large_sweep_keeps_little(shared_project: Project) -> None:
     plans_of(assembly, sizes(60), multirun=True)
     few, _ = traced(lambda: plans_of(assembly, sizes(200), multirun=True))
     many, _ = traced(lambda: plans_of(assembly, sizes(600), multirun=True))
-    assert (many - few) / 400 < 2_000
+    again, _ = traced(lambda: plans_of(assembly, sizes(600), multirun=True))
+    # The smaller one: Python's table of names grows at times, by megabytes at once.
+    assert (min(many, again) - few) / 400 < 2_000
 
 
 def tunables(number: int) -> tuple[str, ...]:

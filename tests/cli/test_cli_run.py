@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from command_line import DOUBLE, PATIENCE_S, Project, listing
+from kernloom.report.formats import formats_for
 
 TRIAL = {
     "id": str,
@@ -151,6 +152,16 @@ def test_help_is_not_an_error(shared_project: Project, words: tuple[str, ...]) -
     assert done.code == 0
     assert done.stdout
     assert done.stderr == ""
+
+
+def test_the_help_of_a_command_lists_its_output_formats(shared_project: Project) -> None:
+    (line,) = (
+        line
+        for line in shared_project.run("run", "--help").stdout.splitlines()
+        if "=FORMAT" in line
+    )
+    names = line.split(maxsplit=1)[1].split(", ")
+    assert names == formats_for("run")
 
 
 def test_nothing_is_written_outside_the_projects_own_folder(fresh_project: Project) -> None:

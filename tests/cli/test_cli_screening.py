@@ -94,27 +94,27 @@ def test_the_same_command_looks_at_nothing_twice(slow: Project) -> None:
     assert all(trial["reused"] for trial in again.trials)
     assert again.document["build"]["scons"] == 0
     assert sorted(slow.build.glob("batches/*")) == batches
-    assert "5 looked at before" in slow.run(*sweep).stdout
+    assert "5 screened before" in slow.run(*sweep).stdout
 
 
 def test_more_points_cost_only_the_looks_that_are_new(slow: Project) -> None:
     slow.json(*SWEEP, "select.fixed.unroll.by=1,2,4")
     done = slow.run(*SWEEP, "select.fixed.unroll.by=1,2,4,5,6")
     assert "screened 5 points" in done.stdout
-    assert "3 looked at before" in done.stdout
+    assert "3 screened before" in done.stdout
 
 
 def test_looks_are_taken_again_if_that_is_asked_for(slow: Project) -> None:
     sweep = (*SWEEP, "select.fixed.unroll.by=1,2,5")
     slow.run(*sweep)
-    assert "2 looked at before" in slow.run(*sweep, "rerun=failed").stdout
-    assert "looked at before" not in slow.run(*sweep, "rerun=all").stdout
+    assert "2 screened before" in slow.run(*sweep, "rerun=failed").stdout
+    assert "screened before" not in slow.run(*sweep, "rerun=all").stdout
 
 
 def test_what_failed_in_full_is_not_tried_again(slow: Project) -> None:
     words = ("run", "-m", "workload=slow", "select.fixed.unroll.by=1,5")
     assert [trial["status"] for trial in slow.json(*words).trials] == ["ok", "crashed"]
-    assert "1 looked at before; 1 crashed" in slow.run(*words, "screen.keep=1").stdout
+    assert "1 screened before; 1 crashed" in slow.run(*words, "screen.keep=1").stdout
 
 
 def test_an_interrupt_in_the_middle_leaves_what_was_seen(slow: Project) -> None:
@@ -127,7 +127,7 @@ def test_an_interrupt_in_the_middle_leaves_what_was_seen(slow: Project) -> None:
     started.send_signal(signal.SIGINT)
     assert started.wait() == 130
     done = slow.run(*sweep, "select.fixed.unroll.by=1,2,4")
-    assert "3 looked at before" in done.stdout
+    assert "3 screened before" in done.stdout
 
 
 def test_what_is_screened_while_the_rest_is_built_is_the_same(slow: Project) -> None:

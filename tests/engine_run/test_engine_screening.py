@@ -179,7 +179,7 @@ def test_the_line_about_a_screening_counts_what_was_seen(engine: Engine) -> None
     found = engine.screen(2)
     assert found.text.startswith(f"screened {POINTS} points in ")
     assert "best 1.00 µs, median 4.00 µs; 1 wrong; measured in full: 2" in found.text
-    assert "8 looked at before" in engine.screen(2).text
+    assert "8 screened before" in engine.screen(2).text
 
 
 def kept(engine: Engine, plans: list[Planned]) -> list[str]:

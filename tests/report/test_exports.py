@@ -12,7 +12,7 @@ from kernloom.base.errors import KernloomError
 from kernloom.config.schema import STATUSES
 from kernloom.measure.trial import Samples
 from kernloom.report.formats.parquet import write_parquet
-from kernloom.report.formats.t4 import t4_document
+from kernloom.report.formats.t4 import REST, t4_result
 from parts import needs_module
 
 INVALIDITIES = {"timeout", "compile", "runtime", "correctness", "constraints", "correct"}
@@ -47,12 +47,14 @@ def check_t4(document):
             assert isinstance(measured["value"], (int, float))
 
 
+def t4_document(trials, samples):
+    return {"results": [t4_result(trial, "median_ns", samples) for trial in trials], **REST}
+
+
 def test_t4_results_have_the_fields_that_kernel_tuner_writes(make_trial):
     trials = [make_trial(status=status, verified=status == "ok") for status in STATUSES]
     taken = (Samples(10, (2e6, 3e6), (2e6, 3e6), (0, 0)),)
-    document = json.loads(
-        json.dumps(t4_document(trials, lambda trial: "median_ns", lambda trial: taken))
-    )
+    document = json.loads(json.dumps(t4_document(trials, taken)))
     check_t4(document)
     said = dict(zip(STATUSES, (r["invalidity"] for r in document["results"]), strict=True))
     assert said["ok"] == said["unconverged"] == "correct"
@@ -71,7 +73,7 @@ def test_t4_results_have_the_fields_that_kernel_tuner_writes(make_trial):
 
 def test_a_measurement_that_is_no_number_is_left_out_of_t4(make_trial):
     trial = make_trial(metrics={"median_ns": math.nan, "deterministic": ["x"], "n": 1})
-    document = t4_document([trial], lambda trial: "median_ns", lambda trial: ())
+    document = t4_document([trial], ())
     check_t4(document)
     assert [m["name"] for m in document["results"][0]["measurements"]] == ["n"]
 

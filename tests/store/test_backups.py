@@ -13,8 +13,8 @@ import pytest
 from kernloom.measure.trial import Trial
 from kernloom.store import backups, open_store
 from kernloom.store.backups import AGE_S, Backups, backups_of
-from kernloom.store.count_file import count_file_of
 from kernloom.store.repair import repair
+from kernloom.store.sqlite import count_file_of
 
 MakeTrial = Callable[..., Trial]
 

@@ -11,9 +11,8 @@ import pytest
 from kernloom.measure.trial import Trial
 from kernloom.store import open_store
 from kernloom.store.backups import Backups, backups_of
-from kernloom.store.count_file import count_file_of
 from kernloom.store.repair import repair
-from kernloom.store.sqlite import wal_of
+from kernloom.store.sqlite import CountFile, count_file_of, wal_of
 
 COUNT = 30
 
@@ -131,3 +130,20 @@ def test_a_damaged_count_says_nothing(killed: Path) -> None:
     file = count_file_of(killed)
     file.write_text(file.read_text().replace(str(COUNT), "99"))
     assert opened(killed) == (COUNT, [])
+
+
+def test_the_count_of_an_earlier_version_counts_for_nothing(killed: Path) -> None:
+    Backups(killed).make()
+    count_file_of(killed).write_text("31 0badc0de\n")
+    assert opened(killed) == (COUNT, [])
+    count_file_of(killed).write_text("31 0badc0de\n")
+    killed.write_bytes(bytes(100) + killed.read_bytes()[100:])
+    assert repair(killed).restored == COUNT
+
+
+def test_a_count_never_gets_lower(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    count = CountFile(path)
+    for number in (3, 5, 4):
+        count.write("now", number)
+    assert (count.read("now"), count.read("then"), count.read("")) == (5, 0, 0)

@@ -138,6 +138,50 @@ def test_a_server_that_is_restarted_in_between_loses_nothing(server, make_trial)
         assert {trial.id for trial in store.query()} == {"before", "after"}
 
 
+@pytest.fixture
+def counted(server):
+    """A store on the server, and the number of its connections."""
+    server.execute("CREATE SCHEMA IF NOT EXISTS counted")
+    url = server.url(query="?application_name=counted&options=-csearch_path%3Dcounted")
+    ask = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'counted'"
+    return url, lambda: server.execute(ask)[0][0]
+
+
+def test_a_store_keeps_one_connection(counted, make_trial):
+    place, connections = counted
+    with open_store(place) as store:
+        for number in range(3):
+            store.add(make_trial(f"t{number}"))
+        waiting = store.stream({"mr": "6"})
+        next(waiting)
+        assert len(store.query(sort="median_ns")) == 3 and store.distinct("mr") == [6]
+        assert len(list(waiting)) == 2
+        assert connections() == 1
+
+
+def test_queries_go_on_after_a_restart(counted, server, make_trial):
+    place, _ = counted
+    with open_store(place) as store:
+        store.add(make_trial("before"))
+        server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
+        assert "before" in {trial.id for trial in store.query()}
+
+
+def test_a_fork_connects_anew(counted, make_trial):
+    place, _ = counted
+    with open_store(place) as store:
+        store.add(make_trial("parent"))
+        child = os.fork()
+        if child == 0:
+            store.add(make_trial("child"))
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        store.add(make_trial("again"))
+        assert {"parent", "child", "again"} <= store.latest(["parent", "child", "again"]).keys()
+
+
 def test_the_password_is_not_stored(server, make_trial):
     server.execute("CREATE SCHEMA quiet")
     place = server.url(query="?options=-csearch_path%3Dquiet")

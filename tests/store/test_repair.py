@@ -19,9 +19,8 @@ from kernloom.base.errors import StoreError
 from kernloom.store import open_store, sqlite
 from kernloom.store import repair as module
 from kernloom.store.backups import Backups, backups_of
-from kernloom.store.count_file import count_file_of
 from kernloom.store.repair import repair
-from kernloom.store.sqlite import wal_of
+from kernloom.store.sqlite import count_file_of, wal_of
 
 COUNT = 300
 PAGE = 4096

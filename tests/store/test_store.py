@@ -89,7 +89,7 @@ def test_the_tables_that_are_made_are_those_that_are_asked(place, make_trial):
             assert [column["name"] for column in columns] == table.names
             assert all(column["filled"] for column in columns)
             keys = sorted((column for column in columns if column["pk"]), key=lambda c: c["pk"])
-            wanted = [column.name for column in table.columns if column.key]
+            wanted = table.names[: table.keys]
             assert [column["name"] for column in keys] == wanted
             types = [TYPES[kind].get(column.kind, column.kind) for column in table.columns]
             assert [column["type"] for column in columns] == types

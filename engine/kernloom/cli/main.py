@@ -129,6 +129,10 @@ def _command_help(name: str, command: Any, flags: dict[str, Flag], *, sweeps: bo
     shown = {f"--{flag} {item.value}".strip(): item.about for flag, item in flags.items()}
     if sweeps:
         shown["-m, --multirun"] = "sweep over every key that is given several values"
+    if report := getattr(command, "REPORT", ""):
+        from kernloom.report.formats import formats_for
+
+        shown["output=FORMAT"] = ", ".join(formats_for(report))
     lines += [f"  {flag:22} {about}" for flag, about in shown.items()]
     return "\n".join(lines).rstrip()
 

@@ -49,7 +49,7 @@ def experiment(data: Mapping[str, Any], cache: DigestCache | None = None) -> Exp
     result = convert(Experiment, data, "", cache)
     _check_workload(result.workload, cache)
     parts = (result.target, result.arch, result.toolchain, result.runtime, result.measure)
-    key = (_check_target, *map(digest_of, parts), result.trace)
+    key = (_check_target, *map(digest_of, parts))
     cache.by_key(key, lambda: _check_target(result))
     _check_memory_limit(result)
     return result
@@ -93,14 +93,6 @@ def _check_target(experiment: Experiment) -> None:
             key="arch.vector_bits",
             hint=f"Allowed: {', '.join(map(str, arch.vector_lengths))}.",
         )
-    if experiment.runtime.name != "none" and target.family != "accelerator":
-        raise ConfigError(
-            f"target '{target.name}' has no task runtimes, so not '{experiment.runtime.name}'",
-            key="runtime",
-            hint="Allowed: none.",
-        )
-    if experiment.trace and target.family != "accelerator":
-        raise ConfigError(f"target '{target.name}' keeps no virtual time to trace", key="trace")
     policy = experiment.measure
     if policy.max_rounds < policy.min_rounds:
         raise ConfigError(

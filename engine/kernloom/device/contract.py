@@ -315,6 +315,8 @@ class Device(ABC):
     gauges: ClassVar[tuple[Gauge, ...]] = (TIME,)
     """The gauges it measures; a launch reports all of them as readings, except time, which has
     clocks."""
+    runtimes: ClassVar[tuple[str, ...]] = ("none",)
+    """The task runtimes that its programs can be built with."""
 
     @classmethod
     @abstractmethod

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.gauges import VIRTUAL_TIME
 from kernloom.base.registry import Registry
+from kernloom.config.schema import Experiment
 from kernloom.device.contract import Device
 
 DEVICES: Registry[type[Device]] = Registry(
@@ -16,3 +19,19 @@ DEVICES: Registry[type[Device]] = Registry(
     },
     group="kernloom.devices",
 )
+
+
+def check_supported(experiment: Experiment) -> None:
+    """Refuse a task runtime or a trace that the target's device does not have."""
+    target, runtime = experiment.target, experiment.runtime.name
+    if runtime == "none" and not experiment.trace:
+        return
+    device = DEVICES.get(target.device, key="target.device")
+    if runtime not in device.runtimes:
+        raise ConfigError(
+            f"target '{target.name}' has no task runtime '{runtime}'",
+            key="runtime",
+            hint=nearest(runtime, device.runtimes),
+        )
+    if experiment.trace and VIRTUAL_TIME not in device.gauges:
+        raise ConfigError(f"target '{target.name}' keeps no virtual time to trace", key="trace")

@@ -87,10 +87,6 @@ def stored_document(trial: Trial) -> dict[str, Any]:
     }
 
 
-def results_document(trials: Iterable[Trial]) -> dict[str, Any]:
-    return {"trials": [stored_document(trial) for trial in trials]}
-
-
 def plain(value: Any) -> Any:
     """Plain JSON: infinities and NaN become null, because JSON has neither."""
     if isinstance(value, Mapping):

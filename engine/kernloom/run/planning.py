@@ -22,7 +22,7 @@ from kernloom.config.compose import Point, Refuse, error_at_point
 from kernloom.config.overrides import Overrides
 from kernloom.config.validate import experiment as validated
 from kernloom.device.contract import Device
-from kernloom.device.devices import DEVICES
+from kernloom.device.devices import DEVICES, check_supported
 from kernloom.measure.data import check_goldens
 from kernloom.measure.placement import placement_of
 from kernloom.pipeline.graph import read_graph
@@ -193,6 +193,7 @@ def _is_options_fault(assembly: Assembly, point: Point) -> bool:
         return False
     try:
         alone = validated(assembly.composer.composed_groups(point), assembly.results)
+        check_supported(alone)
         fleet_settings(alone.fleet)
         read_graph(alone.pipeline.stages, assembly.stages, assembly.results)
     except ConfigError:
@@ -205,6 +206,7 @@ def _planned(
 ) -> Planned:
     try:
         experiment = validated(point.data, assembly.results)
+        check_supported(experiment)
         assembly.results.get(fleet_settings, experiment.fleet)
     except ConfigError as error:
         raise error_at_point(error, point.swept) from None

@@ -70,7 +70,7 @@ class Screening:
         if bests := [_spread(gauge, values) for gauge, values in self._values().items()]:
             words[0] += f": {', '.join(bests)}"
         if self.known:
-            words.append(f"{self.known} looked at before")
+            words.append(f"{self.known} screened before")
         words += [f"{number} {status}" for status, number in self.statuses.items()]
         words.append(f"measured in full: {len(self.kept)}")
         return "; ".join(words)

@@ -13,6 +13,8 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
+from kernloom.store.schema import SAMPLES, TRIALS
+
 GENERATIONS = 2
 NEW_TRIALS, NEW_SHARE = 100, 0.5
 """A backup is due when the last one lacks so many trials and such a share of all: the copy then
@@ -20,9 +22,6 @@ costs little per trial, however large the store is."""
 SMALL = 1 << 20
 AGE_S = 3600.0
 """At its end a run backs up any new trial if the store is no larger, or the last backup older."""
-_IMMUTABLE = ("trials", "samples")
-"""Tables whose rows never change; only a migration to another schema version rewrites them."""
-_NAMES = ("id", "attempt")
 
 
 def backups_of(store: Path) -> list[Path]:
@@ -122,36 +121,38 @@ def _copy(store: Path, fresh: Path) -> bool:
 
 
 def _lacks_trials(copy: sqlite3.Connection) -> bool:
-    """Whether a row of the attached old backup of the same store is missing or changed."""
-    old = dict(copy.execute("SELECT key, value FROM old.meta"))
-    new = dict(copy.execute("SELECT key, value FROM main.meta"))
-    if old.get("created") != new.get("created"):
+    """Whether a row of the attached old backup of the same store is missing or changed. Only a
+    migration to another schema version rewrites them."""
+    changed = "SELECT key FROM (SELECT key, value FROM old.meta EXCEPT SELECT * FROM main.meta)"
+    differs = {key for (key,) in copy.execute(changed)}
+    if "created" in differs:
         return False
-    same = old.get("schema_version") == new.get("schema_version")
-    for table in _IMMUTABLE if same else _IMMUTABLE[:1]:
-        found = copy.execute("SELECT name FROM pragma_table_info(?, 'old')", [table])
-        columns = ", ".join(f'"{name}"' for (name,) in found) if same else ", ".join(_NAMES)
-        rows = f"SELECT {columns} FROM"
-        if copy.execute(f"{rows} old.{table} EXCEPT {rows} main.{table} LIMIT 1").fetchone():
+    migrated = "schema_version" in differs
+    for table in (TRIALS,) if migrated else (TRIALS, SAMPLES):
+        key = table.names[: table.keys]
+        names = key if migrated else table.names
+        ours, theirs = (", ".join(f"{of}.{name}" for name in names) for of in ("new", "old"))
+        lacking = (
+            f"SELECT 1 FROM old.{table.name} AS old LEFT JOIN main.{table.name} AS new "  # noqa: S608
+            f"USING ({', '.join(key)}) WHERE ({ours}) IS NOT ({theirs}) LIMIT 1"
+        )
+        if copy.execute(lacking).fetchone():
             return True
     return False
 
 
 def _trials_in(backup: Path, created: str) -> int:
     """The number of trials in a backup of the store created at that time; 0 for any other."""
-    if not backup.exists():
-        return 0
-    try:
-        with closing(sqlite3.connect(_only_read(backup), uri=True)) as connection:
-            query = "SELECT value FROM meta WHERE key = 'created'"
-            if connection.execute(query).fetchone() != (created,):
-                return 0
-            found = connection.execute("SELECT max(rowid) FROM trials").fetchone()[0]
-    except sqlite3.Error:
-        return 0
-    return int(found or 0)
+    query = "SELECT (SELECT max(rowid) FROM trials) FROM meta WHERE key = 'created' AND value = ?"
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(_only_read(backup), uri=True)) as connection,
+    ):
+        found = connection.execute(query, [created]).fetchone()
+        return int(found[0] or 0) if found else 0
+    return 0
 
 
 def _only_read(backup: Path) -> str:
     """URI of a backup, which nobody writes: no locks, and no files beside it."""
-    return f"{backup.absolute().as_uri()}?immutable=1"
+    return f"{backup.absolute().as_uri()}?mode=ro&immutable=1"

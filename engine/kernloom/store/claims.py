@@ -46,48 +46,42 @@ class FileClaims:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
-        self._held: set[str] = set()
 
     def take(self, name: str) -> bool:
-        try:
-            self._lock(name, fcntl.F_WRLCK, fcntl.F_OFD_SETLK)
-        except BlockingIOError:
-            return False
-        self._held.add(name)
-        return True
+        return self._lock(name, fcntl.F_WRLCK, fcntl.F_OFD_SETLK)
 
     def wait(self, name: str) -> None:
         self._lock(name, fcntl.F_WRLCK, fcntl.F_OFD_SETLKW)
-        self._held.add(name)
 
     def release(self, name: str) -> None:
-        if name in self._held:
-            self._held.remove(name)
-            self._lock(name, fcntl.F_UNLCK, fcntl.F_OFD_SETLK)
+        self._lock(name, fcntl.F_UNLCK, fcntl.F_OFD_SETLK)
 
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
-        self._held.clear()
 
-    def _lock(self, name: str, kind: int, how: int) -> None:
-        request = struct.pack(_FLOCK, kind, os.SEEK_SET, _number(name) >> 1, 1, 0)
+    def _lock(self, name: str, kind: int, how: int) -> bool:
         try:
-            # The lock belongs to the open file, not the process: closing another descriptor keeps
-            # it.
-            fcntl.fcntl(self._opened(), how, request)
+            lock(self._opened(), kind, how, _number(name) >> 1, 1)
         except BlockingIOError:
-            raise
+            return False
         except OSError:
             # No locks, no space or no permission: storing a trial reports the problem.
-            return
+            pass
+        return True
 
     def _opened(self) -> int:
         if self._descriptor is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         return self._descriptor
+
+
+def lock(descriptor: int, kind: int, how: int, start: int, length: int) -> None:
+    """Lock bytes of an open file until it is closed, whoever else in this process opens and closes
+    the same file: the lock belongs to the open file, not the process."""
+    fcntl.fcntl(descriptor, how, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
 
 
 class ServerClaims:
@@ -101,7 +95,7 @@ class ServerClaims:
         self._connection: Connection | None = None
 
     def take(self, name: str) -> bool:
-        return self._ask("SELECT pg_try_advisory_lock(:number) AS done", name)
+        return self._ask("SELECT pg_try_advisory_lock(?) AS done", name)
 
     def wait(self, name: str) -> None:
         # Polling, because Ctrl-C could not interrupt a blocking statement.
@@ -111,7 +105,7 @@ class ServerClaims:
             pause = min(2 * pause, _LAST_PAUSE_S)
 
     def release(self, name: str) -> None:
-        self._ask("SELECT pg_advisory_unlock(:number) AS done", name)
+        self._ask("SELECT pg_advisory_unlock(?) AS done", name)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -123,8 +117,7 @@ class ServerClaims:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            values = {"number": _number(name) - (1 << 63)}
-            (row,) = self._connection.rows(statement, values)
+            (row,) = self._connection.rows(statement, [_number(name) - (1 << 63)])
             # The lock belongs to the connection, not to the transaction.
             self._connection.commit()
         except Exception:

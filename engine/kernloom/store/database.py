@@ -1,27 +1,23 @@
 """The database interface: SQL written once, executed by any DB-API driver.
 
-Statements name their values `:name`. A dialect defines the driver's placeholder, how a transaction
-begins, and how to list the tables; everything else is common.
+Statements have a `?` for each value, and no other.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from kernloom.base.errors import ConfigError, KernloomError
+from kernloom.store.schema import Table
 
 SERVERS = ("postgresql+psycopg", "postgresql", "postgres")
 """URL schemes, all equivalent."""
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 EXAMPLE = "For instance: store=postgres store.url=postgresql+psycopg://USER@HOST/DATABASE"
-Values = Mapping[str, Any]
+Row = Mapping[str, Any]
 
 
 class Connection:
@@ -50,29 +46,35 @@ class Connection:
             found.setdefault(row["table_name"], set()).add(row["column_name"])
         return found
 
-    def rows(self, statement: str, values: Values = NOTHING) -> list[dict[str, Any]]:
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         if self.raw is None:
             return []
-        return _named(found := self._execute(self.raw, statement, values), found.fetchall())
+        found = self._execute(self.raw, statement, values)
+        return _named(found, found.fetchall())
 
     def chunks(
-        self, statement: str, values: Values, size: int
-    ) -> Iterator[Sequence[dict[str, Any]]]:
+        self, statement: str, values: Sequence[Any], size: int
+    ) -> Iterator[list[dict[str, Any]]]:
         """The rows of a statement, with `size` of them in memory at a time."""
         if self.raw is not None:
             found = self._execute(self._cursor(), statement, values)
             while some := found.fetchmany(size):
                 yield _named(found, some)
 
-    def run(self, statement: str, rows: Sequence[Values] | None = None) -> int:
-        """Execute a statement once, or for each row; returns the number of changed rows."""
-        if rows is not None and not rows:
+    def run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """Execute a statement; returns the number of changed rows."""
+        return int(self._execute(self.raw, statement, values).rowcount)
+
+    def insert(self, table: Table, rows: Iterable[Row], or_else: str = "") -> int:
+        """Insert rows; returns their number. `or_else` says what to do with existing ones."""
+        names = table.names
+        values = [tuple([row[name] for name in names]) for row in rows]
+        if not values:
             return 0
-        text, values_of = _positional(statement, self.mark)
-        if rows is None or len(rows) == 1:
-            return int(self.raw.execute(text, values_of(rows[0]) if rows else ()).rowcount)
+        if len(values) == 1:
+            return self.run(table.insertion + or_else, values[0])
         cursor = self.raw.cursor()
-        cursor.executemany(text, map(values_of, rows))
+        cursor.executemany(self._spelled(table.insertion + or_else), values)
         return int(cursor.rowcount)
 
     def commit(self) -> None:
@@ -85,10 +87,13 @@ class Connection:
     def close(self) -> None:
         self.raw.close()
 
-    def _execute(self, cursor: Any, statement: str, values: Values) -> Any:
-        text, values_of = _positional(statement, self.mark)
+    def _execute(self, cursor: Any, statement: str, values: Sequence[Any]) -> Any:
+        text = self._spelled(statement)
         # sqlite3's execute returns a cursor, psycopg's the cursor itself.
-        return cursor.execute(text, values_of(values)) if values else cursor.execute(text)
+        return cursor.execute(text, values) if values else cursor.execute(text)
+
+    def _spelled(self, statement: str) -> str:
+        return statement if self.mark == "?" else statement.replace("?", self.mark)
 
     def _cursor(self) -> Any:
         return self.raw.cursor()
@@ -99,26 +104,17 @@ def _named(cursor: Any, rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-@lru_cache
-def _positional(statement: str, mark: str) -> tuple[str, Callable[[Values], Sequence[Any]]]:
-    """The statement with placeholders, and a function that orders the values for it."""
-    names = re.findall(r":(\w+)", statement)
-    if len(names) == 1:
-        return re.sub(r":\w+", mark, statement), lambda row: (row[names[0]],)
-    return re.sub(r":\w+", mark, statement), itemgetter(*names) if names else lambda row: ()
-
-
 class Database(ABC):
     """One kind of database: how to open and prepare it, and how to explain its errors."""
 
     elsewhere: ClassVar[str]
     """Alternative to suggest in hints."""
+    definitions: ClassVar[Sequence[str]]
+    """The statements that create missing tables."""
 
-    def __init__(self, name: str, definitions: Sequence[str]) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
         """Name for people: the file, or the URL without its password."""
-        self.definitions = definitions
-        """The statements that create missing tables."""
 
     @abstractmethod
     def connect(self) -> Connection: ...

@@ -10,16 +10,17 @@ ambiguous one is refused.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.files import canonical_json
 from kernloom.base.gauges import USUAL_METRICS
 from kernloom.base.lookup import MISSING, lookup
-from kernloom.config.schema import ROOT_KEYS
-from kernloom.store.config_names import config_paths, short_config_names
+from kernloom.config.schema import ROOT_KEYS, Experiment
 from kernloom.store.rows import DOCUMENTS
 
 _SAME = (
@@ -41,9 +42,17 @@ SHORT = ("point", "params")
 FIXED = "select.fixed."
 """Prefix of swept keys that choose parameters."""
 
+Path = tuple[str, ...]
+NAMED: tuple[Path, ...] = (
+    ("workload", "sizes"),
+    ("workload", "scalars"),
+    ("target", "options"),
+    ("arch", "memory"),
+    ("toolchain", "tools"),
+)
+"""Sections whose keys are not in the schema and also have short names."""
+
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -57,9 +66,9 @@ class Key:
 
     text: str
     column: str = ""
-    places: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    places: tuple[tuple[str, Path], ...] = ()
     """Document and path, tried in order."""
-    config: tuple[tuple[str, ...], ...] = ()
+    config: tuple[Path, ...] = ()
     """For a short name: the config paths it may refer to, tried after the places."""
 
     @property
@@ -72,27 +81,20 @@ class Key:
         names = [*(name for name, _ in self.places), *(["config"] if self.config else [])]
         return tuple(dict.fromkeys(names))
 
-    def values(self, documents: Mapping[str, Any]) -> list[Any]:
-        """The values in a trial's decoded documents; for a short name, one per step."""
-        return self.found(documents)[1]
-
     def found(self, documents: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """The full name that the key resolves to in a trial, and the values there."""
+        """The full name that the key resolves to in a trial's documents, and the values there; for
+        a short name, one per step."""
         for name, path in self.places:
-            found = lookup(documents[name], path)
-            if found is not MISSING and not isinstance(found, Mapping):
-                return f"{name}.{'.'.join(path)}", [found]
-            if name in SHORT:
+            document, text = documents[name], ".".join(path)
+            found = lookup(document, path)
+            if name in SHORT and (found is MISSING or isinstance(found, Mapping)):
                 # Before a group of the same name: the tunable `unroll` of the transform `unroll`.
-                short = ".".join(path)
-                matching = [
-                    whole for whole in paths_in(documents[name]) if short in short_names(whole)
-                ]
+                matching = [whole for whole in paths_in(document) if text in short_names(whole)]
                 if matching:
-                    meaning = _meaning(name, short, matching)
-                    return meaning, [lookup(documents[name], w.split(".")) for w in matching]
+                    values = [lookup(document, whole.split(".")) for whole in matching]
+                    return _meaning(name, text, matching), values
             if found is not MISSING:
-                return f"{name}.{'.'.join(path)}", [found]
+                return f"{name}.{text}", [found]
         return self._in_config(documents)
 
     def _in_config(self, documents: Mapping[str, Any]) -> tuple[str, list[Any]]:
@@ -268,20 +270,55 @@ def spellings(name: str, document: Any) -> set[str]:
     return paths | bare | {f"{name}.{path}" for path in paths}
 
 
-def check_known(key: Key, seen: Mapping[str, Iterable[str]]) -> None:
-    """Refuse a key that neither a column nor anything in the store has.
-
-    `seen` are the paths in the store, by document.
-    """
-    if key.column or key.text in (*USUAL_METRICS, SOURCE):
-        return
-    names = {name for paths in seen.values() for name in paths}
-    if names and key.text in names:
-        return
-    if not names and "." in key.text:
-        return
-    names |= {*COLUMNS, *USUAL_METRICS}
+def unknown(key: Key, seen: Mapping[str, Iterable[str]]) -> UsageError:
+    """The error for a key that no trial has; `seen` are the keys in the store, by document."""
+    names = {name for paths in seen.values() for name in paths} | {*COLUMNS, *USUAL_METRICS}
     like_it = {name for name in names if ("." in name) == ("." in key.text)}
     chosen = [name for document in SHORT for name in sorted(seen.get(document, ()))]
     first = [name for name in (*FIRST, *chosen) if name in like_it]
-    raise UsageError(f"no trial has '{key.text}'", hint=nearest(key.text, like_it, first))
+    return UsageError(f"no trial has '{key.text}'", hint=nearest(key.text, like_it, first))
+
+
+def config_paths(text: str) -> tuple[Path, ...]:
+    """The config keys that a short name may refer to: those of the schema, so that the name means
+    the same key for every trial, whether it was swept or not."""
+    parts = tuple(text.split("."))
+    found = [path for path in _schema_paths() if _ends(path, parts)]
+    found += [path for section in NAMED if _ends(path := (*section, parts[-1]), parts)]
+    return tuple(found)
+
+
+def short_config_names(config: Any) -> Iterator[str]:
+    """All short names of a config's keys."""
+    inside = ((*section, name) for section in NAMED for name in _names(config, section))
+    there = (path for path in _schema_paths() if lookup(config, path) is not MISSING)
+    for path in (*inside, *there):
+        for start in range(1, len(path)):
+            yield ".".join(path[start:])
+
+
+def _names(config: Any, section: Sequence[str]) -> list[str]:
+    found = lookup(config, section)
+    return [str(name) for name in found] if isinstance(found, Mapping) else []
+
+
+def _ends(path: Path, parts: Path) -> bool:
+    return len(parts) < len(path) and path[-len(parts) :] == parts
+
+
+@cache
+def _schema_paths() -> tuple[Path, ...]:
+    """All keys of the schema, except those at its root."""
+    return tuple(path for path in _paths(Experiment) if len(path) > 1)
+
+
+def _paths(cls: type) -> Iterator[Path]:
+    for name, wanted in get_type_hints(cls).items():
+        options = [wanted]
+        if get_origin(wanted) in (Union, types.UnionType):
+            options = [option for option in get_args(wanted) if option is not type(None)]
+        sections = [option for option in options if is_dataclass(option)]
+        if sections and isinstance(sections[0], type):
+            yield from ((name, *path) for path in _paths(sections[0]))
+        elif not any(get_origin(option) is Mapping for option in options):
+            yield (name,)

@@ -28,12 +28,11 @@ NOT_LET_IN = ("authentication failed", "no password", "no pg_hba.conf entry")
 _TABLES_LOCK = 0x6B65726E
 """Number of the advisory lock under which tables are created and changed."""
 _URL = re.compile(
+    # Not libpq's own parser, which wants the special characters of a password quoted.
     r"[\w+]+://(?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?"
     r"(?:\[(?P<ipv6>[^/?]+)\]|(?P<host>[^/:?]+))?(?::(?P<port>\d*))?"
     r"(?:/(?P<dbname>[^?]*))?(?:\?(?P<query>.*))?"
 )
-# Texts are sorted as in SQLite, whatever the server's locale.
-_DEFINITIONS = tuple(definitions(name='VARCHAR COLLATE "C"', by_key=""))
 
 
 class PostgresConnection(Connection):
@@ -60,13 +59,15 @@ class Postgres(Database):
     """A store on a server."""
 
     elsewhere = "another database"
+    # Texts are sorted as in SQLite, whatever the server's locale.
+    definitions = tuple(definitions(name='VARCHAR COLLATE "C"', by_key=""))
 
     def __init__(self, url: str) -> None:
         found = _URL.fullmatch(check_url(url))
         if not found:
             # The URL may contain the password.
             raise ConfigError("is not a URL", key="store.url", hint=EXAMPLE)
-        super().__init__(without_password(url), _DEFINITIONS)
+        super().__init__(without_password(url))
         parts = {name: unquote(text) for name, text in found.groupdict().items() if text}
         query = dict(parse_qsl(found["query"] or ""))
         parts.pop("query", None)
@@ -119,9 +120,7 @@ class Postgres(Database):
 
     def is_gone(self, error: Exception) -> bool:
         """Whether the server was restarted, or the connection was lost."""
-        state = _state(error)
-        gone = not state or state.startswith(("08", "57P"))
-        return isinstance(error, self._driver.OperationalError) and gone
+        return isinstance(error, self._driver.OperationalError) and _is_lost(_state(error))
 
     def explain(self, error: Exception) -> KernloomError | None:
         if not isinstance(error, self._driver.Error):
@@ -129,43 +128,35 @@ class Postgres(Database):
         said = " ".join(str(error).split())
         reason = said.rpartition("FATAL: ")[2].strip()
         state = _state(error)
-        if re.search(r'role ".*" (does not exist|is not permitted to log in)', said):
-            return ConfigError(
-                f"{self.name} does not let you in: {reason}",
-                key="store.url",
-                hint="Check the user: postgresql+psycopg://USER@HOST/DATABASE. Where the URL has "
-                "none, it is your login name.",
-            )
-        if state in ("28P01", "28000") or any(words in said for words in NOT_LET_IN):
-            return ConfigError(
-                f"{self.name} does not let you in: {reason}",
-                key="store.url",
-                hint="Check user and password; the password may stand in ~/.pgpass or PGPASSWORD.",
-            )
+        no_user = re.search(r'role ".*" (does not exist|is not permitted to log in)', said)
+        if no_user or state in ("28P01", "28000") or any(words in said for words in NOT_LET_IN):
+            hint = "Check user and password; the password may stand in ~/.pgpass or PGPASSWORD."
+            if no_user:
+                hint = (
+                    "Check the user: postgresql+psycopg://USER@HOST/DATABASE. Where the URL has "
+                    "none, it is your login name."
+                )
+            problem = f"{self.name} does not let you in: {reason}"
+            return ConfigError(problem, key="store.url", hint=hint)
         if state == "3D000" or re.search(r'database ".*" does not exist', said):
             return ConfigError(
                 f"{self.name}: there is no database '{self._options['dbname']}'",
                 key="store.url",
                 hint=f"Make it once ({self._createdb()}), or name another.",
             )
+        rest = "run again: what was stored is safe, only the rest is done."
+        if _is_lost(state):
+            hint = f"Check that the server runs and host and port are right, and {rest}"
+            return UnavailableError(f"{self.name} cannot be reached: {reason}", hint=hint)
+        problem, hint = "cannot be used", ""
         if state in NOT_ALLOWED:
-            return StoreError(
-                f"{self.name} cannot be changed: {reason}",
-                hint="Ask its owner to let you create and write tables in it.",
+            problem, hint = (
+                "cannot be changed",
+                "Ask its owner to let you create and write tables in it.",
             )
-        if state.startswith("53"):
-            return StoreError(
-                f"{self.name} has no room left: {reason}",
-                hint="Free what it lacks and run again: what was stored is safe, only the rest is "
-                "done.",
-            )
-        if not state or state.startswith(("08", "57P")):
-            return UnavailableError(
-                f"{self.name} cannot be reached: {reason}",
-                hint="Check that the server runs and host and port are right, and run again: what "
-                "was stored is safe, only the rest is done.",
-            )
-        return StoreError(f"{self.name} cannot be used: {reason}")
+        elif state.startswith("53"):
+            problem, hint = "has no room left", f"Free what it lacks and {rest}"
+        return StoreError(f"{self.name} {problem}: {reason}", hint=hint)
 
     def _createdb(self) -> str:
         """The command that creates the URL's database."""
@@ -182,3 +173,8 @@ class Postgres(Database):
 
 def _state(error: Exception) -> str:
     return getattr(error, "sqlstate", None) or ""
+
+
+def _is_lost(state: str) -> bool:
+    """Whether this is the SQLSTATE of a lost connection or a server that shuts down."""
+    return not state or state.startswith(("08", "57P"))

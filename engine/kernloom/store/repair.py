@@ -12,23 +12,22 @@ import json
 import os
 import shutil
 import sqlite3
-import struct
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from kernloom.base.errors import StoreError
 from kernloom.store import schema, versions
 from kernloom.store.backups import backups_of
-from kernloom.store.count_file import CountFile, count_file_of
+from kernloom.store.claims import lock
 from kernloom.store.database import Connection
-from kernloom.store.digests import DIGEST, trial_digest
-from kernloom.store.lookups import Name, Row
-from kernloom.store.readable import Readable, lacks_samples, with_notes
-from kernloom.store.sqlite import Sqlite, repaired_of, wal_of
+from kernloom.store.lookups import Name
+from kernloom.store.readable import CHANGING, Readable, with_notes
+from kernloom.store.rows import Row, samples_are_sound, trial_digest
+from kernloom.store.sqlite import CountFile, Sqlite, count_file_of, log_size, repaired_of, wal_of
 
 DAMAGED_SUFFIX = ".damaged"
 OUTCOME = "repair"
@@ -64,7 +63,7 @@ def repair(path: Path) -> Repaired:
         if repaired_of(path).exists():
             _take_place(path)
             return _outcome(path)
-        if not path.stat().st_size and not (wal_of(path).exists() and wal_of(path).stat().st_size):
+        if not path.stat().st_size and not log_size(path):
             return Repaired(0)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             return _repair(path, Path(folder))
@@ -77,7 +76,7 @@ def _repair(path: Path, folder: Path) -> Repaired:
     backups = [Readable(_copied(file, folder / f"backup{n}")) for n, file in enumerate(files)]
     backups = [backup for backup in backups if _is_backup_of(backup, store, CountFile(path))]
     found = _Merged(store, backups)
-    if found.is_sound:
+    if store.is_sound and not found.restored:
         return Repaired(len(found.trials))
     if not (found.trials or found.documents):
         raise StoreError(
@@ -87,9 +86,10 @@ def _repair(path: Path, folder: Path) -> Repaired:
     kept = _free_name(path)
     # While a backup lacks trials, the count file has their number.
     known = CountFile(path).read(found.meta.get("created", ""))
-    lost = max(len(store.names - found.trials.keys()), known - len(found.trials))
-    more = not (store.has_all_trials or known or backups)
     saved = len(found.trials)
+    lost = max(len(store.names - found.trials.keys()), known - saved)
+    all_read = schema.TRIALS.name in store.tables and schema.TRIALS.name not in store.unread
+    more = not (all_read or known or backups)
     done = Repaired(saved, lost, more, found.incomplete, found.restored, kept)
     fresh = folder / path.name
     found.write(fresh, done)
@@ -122,11 +122,7 @@ def _check_kind(path: Path, store: Readable) -> None:
         Sqlite(path).check_foreign(Connection(), sorted(store.tables))
     version = store.meta.get("schema_version", "")
     if version.isdigit() and int(version) > schema.VERSION:
-        raise StoreError(
-            f"{path} has schema version {version}, newer than {schema.VERSION}, the newest known "
-            "here",
-            hint="Repair it with the Kernloom that wrote it.",
-        )
+        raise versions.newer(path, version, "Repair it with the Kernloom that wrote it.")
 
 
 def _copied(path: Path, folder: Path) -> Path:
@@ -148,41 +144,37 @@ class _Merged:
     def __init__(self, store: Readable, backups: Sequence[Readable]) -> None:
         files = [store, *backups]
         self.meta = next((file.meta for file in files if file.meta), {})
-        self.documents: dict[str, str] = {}
-        for file in files:
-            self.documents |= file.documents
+        self.documents = {name: text for file in files for name, text in file.documents.items()}
         self.trials: dict[Name, dict[str, Any]] = {}
         self.samples: dict[Name, list[Row]] = {}
         self.restored = self.incomplete = 0
         for name in dict.fromkeys(name for file in files for name in file.trials):
-            having = [file for file in files if name in file.trials]
-            file = next((file for file in having if name not in file.incomplete), having[0])
-            noted = with_notes(file.trials[name], self.documents)
-            self.trials[name] = {**file.trials[name], **noted}
-            self.samples[name] = file.samples.get(name, [])
-            self.restored += file is not store
-            self.incomplete += bool(noted) or lacks_samples(self.trials[name], self.samples[name])
-        self.baselines = _changed(files, schema.BASELINES, lambda file: file.baselines)
-        self.reuses = _changed(files, schema.REUSES, lambda file: file.reuses)
-        self.sources = _changed(files, schema.SOURCES, lambda file: file.sources)
-        self.is_sound = store.is_sound and not self.restored
+            row = next(file.trials[name] for file in files if name in file.trials)
+            samples = next((file.samples[name] for file in files if name in file.samples), [])
+            noted = with_notes(row, self.documents)
+            complete = not noted and not _lacks_samples(row, samples)
+            self.incomplete += not complete
+            self.restored += name not in store.trials or (complete and name in store.incomplete)
+            self.trials[name] = {**row, **noted}
+            self.samples[name] = samples
+        self.changing = {table: _newest_rows(table, store, backups) for table in CHANGING}
 
     def write(self, path: Path, outcome: Repaired) -> None:
         """Write a store with these rows."""
-        ids = {id for id, _ in self.trials}
         for name, row in self.trials.items():
             # Digest of what is left: samples and sections may be lost.
-            row[DIGEST] = trial_digest(row, self.samples[name])
+            row["digest"] = trial_digest(row, self.samples[name])
+        ids = {id for id, _ in self.trials}
         rows: dict[schema.Table, list[Row]] = {
             # In their original order, as far as known.
             schema.TRIALS: sorted(self.trials.values(), key=lambda row: str(row["created"])),
             schema.SAMPLES: [row for taken in self.samples.values() for row in taken],
             schema.DOCUMENTS: [{"hash": name, "text": t} for name, t in self.documents.items()],
-            schema.BASELINES: self.baselines,
-            schema.REUSES: [row for row in self.reuses if row["trial"] in ids],
+            **self.changing,
+            schema.REUSES: [r for r in self.changing[schema.REUSES] if r["trial"] in ids],
             schema.SOURCES: [
                 row
-                for row in self.sources
+                for row in self.changing[schema.SOURCES]
                 if row["trial"] in ids and row["document"] in self.documents
             ],
         }
@@ -191,7 +183,7 @@ class _Merged:
             database.make_tables(connection)
             connection.begin()
             for table, values in rows.items():
-                connection.run(schema.insert_into(table), values)
+                connection.insert(table, values)
             made = {key: self.meta[key] for key in ("created", "created_by") if key in self.meta}
             said = json.dumps(asdict(outcome) | {"kept": outcome.kept and outcome.kept.name})
             versions.set_meta(connection, **made, **{OUTCOME: said})
@@ -200,14 +192,20 @@ class _Merged:
             connection.run("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _changed(
-    files: Sequence[Readable], table: schema.Table, of: Callable[[Readable], Mapping[Any, Row]]
-) -> list[Row]:
-    """The rows of a mutable table: those of the store, unless they have a gap."""
-    store, *backups = files
+def _lacks_samples(row: Row, samples: Sequence[Row]) -> bool:
+    """Whether a trial has fewer stored samples than it took."""
+    processes = json.loads(row["metrics"]).get("processes", 0)
+    fewer = isinstance(processes, int) and len(samples) < processes
+    return fewer or not samples_are_sound(row["digest"], samples)
+
+
+def _newest_rows(table: schema.Table, store: Readable, backups: Sequence[Readable]) -> list[Row]:
+    """The rows of a table that changes: those of the store, unless they have a gap."""
     gap = table.name in store.damaged or table.name not in store.tables
-    taken = [*(backups[::-1] if gap else []), store]
-    return list({key: row for file in taken for key, row in of(file).items()}.values())
+    rows: dict[tuple[Any, ...], Row] = {}
+    for file in [*(backups[::-1] if gap else ()), store]:
+        rows |= file.changing[table]
+    return list(rows.values())
 
 
 def _outcome(path: Path) -> Repaired:
@@ -223,7 +221,9 @@ def _alone(path: Path) -> Iterator[None]:
     try:
         with path.open("r+b") as file:
             try:
-                _lock(file)
+                # SQLite respects it, though its own locks end when a process closes any
+                # descriptor of the file.
+                lock(file.fileno(), fcntl.F_WRLCK, fcntl.F_OFD_SETLK, *_SHARED_LOCK)
             except (BlockingIOError, PermissionError):
                 raise StoreError(
                     f"{path} is in use by another process",
@@ -237,17 +237,6 @@ def _alone(path: Path) -> Iterator[None]:
             f"{path} cannot be repaired: {error}",
             hint="Nothing was changed. Free some space if the disk is full, and repair it again.",
         ) from error
-
-
-def _lock(file: BinaryIO) -> None:
-    """Lock the open file until it is closed, whoever else opens and closes the same file.
-
-    SQLite respects it, though its own locks are of the other kind, which end when a process closes
-    any descriptor of the file.
-    """
-    start, length = _SHARED_LOCK
-    wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-    fcntl.fcntl(file, fcntl.F_OFD_SETLK, wanted)
 
 
 def _take_place(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 VERSION = 4
@@ -19,93 +20,87 @@ class Column:
 
     name: str
     kind: Kind
-    key: bool = False
     default: str | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table; the key columns identify its rows."""
+    """A table; the first columns identify its rows."""
 
     name: str
     columns: tuple[Column, ...]
-    indexes: tuple[tuple[str, str], ...] = ()
-    """Name and column of each index."""
+    keys: int = 1
+    """Number of columns in the primary key."""
     by_key: bool = False
     """Rows are stored in key order, where the database supports it."""
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
+    @cached_property
+    def insertion(self) -> str:
+        """The INSERT statement for a row, with its values in the order of the columns."""
+        marks = ", ".join("?" * len(self.names))
+        # Safe: all names come from the tables below.
+        return f"INSERT INTO {self.name} ({', '.join(self.names)}) VALUES ({marks})"  # noqa: S608
 
-def _names(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, "name") for name in names)
+
+def _columns(kind: Kind, *names: str, default: str | None = None) -> tuple[Column, ...]:
+    return tuple(Column(name, kind, default) for name in names)
 
 
-def _texts(*names: str, default: str | None = None) -> tuple[Column, ...]:
-    return tuple(Column(name, "text", default=default) for name in names)
-
-
-META = Table("meta", (Column("key", "name", key=True), *_texts("value")))
+META = Table("meta", (*_columns("name", "key"), *_columns("text", "value")))
 
 TRIALS = Table(
     "trials",
     (
-        Column("id", "name", key=True),
-        Column("attempt", "integer", key=True),
-        *_names("created", "workload", "case_name", "target", "arch", "toolchain", "variant"),
-        *_names("status"),
-        Column("verified", "boolean"),
-        *_names("stage"),
-        *_texts("message"),
-        *_names("provider"),
-        Column("seconds", "float"),
-        *_names("version"),
-        *_texts("point", "params", "metrics"),
-        *_texts("placement", "conditions", default="{}"),
-        *_texts("warnings", "overrides", default="[]"),
-        *_texts("facts", default="{}"),
-        *_texts("artifacts", "config", "machine", "stderr"),
-        # See digests.py.
-        *_texts("digest", default=""),
+        *_columns("name", "id"),
+        *_columns("integer", "attempt"),
+        *_columns("name", "created", "workload", "case_name", "target", "arch", "toolchain"),
+        *_columns("name", "variant", "status"),
+        *_columns("boolean", "verified"),
+        *_columns("name", "stage"),
+        *_columns("text", "message"),
+        *_columns("name", "provider"),
+        *_columns("float", "seconds"),
+        *_columns("name", "version"),
+        *_columns("text", "point", "params", "metrics"),
+        *_columns("text", "placement", "conditions", default="{}"),
+        *_columns("text", "warnings", "overrides", default="[]"),
+        *_columns("text", "facts", default="{}"),
+        *_columns("text", "artifacts", "config", "machine", "stderr"),
+        # See rows.py.
+        *_columns("text", "digest", default=""),
     ),
-    indexes=(("trials_by_time", "created"),),
+    keys=2,
 )
 
 SAMPLES = Table(
     "samples",
     (
-        Column("trial", "name", key=True),
-        Column("attempt", "integer", key=True),
-        Column("process", "integer", key=True),
-        Column("inner_count", "integer"),
-        *_texts("wall_ns", "cpu_ns", "involuntary"),
-        *_texts("transfer_ns", default="[]"),
+        *_columns("name", "trial"),
+        *_columns("integer", "attempt", "process", "inner_count"),
+        *_columns("text", "wall_ns", "cpu_ns", "involuntary"),
+        *_columns("text", "transfer_ns", default="[]"),
     ),
+    keys=3,
     by_key=True,
 )
 
-DOCUMENTS = Table("documents", (Column("hash", "name", key=True), *_texts("text")))
+DOCUMENTS = Table("documents", (*_columns("name", "hash"), *_columns("text", "text")))
 """Sections that the configs and machines of many trials share, by the hash of their text."""
 
-BASELINES = Table(
-    "baselines",
-    (Column("name", "name", key=True), Column("trial", "name", key=True), *_names("created")),
-)
+BASELINES = Table("baselines", _columns("name", "name", "trial", "created"), keys=2)
 
-REUSES = Table("reuses", (Column("trial", "name", key=True), Column("times", "integer")))
+REUSES = Table("reuses", (*_columns("name", "trial"), *_columns("integer", "times")))
 """Number of cache hits of a trial."""
 
-SOURCES = Table(
-    "sources",
-    (Column("trial", "name", key=True), *_names("used", "document")),
-    by_key=True,
-)
+SOURCES = Table("sources", _columns("name", "trial", "used", "document"), by_key=True)
 """The kernel sources from which a trial was last planned, as the hash of a document, and when.
 Trials from before version 4 have none."""
 
-SCREENINGS = Table("looks", (Column("id", "name", key=True), *_names("created"), *_texts("text")))
+SCREENINGS = Table("looks", (*_columns("name", "id", "created"), *_columns("text", "text")))
 """Results of screening points; they are no trials, and only save screening again."""
 
 TABLES = (META, TRIALS, SAMPLES, DOCUMENTS, BASELINES, REUSES, SCREENINGS, SOURCES)
@@ -127,22 +122,11 @@ def definitions(name: str, by_key: str) -> Iterator[str]:
     """
     types = {**_TYPES, "name": name}
     for table in TABLES:
-        lines = [_definition(column, types[column.kind]) for column in table.columns]
-        keys = ", ".join(column.name for column in table.columns if column.key)
-        inside = ", ".join([*lines, f"PRIMARY KEY ({keys})"])
-        how = f" {by_key}" if table.by_key and by_key else ""
-        yield f"CREATE TABLE IF NOT EXISTS {table.name} ({inside}){how}"
-        for index, column in table.indexes:
-            yield f"CREATE INDEX IF NOT EXISTS {index} ON {table.name} ({column})"
-
-
-def _definition(column: Column, kind: str) -> str:
-    default = "" if column.default is None else f"DEFAULT '{column.default}' "
-    return f"{column.name} {kind} {default}NOT NULL"
-
-
-def insert_into(table: Table) -> str:
-    """The INSERT statement for a row, with values named like their columns."""
-    values = (f":{name}" for name in table.names)
-    # Safe: all names come from the tables above.
-    return f"INSERT INTO {table.name} ({', '.join(table.names)}) VALUES ({', '.join(values)})"  # noqa: S608
+        lines = []
+        for column in table.columns:
+            default = "" if column.default is None else f"DEFAULT '{column.default}' "
+            lines.append(f"{column.name} {types[column.kind]} {default}NOT NULL")
+        lines.append(f"PRIMARY KEY ({', '.join(table.names[: table.keys])})")
+        after = f" {by_key}" if table.by_key else ""
+        yield f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(lines)}){after}"
+    yield f"CREATE INDEX IF NOT EXISTS trials_by_time ON {TRIALS.name} (created)"

@@ -8,13 +8,12 @@ version 1.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
-from typing import Any
+from sys import intern
+from typing import Any, NamedTuple
 
 from kernloom.base.files import sha256_text
 
@@ -26,83 +25,65 @@ changes is in one of those, and then nobody shares it."""
 HASH = 32
 MAX_CACHED = 1000
 """Sections and documents that a reader or writer keeps."""
-_PLACE = re.compile(r'\{"\$": "([0-9a-f]{32})"\}')
+_REFERENCE = re.compile(r'\{"\$": "([0-9a-f]{32})"\}')
 _encode = json.JSONEncoder().encode
-
 Sections = tuple[tuple[str, str], ...]
 """Hash and text of each."""
 
 
-@dataclass(frozen=True)
-class Shared:
+class Shared(NamedTuple):
     """The text of a document, and its separately stored sections."""
 
     text: str
     sections: Sections = ()
 
 
-class _Last:
-    """The value at a place in the last document, its text, and the places inside it.
-
-    The documents of a sweep share most sections as the same objects; the last document's are kept
-    alive here, so that the same object means the same text.
-    """
-
-    __slots__ = ("inside", "sections", "text", "value")
-
-    def __init__(self) -> None:
-        self.value: Any = self
-        self.text = ""
-        self.sections: Sections = ()
-        self.inside: dict[str, _Last] = {}
-
-
 class Writer:
     """Encodes documents as texts. A document must not change later."""
 
     def __init__(self) -> None:
-        self._last = _Last()
+        self._last: dict[tuple[str, ...], dict[str, tuple[Any, str, Sections]]] = {}
+        """Path and name -> the value there in the last document, the text of its entry, and its
+        separately stored sections. The documents of a sweep share most values as the same
+        objects."""
 
-    def document(self, value: Any) -> Shared:
+    def document(self, value: Mapping[str, Any], name: str = "") -> Shared:
         """The outermost text is never stored separately, because it is the trial's own."""
+        if len(self._last) > MAX_CACHED:
+            self._last.clear()
+        return self._joined(value, (name,))
+
+    def _joined(self, value: Mapping[str, Any], path: tuple[str, ...]) -> Shared:
+        """The text of a mapping, joined from the texts of its entries."""
+        if len(value) == 1 and str(next(iter(value))).startswith("$"):
+            # Not one of our references: escaped by another `$`.
+            value = {f"${name}": inner for name, inner in value.items()}
+        parts: list[str] = []
+        sections: Sections = ()
+        known = self._last.setdefault(path, {})
+        if len(known) > MAX_CACHED:
+            known.clear()
+        for name, inner in value.items():
+            key = name if isinstance(name, str) else json.dumps(name)
+            last = known.get(key)
+            if last is None or last[0] is not inner:
+                written = self._written(inner, (*path, key))
+                text = f"{encode_basestring_ascii(key)}: {written.text}"
+                last = known[key] = (inner, text, written.sections)
+            parts.append(last[1])
+            if last[2]:
+                sections += last[2]
+        return Shared(f"{{{', '.join(parts)}}}", sections)
+
+    def _written(self, value: Any, path: tuple[str, ...]) -> Shared:
+        """The text of a value, or a reference if it is a section with a long text."""
         if not isinstance(value, Mapping):
             return Shared(_encode(value))
-        return _joined(value, self._last, depth=0)
-
-
-def _joined(value: Mapping[str, Any], last: _Last, depth: int) -> Shared:
-    """The text of a mapping, joined from the texts of its sections."""
-    if len(value) == 1 and str(next(iter(value))).startswith("$"):
-        # Not one of our references: escaped by another `$`.
-        value = {f"${name}": inner for name, inner in value.items()}
-    parts: list[str] = []
-    apart: Sections = ()
-    if len(last.inside) > MAX_CACHED:
-        last.inside.clear()
-    for name, inner in value.items():
-        key = name if isinstance(name, str) else json.dumps(name)
-        place = last.inside.get(key)
-        if place is None:
-            place = last.inside[key] = _Last()
-        if place.value is not inner:
-            found = _section(inner, place, depth + 1)
-            place.value, place.sections = inner, found.sections
-            place.text = f"{encode_basestring_ascii(key)}: {found.text}"
-        parts.append(place.text)
-        if place.sections:
-            apart += place.sections
-    return Shared("{" + ", ".join(parts) + "}", apart)
-
-
-def _section(value: Any, last: _Last, depth: int) -> Shared:
-    """The text of a value, or a reference if the text is long."""
-    if not isinstance(value, Mapping):
-        return Shared(_encode(value))
-    whole = _joined(value, last, depth)
-    if len(whole.text) <= (OUTER if depth == 1 and whole.sections else LARGE):
-        return whole
-    name = hash_of(whole.text)
-    return Shared(f'{{"$": "{name}"}}', (*whole.sections, (name, whole.text)))
+        whole = self._joined(value, path)
+        if len(whole.text) <= (OUTER if len(path) == 2 and whole.sections else LARGE):
+            return whole
+        name = hash_of(whole.text)
+        return Shared(f'{{"$": "{name}"}}', (*whole.sections, (name, whole.text)))
 
 
 def hash_of(text: str) -> str:
@@ -115,48 +96,36 @@ def check_hash(name: str, text: str) -> None:
         raise json.JSONDecodeError(f"section {name} does not match its hash", name, 0)
 
 
-def places_in(text: str) -> list[str]:
+def references_in(text: str) -> list[str]:
     """The hashes of the sections that a text refers to."""
-    return _PLACE.findall(text)
+    return _REFERENCE.findall(text)
 
 
 def without(text: str, lost: Callable[[str], bool]) -> str:
     """The text with a note in place of each lost section."""
-
-    def instead(place: re.Match[str]) -> str:
-        return json.dumps({"lost": place[1]}) if lost(place[1]) else place[0]
-
-    return _PLACE.sub(instead, text)
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A mapping that several documents share, and its number: equal content, equal number."""
-
-    value: Any
-    number: int
+    return _REFERENCE.sub(lambda r: f'{{"lost": "{r[1]}"}}' if lost(r[1]) else r[0], text)
 
 
 class Reader:
-    """Decodes texts to documents, each section only once."""
+    """Decodes texts to documents, in which equal mappings are the same object."""
 
     def __init__(self) -> None:
-        self._numbers = itertools.count()
         self._texts: dict[str, str] = {}
-        self._sections: dict[str, _Known] = {}
+        self._sections: dict[str, Any] = {}
         """Hash -> section."""
         self._documents: dict[str, Any] = {}
         """Text -> document, for documents that are the same in many trials."""
-        self._mappings: dict[tuple[Any, ...], _Known] = {}
-        """Entries -> mapping; a nested mapping is represented by its number."""
+        self._mappings: dict[tuple[Any, ...], dict[str, Any]] = {}
+        """Entries -> mapping."""
 
     def need(self, texts: Iterable[str], fetch: Callable[[list[str]], Mapping[str, str]]) -> None:
         """Load all sections that these texts refer to; `fetch` returns texts by hash."""
-        if len(self._texts) > MAX_CACHED:
-            # Each point of a sweep may have sections of its own.
-            self._texts.clear()
-            self._sections.clear()
-        while missing := {name for text in texts for name in places_in(text)} - self._texts.keys():
+        for kept in (self._texts, self._documents, self._mappings):
+            if len(kept) > MAX_CACHED:
+                # All at once: the entries of a mapping are marked by other mappings' ids.
+                for every in (self._texts, self._sections, self._documents, self._mappings):
+                    every.clear()
+        while missing := {n for text in texts for n in references_in(text)} - self._texts.keys():
             found = fetch(sorted(missing))
             for name in missing - found.keys():
                 raise json.JSONDecodeError(f"section {name} is not there", name, 0)
@@ -168,44 +137,23 @@ class Reader:
     def document(self, text: str) -> Any:
         """The document of a text; shared, so it must not be changed."""
         if '{"$' in text:
-            return _plain(json.loads(text, object_hook=self._shared))
-        if len(self._documents) > MAX_CACHED:
-            self._documents.clear()
-        found = self._documents.get(text, self)
-        if found is self:
-            found = self._documents[text] = json.loads(text)
-        return found
+            return json.loads(text, object_pairs_hook=self._mapping)
+        if text not in self._documents:
+            self._documents[text] = json.loads(text)
+        return self._documents[text]
 
-    def _shared(self, value: dict[str, Any]) -> _Known:
-        """The section that a reference stands for, or the first mapping with the same content."""
-        if len(value) == 1:
-            ((name, inner),) = value.items()
+    def _mapping(self, pairs: list[tuple[str, Any]]) -> Any:
+        """The section that a reference stands for, or the first mapping with the same entries."""
+        if len(pairs) == 1:
+            name, inner = pairs[0]
             if name == "$" and isinstance(inner, str) and inner in self._texts:
                 if inner not in self._sections:
-                    section = self.document(self._texts[inner])
-                    self._sections[inner] = _Known(section, next(self._numbers))
+                    self._sections[inner] = self.document(self._texts[inner])
                 return self._sections[inner]
             if name.startswith("$$"):
-                value = {name[1:]: inner}
-        if len(self._mappings) > MAX_CACHED:
-            self._mappings.clear()
-        key = tuple([(name, _mark(inner)) for name, inner in value.items()])
-        known = self._mappings.get(key)
-        if known is None:
-            whole = {name: _plain(inner) for name, inner in value.items()}
-            known = self._mappings[key] = _Known(whole, next(self._numbers))
-        return known
-
-
-def _plain(value: Any) -> Any:
-    if type(value) is list:
-        return [_plain(inner) for inner in value]
-    return value.value if type(value) is _Known else value
-
-
-def _mark(value: Any) -> Any:
-    """Equal for values that are the same in JSON, where 1, 1.0 and true differ."""
-    kind = type(value)
-    if kind is _Known:
-        return (kind, value.number)
-    return (kind, tuple(map(_mark, value))) if kind is list else (kind, value)
+                pairs = [(name[1:], inner)]
+        key = tuple([(name, id(v) if type(v) is dict else repr(v)) for name, v in pairs])
+        if key not in self._mappings:
+            # Names are the same in all trials: one string for each.
+            self._mappings[key] = {intern(name): inner for name, inner in pairs}
+        return self._mappings[key]

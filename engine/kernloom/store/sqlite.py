@@ -1,4 +1,10 @@
-"""The SQLite database: opening, creating, and its errors explained."""
+"""The SQLite database: opening, creating, and its errors explained.
+
+SQLite treats a damaged write-ahead log as one whose last commits never happened, and reports
+nothing. So every commit of a trial notes the number of trials in a count file beside the store,
+which is removed when the log is empty and a backup has all trials. It is not synced: after a power
+failure its number may be too low, never too high.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,6 @@ from pathlib import Path
 from kernloom.base.errors import DamagedError, StoreError
 from kernloom.store import versions
 from kernloom.store.backups import Backups
-from kernloom.store.count_file import CountFile
 from kernloom.store.database import Connection, Database
 from kernloom.store.schema import definitions
 
@@ -22,7 +27,28 @@ CHECKPOINT_PAGES = 250
 BUSY_SECONDS = 60.0
 """How long a writer waits for others; each holds the store for about a millisecond."""
 DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-_DEFINITIONS = tuple(definitions(name="VARCHAR", by_key="WITHOUT ROWID"))
+_COUNTS = b"trials of the store of "
+_REST = "run again: what was stored is safe, only the rest is done."
+_ERRORS = {
+    "SQLITE_FULL": ("cannot grow: the disk is full", f"Free some space and {_REST}"),
+    "SQLITE_IOERR": (
+        "cannot be written or read: {}",
+        f"Look for a full disk, a quota or a limit on the size of files, and {_REST}",
+    ),
+    "SQLITE_READONLY": (
+        "cannot be written: it or its folder is read-only",
+        "Make both writable, or choose another file with store.path=FILE.",
+    ),
+    "SQLITE_BUSY": (
+        f"was kept locked by another process for {BUSY_SECONDS:.0f} seconds",
+        "See who has it open (for instance: fuser FILE), end that and run again.",
+    ),
+    "": (
+        "cannot be used: {}",
+        "Check the file, its folder and the free space, or use another store.path=FILE.",
+    ),
+}
+"""How the name of an error begins -> problem and remedy."""
 
 
 class SqliteConnection(Connection):
@@ -50,13 +76,57 @@ class SqliteConnection(Connection):
         self.raw.close()
 
 
+class CountFile:
+    """The number of trials that a store and its log must hold, as the number of bytes after the
+    creation time of the store. Writing the last byte never lowers it, whoever else writes."""
+
+    def __init__(self, store: Path) -> None:
+        self._path = count_file_of(store)
+
+    def exists(self) -> bool:
+        """Whether there is one of any store; earlier versions wrote another kind."""
+        return self._data().startswith(_COUNTS)
+
+    def read(self, created: str) -> int:
+        """The number of trials in the store created at that time; 0 if unknown."""
+        data, head = self._data(), _head(created)
+        return len(data) - len(head) if data.startswith(head) else 0
+
+    def _data(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except OSError:
+            return b""
+
+    def write(self, created: str, trials: int) -> None:
+        # If it cannot be written, the only consequence is that the loss of a log goes unnoticed.
+        head = _head(created)
+        with suppress(OSError):
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                there = os.pread(file, len(head), 0)
+                if there != head:
+                    if there:
+                        os.ftruncate(file, 0)
+                    os.pwrite(file, head, 0)
+                if trials:
+                    os.pwrite(file, b".", len(head) + trials - 1)
+            finally:
+                os.close(file)
+
+    def remove(self) -> None:
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
 class Sqlite(Database):
     """A store in a file."""
 
     elsewhere = "another file with store.path=FILE"
+    definitions = tuple(definitions(name="VARCHAR", by_key="WITHOUT ROWID"))
 
     def __init__(self, path: Path) -> None:
-        super().__init__(str(path), _DEFINITIONS)
+        super().__init__(str(path))
         self.path = path
         self._copy: sqlite3.Connection | None = None
         """In-memory copy of an older read-only store, migrated there."""
@@ -70,7 +140,7 @@ class Sqlite(Database):
             raise self.damaged("its repair was interrupted")
         if not self.path.exists():
             self._count.remove()
-        elif self.path.is_file() and not self.path.stat().st_size and _size(wal_of(self.path)):
+        elif self.path.is_file() and not self.path.stat().st_size and log_size(self.path):
             # SQLite would treat it as a new database and delete the log.
             raise self.damaged("it is empty, and what was last written lies beside it")
         return SqliteConnection(self._opened())
@@ -84,25 +154,12 @@ class Sqlite(Database):
         self._created = ""
 
     def _opened(self) -> sqlite3.Connection:
-        path = self.path
-        uri = path.absolute().as_uri()
-        if path.exists() and not os.access(path.parent, os.W_OK) and not wal_of(path).exists():
-            # A reader creates two files beside the store; where it cannot, nobody can be writing
-            # either.
-            uri += "?immutable=1"
         if self._copy:
             connection = sqlite3.connect(":memory:", check_same_thread=False)
+            self._copy.backup(connection)
+            connection.execute("PRAGMA query_only=ON")
         else:
-            connection = _connected(path, uri)
-        try:
-            if self._copy:
-                self._copy.backup(connection)
-                connection.execute("PRAGMA query_only=ON")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
-        except BaseException:
-            connection.close()
-            raise
+            connection = _connected(self.path)
         read_any_text(connection)
         return connection
 
@@ -141,14 +198,15 @@ class Sqlite(Database):
         lost: int = known - row["number"]
         if lost > 0:
             self._count.remove()
-            self._count.append(created, row["number"])
+            self._count.write(created, row["number"])
         return max(0, lost)
 
     def trial_added(self, connection: Connection) -> None:
         # Queried alone: a query of the table would begin another transaction.
         (row,) = connection.rows("SELECT last_insert_rowid() AS number")
-        self._count.append(self._created_at(connection), row["number"])
-        self._backups.added(row["number"], self._created_at(connection))
+        created = self._created_at(connection)
+        self._count.write(created, row["number"])
+        self._backups.added(row["number"], created)
 
     def distrust(self) -> None:
         self._backups.trusted = False
@@ -164,32 +222,8 @@ class Sqlite(Database):
         name = _error_name(error)
         if name.startswith(DAMAGED) or "no such table" in str(error):
             return self.damaged(str(error))
-        if name.startswith("SQLITE_FULL"):
-            return StoreError(
-                f"{self.name} cannot grow: the disk is full",
-                hint="Free some space and run again: what was stored is safe, only the rest is "
-                "done.",
-            )
-        if name.startswith("SQLITE_IOERR"):
-            return StoreError(
-                f"{self.name} cannot be written or read: {error}",
-                hint="Look for a full disk, a quota or a limit on the size of files, and run "
-                "again: what was stored is safe, only the rest is done.",
-            )
-        if name.startswith("SQLITE_READONLY"):
-            return StoreError(
-                f"{self.name} cannot be written: it or its folder is read-only",
-                hint="Make both writable, or choose another file with store.path=FILE.",
-            )
-        if name.startswith("SQLITE_BUSY"):
-            return StoreError(
-                f"{self.name} was kept locked by another process for {BUSY_SECONDS:.0f} seconds",
-                hint="See who has it open (for instance: fuser FILE), end that and run again.",
-            )
-        return StoreError(
-            f"{self.name} cannot be used: {error}",
-            hint="Check the file, its folder and the free space, or use another store.path=FILE.",
-        )
+        problem, hint = next(_ERRORS[start] for start in _ERRORS if name.startswith(start))
+        return StoreError(f"{self.name} {problem.format(error)}", hint=hint)
 
     def damaged(self, why: str) -> DamagedError:
         return DamagedError(
@@ -204,6 +238,15 @@ def wal_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
+def log_size(path: Path) -> int:
+    log = wal_of(path)
+    return log.stat().st_size if log.exists() else 0
+
+
+def count_file_of(store: Path) -> Path:
+    return store.with_name(store.name + "-count")
+
+
 def repaired_of(path: Path) -> Path:
     """Temporary path of the store that will replace a damaged one."""
     return path.with_name(path.name + ".repaired")
@@ -214,33 +257,30 @@ def read_any_text(connection: sqlite3.Connection) -> None:
     connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def _head(created: str) -> bytes:
+    return _COUNTS + f"{created}\n".encode()
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def _connected(path: Path, uri: str) -> sqlite3.Connection:
+def _connected(path: Path) -> sqlite3.Connection:
     """A connection to the file that has the store's name at this moment."""
+    uri = path.absolute().as_uri()
+    if path.exists() and not os.access(path.parent, os.W_OK) and not wal_of(path).exists():
+        # A reader creates two files beside the store; where it cannot, nobody can be writing
+        # either.
+        uri += "?immutable=1"
     while True:
-        before = _identity(path)
+        before = path.stat() if path.exists() else None
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
-        if before is None:
-            return connection
         try:
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
             # Waits for a running repair, after which another file has the name.
             connection.execute("PRAGMA schema_version").fetchone()
+            if before is None or (path.exists() and os.path.samestat(path.stat(), before)):
+                return connection
         except BaseException:
             connection.close()
             raise
-        if _identity(path) == before:
-            return connection
         connection.close()
 
 

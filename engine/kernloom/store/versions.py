@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import kernloom
 from kernloom.base.errors import StoreError
 from kernloom.store.database import Connection, Database
-from kernloom.store.digests import trial_digest
 from kernloom.store.lookups import sample_rows
-from kernloom.store.rows import now
-from kernloom.store.schema import ADDED, META, TABLES, VERSION, insert_into
+from kernloom.store.rows import now, trial_digest
+from kernloom.store.schema import ADDED, META, TABLES, VERSION
 
 _WITHOUT_DIGEST = (
-    "SELECT * FROM trials WHERE digest = '' AND (id, attempt) > (:id, :attempt) "
+    "SELECT * FROM trials WHERE digest = '' AND (id, attempt) > (?, ?) "
     "ORDER BY id, attempt LIMIT 200"
 )
 
@@ -29,10 +26,8 @@ def check(connection: Connection, database: Database) -> bool:
     if not version.isdigit():
         raise database.damaged(f"its schema version is {version!r}")
     if int(version) > VERSION:
-        raise StoreError(
-            f"{database.name} has schema version {version}, newer than {VERSION}, the newest "
-            "known here",
-            hint=f"Use the Kernloom that wrote it, or {database.elsewhere}.",
+        raise newer(
+            database.name, version, f"Use the Kernloom that wrote it, or {database.elsewhere}."
         )
     if int(version) < VERSION:
         try:
@@ -44,9 +39,19 @@ def check(connection: Connection, database: Database) -> bool:
     return True
 
 
+def newer(name: object, version: str, hint: str) -> StoreError:
+    known = f"newer than {VERSION}, the newest known here"
+    return StoreError(f"{name} has schema version {version}, {known}", hint=hint)
+
+
 def meta(connection: Connection) -> dict[str, str]:
     """Facts about the store itself."""
     return {row["key"]: row["value"] for row in connection.rows("SELECT key, value FROM meta")}
+
+
+def set_meta(connection: Connection, **facts: str) -> None:
+    rows = [{"key": key, "value": value} for key, value in facts.items()]
+    connection.insert(META, rows, " ON CONFLICT (key) DO UPDATE SET value = excluded.value")
 
 
 def make(connection: Connection, database: Database) -> None:
@@ -55,19 +60,9 @@ def make(connection: Connection, database: Database) -> None:
     for definition in database.definitions:
         connection.run(definition)
     if "schema_version" not in meta(connection):
-        set_meta(
-            connection,
-            schema_version=str(VERSION),
-            created=now(),
-            created_by=f"kernloom {kernloom.__version__}",
-        )
+        made_by = f"kernloom {kernloom.__version__}"
+        set_meta(connection, schema_version=str(VERSION), created=now(), created_by=made_by)
     connection.commit()
-
-
-def set_meta(connection: Connection, **facts: str) -> None:
-    rows = [{"key": key, "value": value} for key, value in facts.items()]
-    replace = " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-    connection.run(insert_into(META) + replace, rows)
 
 
 def is_complete(connection: Connection) -> bool:
@@ -89,22 +84,13 @@ def bring_up(connection: Connection, database: Database) -> None:
                 )
     for definition in database.definitions:
         connection.run(definition)
-    _add_digests(connection)
+    last = ("", 0)
+    while rows := connection.rows(_WITHOUT_DIGEST, last):
+        # Digests of the rows as they are.
+        taken = sample_rows(connection, [(row["id"], row["attempt"]) for row in rows])
+        for row in rows:
+            last = (row["id"], row["attempt"])
+            update = "UPDATE trials SET digest = ? WHERE id = ? AND attempt = ?"
+            connection.run(update, (trial_digest(row, taken[last]), *last))
     set_meta(connection, schema_version=str(VERSION))
     connection.commit()
-
-
-def _add_digests(connection: Connection) -> None:
-    """Compute digests for trials without one, from their rows as they are."""
-    last: dict[str, Any] = {"id": "", "attempt": 0}
-    while rows := connection.rows(_WITHOUT_DIGEST, last):
-        names = [(row["id"], row["attempt"]) for row in rows]
-        taken = sample_rows(connection, names)
-        digests = [
-            {"id": name[0], "attempt": name[1], "digest": trial_digest(row, taken[name])}
-            for name, row in zip(names, rows, strict=True)
-        ]
-        connection.run(
-            "UPDATE trials SET digest = :digest WHERE id = :id AND attempt = :attempt", digests
-        )
-        last = {"id": names[-1][0], "attempt": names[-1][1]}

@@ -19,7 +19,7 @@ Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline
   screen.keep=10                    screen every point, measure only the best in full
   fleet=slurm, fleet.overlap=true   where trials run; measure while others are built
   store=postgres, store.path=FILE   where trials are stored
-  output=table|json|jsonl|csv|junit, recipe=FILE, seed=0, build.jobs=N
+  recipe=FILE, seed=0, build.jobs=N
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def format_for(name: str, report: str, *, command: str = "") -> Format:
     found = FORMATS.get(name, key="output") if FORMATS.knows(name) else None
     if found is None or report not in found.commands:
         raise UsageError(
-            f"'{command or report}' has no output={name}", hint=nearest(name, _serving(report))
+            f"'{command or report}' has no output={name}", hint=nearest(name, formats_for(report))
         )
     return found
 
@@ -47,6 +47,7 @@ def formats_with_rows() -> list[str]:
     return [name for name in FORMATS.names() if FORMATS.get(name, key="output").rows]
 
 
-def _serving(report: str) -> list[str]:
+def formats_for(report: str) -> list[str]:
+    """The names of formats that serve a command's reports."""
     names = FORMATS.names()
     return [name for name in names if report in FORMATS.get(name, key="output").commands]

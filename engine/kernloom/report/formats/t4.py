@@ -88,16 +88,6 @@ def _objectives(trials: Sequence[Trial], report: ResultsReport) -> Callable[[Tri
     return objective
 
 
-def t4_document(
-    trials: Sequence[Trial],
-    objective: Callable[[Trial], str],
-    samples_of: Callable[[Trial], Sequence[Samples]],
-) -> dict[str, Any]:
-    """The trials as T4 results."""
-    results = [t4_result(trial, objective(trial), samples_of(trial)) for trial in trials]
-    return {"results": results, **REST}
-
-
 def t4_result(trial: Trial, objective: str, samples: Sequence[Samples]) -> dict[str, Any]:
     runtimes = [wall * _MS for taken in samples for wall in taken.wall_ns]
     benchmark = math.fsum(wall * taken.inner * _MS for taken in samples for wall in taken.wall_ns)
