@@ -20,6 +20,7 @@ from kernloom.build.emulators import FoundEmulator, find_emulator
 from kernloom.build.firmware import Firmware, Images
 from kernloom.build.package import Package
 from kernloom.build.runtimes import host_programs
+from kernloom.build.scons import Ahead
 from kernloom.build.stage import Compile, Compilers
 from kernloom.build.toolchains import check_compiles
 from kernloom.config.compose import Composer
@@ -61,6 +62,8 @@ class Assembly:
         self.results = DigestCache()
         """Results derived from config sections only, valid at any time and place."""
         self.renderer = Renderer(self.template_folders, self.places.cache / "rendered")
+        self.ahead = Ahead()
+        """SCons, if it was started ahead of need; whoever does that closes it."""
         self._look_around()
 
     def _look_around(self) -> None:
@@ -123,7 +126,10 @@ class Assembly:
     def builder(self, experiment: Experiment | None = None) -> Builder:
         build = experiment.build if experiment else None
         return Builder(
-            self.places, jobs=build.jobs if build else 0, keep=build.keep if build else False
+            self.places,
+            jobs=build.jobs if build else 0,
+            keep=build.keep if build else False,
+            ahead=self.ahead,
         )
 
     def resolve_arch(self, data: Mapping[str, Any]) -> Section[Any]:

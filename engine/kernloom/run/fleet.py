@@ -38,6 +38,9 @@ class TrialBuild(Protocol):
         """Existing artifacts first, then the rest as it is built, while others are measured."""
 
 
+SCREENING = "screening"
+
+
 @dataclass(frozen=True)
 class FleetSetup:
     """The parts of the engine that a fleet uses."""
@@ -46,7 +49,7 @@ class FleetSetup:
     store: Store
     progress: Progress
     phase: str = "measuring"
-    """The phase that progress shows, for example `screening`."""
+    """The phase that progress shows: `measuring`, or `screening`, whose results are no trials."""
 
 
 class Fleet(ABC):
