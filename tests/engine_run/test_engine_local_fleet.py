@@ -137,6 +137,16 @@ def test_if_the_control_disagrees_all_is_measured_again(
     assert len(engine.world.all("stored")) == POINTS
 
 
+def test_what_is_built_already_needs_no_control(engine: Engine, controlled: None) -> None:
+    engine.run(overlap=False)
+    before = len(engine.world.happened)
+    engine.run(overlap="auto", rerun="all")
+    happened = [what for what, _ in engine.world.happened[before:]]
+    assert happened.count("launch") == 2 * POINTS
+    # Each is stored as it ends.
+    assert happened.index("stored") < happened.index("launch") + 4
+
+
 @pytest.mark.parametrize("end", ["crashed", "timeout"])
 def test_failures_during_the_build_are_kept_too(engine: Engine, controlled: None, end: str) -> None:
     bad = engine.plans[0]

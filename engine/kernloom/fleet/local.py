@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
@@ -133,6 +133,7 @@ class Local(Fleet):
             trials = Trials(self._assembly, {}, scratch)
             measuring = self._measuring(trials, len(plans), keep, share)
             left = self._measure_as_built(plans, build, trials, measuring)
+            left += self._measure_rest(measuring)
             self._finish(left, measuring, share)
 
     def _controlled(
@@ -147,19 +148,24 @@ class Local(Fleet):
 
         with scratch_folder(self._assembly.places.build) as scratch:
             trials = Trials(self._assembly, {}, scratch)
-            measuring = self._measuring(trials, len(plans), hold, _Unreleased(share))
-
-            def built() -> None:
-                measuring.keep_by(keep, share)
-                with self._exclusively():
-                    self._check(held, measuring)
-
-            left = self._measure_as_built(plans, build, trials, measuring, built)
+            measuring = self._measuring(trials, len(plans), keep, share)
+            left = self._measure_as_built(
+                plans,
+                build,
+                trials,
+                measuring,
+                begins=lambda: measuring.keep_by(hold, _Unreleased(share)),
+            )
+            measuring.keep_by(keep, share)
+            with self._exclusively():
+                self._check(held, measuring)
+            left += self._measure_rest(measuring)
             self._finish(left, measuring, share)
 
     def _check(self, held: control.Held, measuring: _Measuring) -> None:
         """Repeat some of the trials that were measured during the build, and keep all of them, or
         measure all again."""
+        measuring.recount(len(held))
         chosen = control.controls(held)
         quiet = {plan.id: measuring.again(plan) for plan, _ in chosen}
         agrees = not control.disturbed([trial for _, trial in chosen], list(quiet.values()))
@@ -177,30 +183,31 @@ class Local(Fleet):
         build: TrialBuild,
         trials: Trials,
         measuring: _Measuring,
-        built: Callable[[], None] = lambda: None,
+        begins: Callable[[], None] = lambda: None,
     ) -> list[Planned]:
-        """Measure trials as they are built; returns those that other engines have claimed. Calls
-        `built` when all are."""
+        """Measure trials as they are built, except for the last; returns those that other engines
+        have claimed. Calls `begins` before the first compiler starts."""
         core = MeasuredCore(max(os.sched_getaffinity(0)), self._assembly.places.build)
         left: list[Planned] = []
-        waiting = {number: (block, _needs(block)) for number, block in enumerate(_singly(plans))}
-        ready: list[Sequence[Planned]] = []
+        waiting = _Waiting(list(_singly(plans)))
         there: set[str] = set()
         building = build.as_built(plans, core)
         with closing(building):
-            for outcomes in building:
+            for number, outcomes in enumerate(building):
                 trials.built(outcomes)
                 there |= outcomes.keys()
-                whole = [number for number, (_, keys) in waiting.items() if keys <= there]
-                ready += [waiting.pop(number)[0] for number in whole]
+                measuring.ready += waiting.whole(outcomes)
                 measuring.tell(f"{len(there)} built")
-                if sum(map(len, ready)) >= AT_ONCE:
+                if sum(map(len, measuring.ready)) >= AT_ONCE:
                     with core.taken(), self._exclusively():
-                        left += measuring.execute(*ready)
-                    ready = []
-        built()
+                        left += measuring.execute_ready()
+                if not number:
+                    begins()
+        return left
+
+    def _measure_rest(self, measuring: _Measuring) -> list[Planned]:
         with self._exclusively():
-            return left + measuring.execute(*ready)
+            return measuring.execute_ready()
 
     def _exclusively(self) -> AbstractContextManager[None]:
         if self._settings.exclusive == "none":
@@ -208,6 +215,30 @@ class Local(Fleet):
         from kernloom.fleet.alone import alone
 
         return alone(lambda: self._progress.say("waiting: another Kernloom measures here"))
+
+
+class _Waiting:
+    """Blocks of trials that wait for their artifacts."""
+
+    def __init__(self, blocks: Sequence[Sequence[Planned]]) -> None:
+        self._blocks = blocks
+        self._missing = [set(_needs(block)) for block in blocks]
+        self._waiting: dict[str, list[int]] = {}
+        """Key of an artifact -> numbers of the blocks that need it."""
+        for number, keys in enumerate(self._missing):
+            for key in keys:
+                self._waiting.setdefault(key, []).append(number)
+        self._free = [number for number, keys in enumerate(self._missing) if not keys]
+
+    def whole(self, built: Iterable[str]) -> list[Sequence[Planned]]:
+        """The blocks that these artifacts complete."""
+        found, self._free = self._free, []
+        for key in built:
+            for number in self._waiting.pop(key, ()):
+                self._missing[number].discard(key)
+                if not self._missing[number]:
+                    found.append(number)
+        return [self._blocks[number] for number in sorted(found)]
 
 
 class _Measuring:
@@ -234,11 +265,20 @@ class _Measuring:
         self._rounds: list[int] = []
         """Number of rounds of each trial that has ended."""
         self._note = ""
+        self.ready: list[Sequence[Planned]] = []
+        """Blocks that are built."""
 
     def keep_by(self, keep: Keep, share: Share) -> None:
         """From now on trials end here."""
         self._keep, self._share = keep, share
-        self._done = 0
+
+    def recount(self, held: int) -> None:
+        """So many trials have ended without being kept."""
+        self._done -= held
+
+    def execute_ready(self) -> list[Planned]:
+        ready, self.ready = self.ready, []
+        return self.execute(*ready)
 
     def again(self, plan: Planned) -> Trial:
         """A trial, measured alone and not yet kept."""

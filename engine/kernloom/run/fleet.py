@@ -35,7 +35,8 @@ class TrialBuild(Protocol):
     def as_built(
         self, plans: Sequence[Planned], measured: MeasuredCore
     ) -> Generator[Mapping[str, Outcome], None, None]:
-        """Existing artifacts first, then the rest as it is built, while others are measured."""
+        """Existing artifacts first, at once and before anything is built; then the rest as it is
+        built, while others are measured."""
 
 
 SCREENING = "screening"
