@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from kernloom.plan.artifact import Artifact
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, Results
+from kernloom.run.fleet import SCREENING
 from kernloom.run.planning import plan_points
 from kernloom.run.progress import NoProgress
 from kernloom.run.screening import Screening, screen
@@ -72,6 +73,7 @@ golden: {y: 2 * x}
 SOURCE = "void doubled(long n, const float *x, float *y) { y[n - 1] = BY * x[0]; }\n"
 POINTS = 8
 """How many different plans there are."""
+Overlap = Literal[True, False, "auto"]
 SCREENING_FIELDS = ("status", "verified", "metrics", "conditions", "stage", "message", "stderr")
 """Fields of a screening result that a store keeps."""
 
@@ -276,6 +278,9 @@ class FakeBuilder:
         here = artifact.key in self._world.there
         return State("cached" if here else "missing", Explanation("kept" if here else "new", ""))
 
+    def prepare(self) -> None:
+        self._world.note("prepare")
+
     def note_uses(self, artifacts: Iterable[Artifact]) -> None:
         self.uses += [artifact.key for artifact in artifacts]
 
@@ -450,15 +455,17 @@ class Engine:
         register(self.world)
         return FakeAssembly(self.world, self._folder, self.plans)
 
-    def local(self, assembly: Assembly, *, overlap: bool = False) -> Local:
-        return Local(assembly, self.told, LocalSettings("local", overlap=overlap))
+    def local(
+        self, assembly: Assembly, *, overlap: Overlap = False, phase: str = "measuring"
+    ) -> Local:
+        return Local(assembly, self.told, LocalSettings("local", overlap=overlap), phase)
 
     def run(
         self,
         plans: Sequence[Planned] | None = None,
         *,
         rerun: str = "none",
-        overlap: bool = False,
+        overlap: Overlap = False,
         stored: bool = True,
     ) -> Results:
         """One run, as of a new process."""
@@ -476,6 +483,7 @@ class Engine:
         *,
         rerun: str = "none",
         batch: int = 25,
+        overlap: Overlap = False,
     ) -> Screening:
         settings = replace(self.plans[0].experiment.screen, keep=keep, batch=batch)
         wanted = [
@@ -484,6 +492,5 @@ class Engine:
         ]
         assembly = self.assembly
         self.ended = []
-        return screen(
-            assembly, wanted, self.store, self.local(assembly), self.told, self.ended.append
-        )
+        fleet = self.local(assembly, overlap=overlap, phase=SCREENING)
+        return screen(assembly, wanted, self.store, fleet, self.told, self.ended.append)

@@ -13,6 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kernloom.base.errors import KernloomError
+from kernloom.base.expressions import parse_size
+
+SYSFS = Path("/sys/devices/system/cpu")
 LOCK = ".measuring"
 _PATIENCE_S = 0.01
 
@@ -79,10 +83,30 @@ class Cores:
 
 def smt_siblings(core: int) -> set[int]:
     """A core and its SMT siblings, which share execution units and slow each other down."""
-    path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
     try:
-        parts = [part.partition("-") for part in path.read_text().strip().split(",")]
-        ranges = [range(int(first), int(last or first) + 1) for first, _, last in parts]
+        return {core, *_listed(SYSFS / f"cpu{core}/topology/thread_siblings_list")}
     except (OSError, ValueError):
         return {core}
-    return {core, *(number for numbers in ranges for number in numbers)}
+
+
+def private_cache(core: int) -> int:
+    """Bytes of the largest data cache that a core, with its SMT siblings, has for itself; 0 if the
+    system does not tell."""
+    own, found = smt_siblings(core), 0
+    for index in (SYSFS / f"cpu{core}/cache").glob("index*"):
+        try:
+            if _listed(index / "shared_cpu_list") <= own and _said(index / "type") != "Instruction":
+                found = max(found, parse_size(f"{_said(index / 'size')}iB"))
+        except (OSError, ValueError, KernloomError):
+            continue
+    return found
+
+
+def _listed(path: Path) -> set[int]:
+    """The numbers in a list such as `0-1,4`."""
+    parts = [part.partition("-") for part in _said(path).split(",")]
+    return {n for first, _, last in parts for n in range(int(first), int(last or first) + 1)}
+
+
+def _said(path: Path) -> str:
+    return path.read_text(encoding="ascii").strip()

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 from kernloom.base.gauges import leading_gauge
 from kernloom.build.builder import Outcome
-from kernloom.build.cores import MeasuredCore, smt_siblings
+from kernloom.build.cores import MeasuredCore, private_cache, smt_siblings
 from kernloom.build.workspace import scratch_folder
 from kernloom.config.schema import Policy
 from kernloom.config.settings import FleetSettings
 from kernloom.device.devices import DEVICES
+from kernloom.fleet import control
 from kernloom.measure.sampler import threads_of
 from kernloom.measure.statistics import chosen_clock
+from kernloom.measure.trial import Trial
 from kernloom.measure.turns import blocks
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.fleet import Fleet, FleetSetup, Keep, TrialBuild
+from kernloom.run.fleet import SCREENING, Fleet, FleetSetup, Keep, TrialBuild
+from kernloom.run.planning import MAX_PLANS_IN_MEMORY
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Everything, Share
 from kernloom.run.trials import Trials
 
 MIN_TRIALS_BUILT = 8
 """Number of trials that must be built before measuring takes a core from the compilers."""
+MANY = 40
+"""Number of trials from which it pays to measure during the build, with a control."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,9 @@ class LocalSettings(FleetSettings):
     kind: str = "local"
     exclusive: Literal["node", "measuring", "none"] = "none"
     """`measuring`, or `node`, which includes it: never two measurements on this machine at once."""
-    overlap: bool = False
-    """Measure trials while others are being built, on other cores."""
+    overlap: Literal[True, False, "auto"] = "auto"
+    """Measure trials while others are being built, on other cores; `auto`: where that cannot change
+    the results, or is shown not to."""
 
 
 class Local(Fleet):
@@ -66,12 +72,30 @@ class Local(Fleet):
     def execute(
         self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share | None = None
     ) -> None:
-        if self._settings.overlap and plans:
-            if not (why := disturbed(plans)):
-                self._overlapping(plans, build, keep, share or Everything())
-                return
-            self._progress.say(f"fleet.overlap: everything is built before measuring, for {why}")
-        self.measure(plans, build(plans), keep, share)
+        how = self._overlap(plans)
+        if how == "no":
+            self.measure(plans, build(plans), keep, share)
+        elif how == "freely":
+            self._overlapping(plans, build, keep, share or Everything())
+        else:
+            self._controlled(plans, build, keep, share or Everything())
+
+    def _overlap(self, plans: Sequence[Planned]) -> Literal["no", "freely", "controlled"]:
+        """Whether to measure while others are built."""
+        wanted = self._settings.overlap
+        # The details of more plans than that are not in memory.
+        if not wanted or not plans or (wanted == "auto" and len(plans) > MAX_PLANS_IN_MEMORY):
+            return "no"
+        if why := disturbed(plans):
+            if wanted is True:
+                self._progress.say(
+                    f"fleet.overlap: everything is built before measuring, for {why}"
+                )
+            return "no"
+        # Of a screening only the order counts, and the best are measured again, in quiet.
+        if wanted is True or self._phase == SCREENING or all(map(_exact, plans)):
+            return "freely"
+        return "controlled" if len(plans) >= MANY and undisturbed(plans) else "no"
 
     def measure(
         self,
@@ -109,31 +133,81 @@ class Local(Fleet):
             trials = Trials(self._assembly, {}, scratch)
             measuring = self._measuring(trials, len(plans), keep, share)
             left = self._measure_as_built(plans, build, trials, measuring)
+            left += self._measure_rest(measuring)
             self._finish(left, measuring, share)
 
+    def _controlled(
+        self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share
+    ) -> None:
+        """The same, but nothing is kept before a control in quiet agrees with it; if it does not,
+        everything is measured again."""
+        held: list[tuple[Planned, Trial]] = []
+
+        def hold(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
+            held.append((plan, trial))
+
+        with scratch_folder(self._assembly.places.build) as scratch:
+            trials = Trials(self._assembly, {}, scratch)
+            measuring = self._measuring(trials, len(plans), keep, share)
+            left = self._measure_as_built(
+                plans,
+                build,
+                trials,
+                measuring,
+                begins=lambda: measuring.keep_by(hold, _Unreleased(share)),
+            )
+            measuring.keep_by(keep, share)
+            with self._exclusively():
+                self._check(held, measuring)
+            left += self._measure_rest(measuring)
+            self._finish(left, measuring, share)
+
+    def _check(self, held: control.Held, measuring: _Measuring) -> None:
+        """Repeat some of the trials that were measured during the build, and keep all of them, or
+        measure all again."""
+        measuring.recount(len(held))
+        chosen = control.controls(held)
+        quiet = {plan.id: measuring.again(plan) for plan, _ in chosen}
+        agrees = not control.disturbed([trial for _, trial in chosen], list(quiet.values()))
+        if not agrees:
+            self._progress.say(
+                "compilers on other cores disturbed the measurement: measuring again"
+            )
+        for plan, trial in held:
+            final = quiet.get(plan.id, trial if agrees and trial.status != "timeout" else None)
+            measuring.keep(plan, final or measuring.again(plan))
+
     def _measure_as_built(
-        self, plans: Sequence[Planned], build: TrialBuild, trials: Trials, measuring: _Measuring
+        self,
+        plans: Sequence[Planned],
+        build: TrialBuild,
+        trials: Trials,
+        measuring: _Measuring,
+        begins: Callable[[], None] = lambda: None,
     ) -> list[Planned]:
-        """Measure trials as they are built; returns those that other engines have claimed."""
+        """Measure trials as they are built, except for the last; returns those that other engines
+        have claimed. Calls `begins` before the first compiler starts."""
         core = MeasuredCore(max(os.sched_getaffinity(0)), self._assembly.places.build)
         left: list[Planned] = []
-        waiting = {number: (block, _needs(block)) for number, block in enumerate(_singly(plans))}
-        ready: list[Sequence[Planned]] = []
+        waiting = _Waiting(list(_singly(plans)))
         there: set[str] = set()
         building = build.as_built(plans, core)
         with closing(building):
-            for outcomes in building:
+            for number, outcomes in enumerate(building):
                 trials.built(outcomes)
                 there |= outcomes.keys()
-                whole = [number for number, (_, keys) in waiting.items() if keys <= there]
-                ready += [waiting.pop(number)[0] for number in whole]
+                measuring.ready += waiting.whole(outcomes)
                 measuring.tell(f"{len(there)} built")
-                if sum(map(len, ready)) >= MIN_TRIALS_BUILT:
+                if sum(map(len, measuring.ready)) >= MIN_TRIALS_BUILT:
                     with core.taken(), self._exclusively():
-                        left += measuring.execute(*ready)
-                    ready = []
+                        left += measuring.execute_ready()
+                if not number:
+                    begins()
+        return left
+
+    def _measure_rest(self, measuring: _Measuring) -> list[Planned]:
         with self._exclusively():
-            return left + measuring.execute(*ready)
+            return measuring.execute_ready()
 
     def _exclusively(self) -> AbstractContextManager[None]:
         if self._settings.exclusive == "none":
@@ -141,6 +215,30 @@ class Local(Fleet):
         from kernloom.fleet.alone import alone
 
         return alone(lambda: self._progress.say("waiting: another Kernloom measures here"))
+
+
+class _Waiting:
+    """Blocks of trials that wait for their artifacts."""
+
+    def __init__(self, blocks: Sequence[Sequence[Planned]]) -> None:
+        self._blocks = blocks
+        self._missing = [set(_needs(block)) for block in blocks]
+        self._waiting: dict[str, list[int]] = {}
+        """Key of an artifact -> numbers of the blocks that need it."""
+        for number, keys in enumerate(self._missing):
+            for key in keys:
+                self._waiting.setdefault(key, []).append(number)
+        self._free = [number for number, keys in enumerate(self._missing) if not keys]
+
+    def whole(self, built: Iterable[str]) -> list[Sequence[Planned]]:
+        """The blocks that these artifacts complete."""
+        found, self._free = self._free, []
+        for key in built:
+            for number in self._waiting.pop(key, ()):
+                self._missing[number].discard(key)
+                if not self._missing[number]:
+                    found.append(number)
+        return [self._blocks[number] for number in sorted(found)]
 
 
 class _Measuring:
@@ -167,6 +265,31 @@ class _Measuring:
         self._rounds: list[int] = []
         """Number of rounds of each trial that has ended."""
         self._note = ""
+        self.ready: list[Sequence[Planned]] = []
+        """Blocks that are built."""
+
+    def keep_by(self, keep: Keep, share: Share) -> None:
+        """From now on trials end here."""
+        self._keep, self._share = keep, share
+
+    def recount(self, held: int) -> None:
+        """So many trials have ended without being kept."""
+        self._done -= held
+
+    def execute_ready(self) -> list[Planned]:
+        ready, self.ready = self.ready, []
+        return self.execute(*ready)
+
+    def again(self, plan: Planned) -> Trial:
+        """A trial, measured alone and not yet kept."""
+        ((_, trial),) = self._trials.in_turns([plan])
+        return trial
+
+    def keep(self, plan: Planned, trial: Trial) -> None:
+        self._keep(plan, trial)
+        self._share.release(plan)
+        self._done += 1
+        self._progress.update(self._phase, self._done, self._total, self._note)
 
     def tell(self, note: str) -> None:
         """Show what else is going on."""
@@ -212,6 +335,45 @@ class _Measuring:
         notes = [f"round {round} of at most {policy.max_rounds}", self._note]
         note = ", ".join(filter(None, notes))
         self._progress.update(phase, self._done, self._total, note, part=part)
+
+
+class _Unreleased:
+    """A share that keeps its claims: the trials are not stored yet."""
+
+    def __init__(self, share: Share) -> None:
+        self.claim = share.claim
+        self.wait = share.wait
+
+    def release(self, plan: Planned) -> None:
+        pass
+
+
+def undisturbed(plans: Sequence[Planned]) -> bool:
+    """Whether compilers on other cores are not expected to change what is measured: the data of
+    each trial stay in the caches of its core, and it is measured in one process, which the builds
+    of many others outlast."""
+    room = private_cache(max(os.sched_getaffinity(0)))
+    return all(
+        plan.refusal is not None
+        or (
+            plan.experiment.measure.max_rounds == 1
+            and plan.experiment.measure.cache == "warm"
+            and not plan.peers
+            and _bytes(plan) <= room
+        )
+        for plan in plans
+    )
+
+
+def _bytes(plan: Planned) -> int:
+    shaped = plan.graph.of_type("tensors", plan.outputs)
+    return sum(tensor.nbytes for tensors in shaped for tensor in tensors.values())
+
+
+def _exact(plan: Planned) -> bool:
+    """Whether a trial's result cannot be disturbed at all."""
+    device = DEVICES.get(plan.experiment.target.device, key="target.device")
+    return plan.refusal is not None or leading_gauge(device.gauges).exact
 
 
 def disturbed(plans: Sequence[Planned]) -> str:

@@ -20,6 +20,7 @@ from kernloom.build.firmware import Firmware, Images
 from kernloom.build.package import Package
 from kernloom.build.programs import BuiltFor, Programs
 from kernloom.build.runtimes import host_programs
+from kernloom.build.scons import Ahead
 from kernloom.build.shared_cache import SharedCache
 from kernloom.build.stage import Compile, Compilers
 from kernloom.build.toolchains import check_compiles
@@ -62,6 +63,8 @@ class Assembly:
         self.results = DigestCache()
         """Results derived from config sections only, valid at any time and place."""
         self.renderer = Renderer(self.template_folders, self.places.cache / "rendered")
+        self.ahead = Ahead()
+        """SCons, if it was started ahead of need; whoever does that closes it."""
         self._reset_machine_caches()
 
     def _reset_machine_caches(self) -> None:
@@ -125,9 +128,9 @@ class Assembly:
     def builder(self, experiment: Experiment | None = None) -> Builder:
         build = experiment.build if experiment else None
         if build is None:
-            return Builder(self.places)
+            return Builder(self.places, ahead=self.ahead)
         shared = SharedCache.at(build.cache, self.places.roots[0]) if build.cache else None
-        return Builder(self.places, jobs=build.jobs, keep=build.keep, shared=shared)
+        return Builder(self.places, build.jobs, build.keep, self.ahead, shared)
 
     def resolve_arch(self, data: Mapping[str, Any]) -> Section[Any]:
         """The arch section with `native` resolved for the toolchain in use."""

@@ -101,18 +101,20 @@ class Building:
     def as_built(
         self, plans: Sequence[Planned], measured: MeasuredCore
     ) -> Generator[Mapping[str, Outcome], None, None]:
-        yield dict(self.outcomes)
-        if needed := self._needed(plans):
-            start = time.monotonic()
-            made: dict[str, Outcome] = {}
-            building = self._builder(plans[0]).as_built(needed, measured=measured)
-            try:
-                with closing(building):
-                    for found in building:
-                        made |= found
-                        yield found
-            finally:
-                self._count(made, time.monotonic() - start)
+        needed = self._needed(plans)
+        if not needed:
+            yield dict(self.outcomes)
+            return
+        start = time.monotonic()
+        made: dict[str, Outcome] = {}
+        building = self._builder(plans[0]).as_built(needed, measured=measured)
+        try:
+            with closing(building):
+                for number, found in enumerate(building):
+                    made |= found
+                    yield found if number else {**self.outcomes, **found}
+        finally:
+            self._count(made, time.monotonic() - start)
 
     def _needed(self, plans: Sequence[Planned]) -> list[Artifact]:
         """All artifacts that any of the trials needs and that are not built yet."""

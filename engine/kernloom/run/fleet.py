@@ -35,7 +35,11 @@ class TrialBuild(Protocol):
     def as_built(
         self, plans: Sequence[Planned], measured: MeasuredCore
     ) -> Generator[Mapping[str, Outcome], None, None]:
-        """Existing artifacts first, then the rest as it is built, while others are measured."""
+        """Existing artifacts first, at once and before anything is built; then the rest as it is
+        built, while others are measured."""
+
+
+SCREENING = "screening"
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class FleetSetup:
     store: Store
     progress: Progress
     phase: str = "measuring"
-    """The phase that progress shows, for example `screening`."""
+    """The phase that progress shows: `measuring`, or `screening`, whose results are no trials."""
 
 
 class Fleet(ABC):

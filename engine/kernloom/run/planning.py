@@ -45,6 +45,7 @@ from kernloom.run.peers import (
 
 MEASURING = frozenset({"measure"})
 """Stage types that a peer's plan omits: the trial it is compared with measures it."""
+Seen = Callable[[Planned], None]
 MAX_PLANS_IN_MEMORY = 10_000
 """Number of points of a sweep whose full plan is kept in memory."""
 
@@ -140,16 +141,20 @@ def plan_points(
     *,
     without: Iterable[str] = (),
     unplanned: list[Unplanned] | None = None,
+    seen: Seen = lambda plan: None,
 ) -> list[Planned]:
     """Every point of the overrides. In a sweep an impossible point is refused and the others
-    continue. `unplanned` collects the points with invalid options, unless all are."""
+    continue. `unplanned` collects the points with invalid options, unless all are. `seen` receives
+    each plan while the others are still to be made."""
     refuse: Refuse | None = None
     multirun = overrides.multirun
     if multirun and unplanned is not None:
         refuse = lambda row, error: unplanned.append(Unplanned(row, error))  # noqa: E731
     assembly.refresh()
     points = assembly.composer.points(overrides, refuse=refuse)
-    plans = plan_each(assembly, points, alone=not multirun, without=without, refuse=refuse)
+    plans = plan_each(
+        assembly, points, alone=not multirun, without=without, refuse=refuse, seen=seen
+    )
     if unplanned and not plans:
         raise unplanned[0].error
     if overrides.mentions("screen") and not multirun and plans[0].experiment.screen.keep:
@@ -167,6 +172,7 @@ def plan_each(
     alone: bool,
     without: Iterable[str] = (),
     refuse: Refuse | None = None,
+    seen: Seen = lambda plan: None,
 ) -> list[Planned]:
     """Plan the points; `alone` raises an error that would otherwise become a refused trial.
     `refuse` receives the points with invalid options; without it they raise."""
@@ -175,7 +181,9 @@ def plan_each(
     planned = []
     for point in points:
         try:
-            planned.append(sweep.plan(point))
+            plan = sweep.plan(point)
+            planned.append(plan)
+            seen(plan)
         except ConfigError as error:
             if refuse is None or not _is_options_fault(assembly, point):
                 raise

@@ -279,15 +279,20 @@ class _ScreeningBuild:
         alone = [item for key, item in wanted.items() if key not in joined]
         self.batches = len(together)
         failed: list[Artifact] = []
+        built = False
         building = self._builder.as_built([*together.values(), *alone], tell, measured=measured)
         with closing(building):
             for outcomes in building:
                 failed += self._failed(outcomes)
+                built = built or not all(outcome.cached for outcome in outcomes.values())
                 yield self._members(outcomes)
         if failed:
             # A kernel that does not compile must not exclude the others.
             split = [item for item in failed if item.key in wanted]
             yield from self._builder.as_built(split, tell, measured=measured)
+        if built and measured:
+            # The best are built next, alone.
+            self._builder.prepare()
 
     def _failed(self, outcomes: Mapping[str, Outcome]) -> list[Artifact]:
         """The kernels of batches that failed to compile."""

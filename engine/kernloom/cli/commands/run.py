@@ -25,6 +25,7 @@ Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -40,8 +41,9 @@ from kernloom.plan.planned import Planned
 from kernloom.report.format import Format, RunReport, TrialText
 from kernloom.report.formats import format_for
 from kernloom.run.assembly import Assembly
+from kernloom.run.early import EarlyStart
 from kernloom.run.execution import Execution, Results, exit_code
-from kernloom.run.fleet import FleetSetup
+from kernloom.run.fleet import SCREENING, FleetSetup
 from kernloom.run.fleets import check_on_this_machine, create_fleet
 from kernloom.run.planning import Unplanned, plan_points
 from kernloom.run.screening import Screening, screen
@@ -60,9 +62,15 @@ def run(invocation: Invocation) -> int:
         from kernloom.cli.hydra_app import run_by_hydra
 
         return run_by_hydra(assembly.places, overrides)
+    with closing(assembly.ahead):
+        return _run(assembly, overrides, invocation)
+
+
+def _run(assembly: Assembly, overrides: Overrides, invocation: Invocation) -> int:
     file, unplanned = _objective_file(invocation), list[Unplanned]()
+    seen = EarlyStart(assembly) if invocation.multirun else lambda plan: None
     try:
-        plans = plan_points(assembly, overrides, unplanned=unplanned)
+        plans = plan_points(assembly, overrides, unplanned=unplanned, seen=seen)
     except ConfigError as error:
         if file and error.stage:
             # The overrides are valid, but a stage of the pipeline refuses this point.
@@ -126,13 +134,13 @@ def execute_and_report(
     progress = Progress(invocation.stderr)
     form = format_for(invocation.output, REPORT)
     print_ended = _line_printer(invocation, form.trial_line)
-    with store_of(assembly, experiment) as store:
+    with closing(assembly.ahead), store_of(assembly, experiment) as store:
         screening = None
         setup = FleetSetup(assembly, store, progress)
         if experiment.screen.keep and len(plans) > 1:
             screened = _line_printer(invocation, form.screened_line)
             check_on_this_machine(experiment.fleet, "screen.keep")
-            here = create_fleet(experiment.fleet, replace(setup, phase="screening"))
+            here = create_fleet(experiment.fleet, replace(setup, phase=SCREENING))
             screening = screen(assembly, plans, store, here, progress, screened)
             plans = [plan for plan in plans if plan.id in screening.kept]
         fleet = create_fleet(experiment.fleet, setup)
