@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kernloom.base.errors import ConfigError
-from kernloom.base.files import files_below, indented_json, read_text, replacing, write_atomically
+from kernloom.base.files import files_below, read_text, replacing, write_atomically
 
 
 def test_text_is_read(tmp_path: Path) -> None:
@@ -84,14 +80,3 @@ def test_files_below_a_folder_are_regular_and_not_hidden(tmp_path: Path) -> None
     assert found == ["a.h", "b.c", "deep/c.c", "link.c"]
     assert files_below(tmp_path, (".h",), deep=False) == [tmp_path / "a.h"]
     assert not files_below(tmp_path / "none", (".c",))
-
-
-_PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner),
-)
-
-
-@given(_PLAIN)
-def test_indented_json_is_that_of_the_standard_library(value: Any) -> None:
-    assert indented_json(value) == json.dumps(value, indent=1)

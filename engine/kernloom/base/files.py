@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
-from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any
 
@@ -121,22 +120,6 @@ def replacing(path: Path) -> Iterator[TextIOWrapper]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def indented_json(value: Any, line: str = "\n") -> str:
-    """`json.dumps(value, indent=1)`, which takes several times as long. `line` begins a line."""
-    inner = f"{line} "
-    if isinstance(value, dict) and value and all(type(name) is str for name in value):
-        parts = [
-            f"{encode_basestring_ascii(name)}: {indented_json(item, inner)}"
-            for name, item in value.items()
-        ]
-        return f"{{{inner}{f',{inner}'.join(parts)}{line}}}"
-    if isinstance(value, (list, tuple)) and value:
-        return f"[{inner}{f',{inner}'.join(indented_json(item, inner) for item in value)}{line}]"
-    if isinstance(value, dict):
-        return json.dumps(value, indent=1).replace("\n", line)
-    return encode_basestring_ascii(value) if type(value) is str else json.dumps(value)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernloom.base.files import indented_json, write_atomically
+from kernloom.base.files import write_atomically
 
 SEAL = "sha256"
 _START = f'{{"{SEAL}": "'.encode()
@@ -27,7 +27,7 @@ class DamagedFileError(ValueError):
 
 def seal(value: Mapping[str, Any], key: str, indent: int | None = None) -> str:
     """`value` as JSON text, with the hash of text and key as first entry."""
-    text = (indented_json(value) if indent == 1 else json.dumps(value, indent=indent))[1:]
+    text = json.dumps(value, indent=indent)[1:]
     rest = f'",{text}' if value else f'"{text}'
     return f"{_START.decode()}{_digest(rest.encode(), key)}{rest}"
 
