@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.build import cores as module
-from kernloom.build.cores import Cores, MeasuredCore, private_cache, smt_siblings
+from kernloom.build.cores import Cores, MeasuredCore, smt_siblings
 
 USABLE = os.sched_getaffinity(0)
 
@@ -78,26 +77,3 @@ def test_measuring_waits_for_the_compiler_on_its_core(tmp_path: Path) -> None:
 def test_without_a_measured_core_compilers_go_anywhere(tmp_path: Path) -> None:
     with Cores(None, tmp_path).for_child():
         assert os.sched_getaffinity(0) == USABLE
-
-
-def test_the_largest_cache_that_no_other_core_shares(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "SYSFS", tmp_path)
-    assert private_cache(2) == 0
-    siblings = tmp_path / "cpu2" / "topology" / "thread_siblings_list"
-    siblings.parent.mkdir(parents=True)
-    siblings.write_text("2,6\n")
-    caches = [
-        ("Data", "48K", "2,6"),
-        ("Instruction", "4096K", "2,6"),
-        ("Unified", "2048K", "2,6"),
-        ("Unified", "32M", "0-7"),
-        ("Unified", "unknown", "2"),
-    ]
-    for number, said in enumerate(caches):
-        folder = tmp_path / "cpu2" / "cache" / f"index{number}"
-        folder.mkdir(parents=True)
-        for name, text in zip(("type", "size", "shared_cpu_list"), said, strict=True):
-            (folder / name).write_text(f"{text}\n")
-    assert private_cache(2) == 2 * 2**20

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from fake_parts import POINTS, Engine, changed, fault, key_of
+from fake_parts import POINTS, Engine, changed, key_of
 
 from kernloom.fleet import local
 
@@ -94,103 +94,6 @@ def test_an_interrupt_while_overlapping_keeps_what_is_finished(
         assert {trial.id for trial in results.trials} <= engine.store.attempts.keys()
         again = engine.run(engine.plans[:3], overlap=True)
         assert [trial.status for trial in again.trials] == ["ok"] * 3
-
-
-@pytest.fixture
-def controlled(several_cores: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a large sweep of kernels whose data stay in the caches of a core."""
-    monkeypatch.setattr(local, "MIN_TRIALS_BUILT", 2)
-    monkeypatch.setattr(local, "MANY", 2)
-    monkeypatch.setattr(local.control, "CONTROLS", 2)
-    monkeypatch.setattr(local, "private_cache", lambda core: 2**30)
-
-
-def test_measured_during_the_build_it_is_kept_after_a_control(
-    engine: Engine, controlled: None
-) -> None:
-    results = engine.run(overlap="auto")
-    assert not engine.told.said
-    assert [trial.id for trial in results.trials] == [plan.id for plan in engine.plans]
-    assert [trial.status for trial in results.trials] == ["ok"] * POINTS
-    happened = [what for what, _ in engine.world.happened]
-    last_build = len(happened) - 1 - happened[::-1].index("build")
-    assert happened.index("launch") < last_build < happened.index("stored")
-    assert happened.count("stored") == POINTS
-    # Each launch verifies or measures.
-    assert happened.count("launch") == 2 * (POINTS + local.control.CONTROLS)
-
-
-def test_if_the_control_disagrees_all_is_measured_again(
-    engine: Engine, controlled: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local.control, "disturbed", lambda before, quiet: bool(before))
-    results = engine.run(overlap="auto")
-    assert engine.told.said == [
-        "compilers on other cores disturbed the measurement: measuring again"
-    ]
-    assert [trial.status for trial in results.trials] == ["ok"] * POINTS
-    built = engine.world.all("build")
-    happened = engine.world.happened
-    end = happened.index(("build", built[-1]))
-    for plan in engine.plans:
-        assert ("launch", key_of(plan)) in happened[end:]
-    assert len(engine.world.all("stored")) == POINTS
-
-
-def test_what_is_built_already_needs_no_control(engine: Engine, controlled: None) -> None:
-    engine.run(overlap=False)
-    before = len(engine.world.happened)
-    engine.run(overlap="auto", rerun="all")
-    happened = [what for what, _ in engine.world.happened[before:]]
-    assert happened.count("launch") == 2 * POINTS
-    # Each is stored as it ends.
-    assert happened.index("stored") < happened.index("launch") + 4
-
-
-@pytest.mark.parametrize("end", ["crashed", "timeout"])
-def test_failures_during_the_build_are_kept_too(engine: Engine, controlled: None, end: str) -> None:
-    bad = engine.plans[0]
-    engine.world.faults[key_of(bad)] = fault(end)
-    results = engine.run(overlap="auto")
-    assert [trial.status for trial in results.trials] == [end] + ["ok"] * (POINTS - 1)
-    # A time-out may be the compilers' fault.
-    assert engine.world.launched(bad) == (2 if end == "timeout" else 1)
-
-
-def test_a_controlled_run_can_be_interrupted_at_any_moment(
-    new_engine: Callable[[], Engine], controlled: None
-) -> None:
-    whole = new_engine()
-    whole.run(whole.plans[:4], overlap="auto")
-    for moment in range(1, len(whole.world.happened) + 1):
-        engine = new_engine()
-        engine.world.interrupt_at = moment
-        results = engine.run(engine.plans[:4], overlap="auto")
-        assert results.interrupted
-        assert {trial.id for trial in results.trials} <= engine.store.attempts.keys()
-        again = engine.run(engine.plans[:4], overlap="auto")
-        assert [trial.status for trial in again.trials] == ["ok"] * 4
-
-
-@pytest.mark.parametrize("why", ["data", "few", "rounds", "cold", "off"])
-def test_what_might_be_disturbed_is_measured_after_the_build(
-    engine: Engine, controlled: None, monkeypatch: pytest.MonkeyPatch, why: str
-) -> None:
-    plans = engine.plans
-    if why == "data":
-        monkeypatch.setattr(local, "private_cache", lambda core: 1)
-    if why == "few":
-        monkeypatch.setattr(local, "MANY", POINTS + 1)
-    policy = plans[0].experiment.measure
-    if why == "rounds":
-        plans = [changed(plan, measure=replace(policy, max_rounds=2)) for plan in plans]
-    if why == "cold":
-        plans = [changed(plan, measure=replace(policy, cache="cold")) for plan in plans]
-        engine.world.capabilities |= {"cold_cache"}
-    engine.run(plans, overlap=False if why == "off" else "auto")
-    kinds = [what for what, _ in engine.world.happened if what in ("build", "launch")]
-    assert kinds[:POINTS] == ["build"] * POINTS
-    assert not engine.told.said
 
 
 def test_a_screening_is_measured_while_the_rest_is_built(

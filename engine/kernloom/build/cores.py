@@ -13,9 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernloom.base.errors import KernloomError
-from kernloom.base.expressions import parse_size
-
 SYSFS = Path("/sys/devices/system/cpu")
 LOCK = ".measuring"
 _PATIENCE_S = 0.01
@@ -87,19 +84,6 @@ def smt_siblings(core: int) -> set[int]:
         return {core, *_listed(SYSFS / f"cpu{core}/topology/thread_siblings_list")}
     except (OSError, ValueError):
         return {core}
-
-
-def private_cache(core: int) -> int:
-    """Bytes of the largest data cache that a core, with its SMT siblings, has for itself; 0 if the
-    system does not tell."""
-    own, found = smt_siblings(core), 0
-    for index in (SYSFS / f"cpu{core}/cache").glob("index*"):
-        try:
-            if _listed(index / "shared_cpu_list") <= own and _said(index / "type") != "Instruction":
-                found = max(found, parse_size(f"{_said(index / 'size')}iB"))
-        except (OSError, ValueError, KernloomError):
-            continue
-    return found
 
 
 def _listed(path: Path) -> set[int]:

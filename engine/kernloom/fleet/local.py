@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 from kernloom.base.gauges import leading_gauge
 from kernloom.build.builder import Outcome
-from kernloom.build.cores import MeasuredCore, private_cache, smt_siblings
+from kernloom.build.cores import MeasuredCore, smt_siblings
 from kernloom.build.workspace import scratch_folder
 from kernloom.config.schema import Policy
 from kernloom.config.settings import FleetSettings
 from kernloom.device.devices import DEVICES
-from kernloom.fleet import control
 from kernloom.measure.sampler import threads_of
 from kernloom.measure.statistics import chosen_clock
-from kernloom.measure.trial import Trial
 from kernloom.measure.turns import blocks
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
@@ -30,8 +28,6 @@ from kernloom.run.trials import Trials
 
 MIN_TRIALS_BUILT = 8
 """Number of trials that must be built before measuring takes a core from the compilers."""
-MANY = 40
-"""Number of trials from which it pays to measure during the build, with a control."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class LocalSettings(FleetSettings):
     """`measuring`, or `node`, which includes it: never two measurements on this machine at once."""
     overlap: Literal[True, False, "auto"] = "auto"
     """Measure trials while others are being built, on other cores; `auto`: where that cannot change
-    the results, or is shown not to."""
+    the results: exact gauges, and screenings, whose best are measured again."""
 
 
 class Local(Fleet):
@@ -72,30 +68,25 @@ class Local(Fleet):
     def execute(
         self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share | None = None
     ) -> None:
-        how = self._overlap(plans)
-        if how == "no":
-            self.measure(plans, build(plans), keep, share)
-        elif how == "freely":
+        if self._overlaps(plans):
             self._overlapping(plans, build, keep, share or Everything())
         else:
-            self._controlled(plans, build, keep, share or Everything())
+            self.measure(plans, build(plans), keep, share)
 
-    def _overlap(self, plans: Sequence[Planned]) -> Literal["no", "freely", "controlled"]:
+    def _overlaps(self, plans: Sequence[Planned]) -> bool:
         """Whether to measure while others are built."""
         wanted = self._settings.overlap
         # The details of more plans than that are not in memory.
         if not wanted or not plans or (wanted == "auto" and len(plans) > MAX_PLANS_IN_MEMORY):
-            return "no"
+            return False
         if why := disturbed(plans):
             if wanted is True:
                 self._progress.say(
                     f"fleet.overlap: everything is built before measuring, for {why}"
                 )
-            return "no"
+            return False
         # Of a screening only the order counts, and the best are measured again, in quiet.
-        if wanted is True or self._phase == SCREENING or all(map(_exact, plans)):
-            return "freely"
-        return "controlled" if len(plans) >= MANY and undisturbed(plans) else "no"
+        return wanted is True or self._phase == SCREENING or all(map(_exact, plans))
 
     def measure(
         self,
@@ -136,64 +127,22 @@ class Local(Fleet):
             left += self._measure_rest(measuring)
             self._finish(left, measuring, share)
 
-    def _controlled(
-        self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share
-    ) -> None:
-        """The same, but nothing is kept before a control in quiet agrees with it; if it does not,
-        everything is measured again."""
-        held: list[tuple[Planned, Trial]] = []
-
-        def hold(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
-            held.append((plan, trial))
-
-        with scratch_folder(self._assembly.places.build) as scratch:
-            trials = Trials(self._assembly, {}, scratch)
-            measuring = self._measuring(trials, len(plans), keep, share)
-            left = self._measure_as_built(
-                plans,
-                build,
-                trials,
-                measuring,
-                begins=lambda: measuring.keep_by(hold, _Unreleased(share)),
-            )
-            measuring.keep_by(keep, share)
-            with self._exclusively():
-                self._check(held, measuring)
-            left += self._measure_rest(measuring)
-            self._finish(left, measuring, share)
-
-    def _check(self, held: control.Held, measuring: _Measuring) -> None:
-        """Repeat some of the trials that were measured during the build, and keep all of them, or
-        measure all again."""
-        measuring.recount(len(held))
-        chosen = control.controls(held)
-        quiet = {plan.id: measuring.again(plan) for plan, _ in chosen}
-        agrees = not control.disturbed([trial for _, trial in chosen], list(quiet.values()))
-        if not agrees:
-            self._progress.say(
-                "compilers on other cores disturbed the measurement: measuring again"
-            )
-        for plan, trial in held:
-            final = quiet.get(plan.id, trial if agrees and trial.status != "timeout" else None)
-            measuring.keep(plan, final or measuring.again(plan))
-
     def _measure_as_built(
         self,
         plans: Sequence[Planned],
         build: TrialBuild,
         trials: Trials,
         measuring: _Measuring,
-        begins: Callable[[], None] = lambda: None,
     ) -> list[Planned]:
         """Measure trials as they are built, except for the last; returns those that other engines
-        have claimed. Calls `begins` before the first compiler starts."""
+        have claimed."""
         core = MeasuredCore(max(os.sched_getaffinity(0)), self._assembly.places.build)
         left: list[Planned] = []
         waiting = _Waiting(list(_singly(plans)))
         there: set[str] = set()
         building = build.as_built(plans, core)
         with closing(building):
-            for number, outcomes in enumerate(building):
+            for outcomes in building:
                 trials.built(outcomes)
                 there |= outcomes.keys()
                 measuring.ready += waiting.whole(outcomes)
@@ -201,8 +150,6 @@ class Local(Fleet):
                 if sum(map(len, measuring.ready)) >= MIN_TRIALS_BUILT:
                     with core.taken(), self._exclusively():
                         left += measuring.execute_ready()
-                if not number:
-                    begins()
         return left
 
     def _measure_rest(self, measuring: _Measuring) -> list[Planned]:
@@ -268,28 +215,9 @@ class _Measuring:
         self.ready: list[Sequence[Planned]] = []
         """Blocks that are built."""
 
-    def keep_by(self, keep: Keep, share: Share) -> None:
-        """From now on trials end here."""
-        self._keep, self._share = keep, share
-
-    def recount(self, held: int) -> None:
-        """So many trials have ended without being kept."""
-        self._done -= held
-
     def execute_ready(self) -> list[Planned]:
         ready, self.ready = self.ready, []
         return self.execute(*ready)
-
-    def again(self, plan: Planned) -> Trial:
-        """A trial, measured alone and not yet kept."""
-        ((_, trial),) = self._trials.in_turns([plan])
-        return trial
-
-    def keep(self, plan: Planned, trial: Trial) -> None:
-        self._keep(plan, trial)
-        self._share.release(plan)
-        self._done += 1
-        self._progress.update(self._phase, self._done, self._total, self._note)
 
     def tell(self, note: str) -> None:
         """Show what else is going on."""
@@ -335,39 +263,6 @@ class _Measuring:
         notes = [f"round {round} of at most {policy.max_rounds}", self._note]
         note = ", ".join(filter(None, notes))
         self._progress.update(phase, self._done, self._total, note, part=part)
-
-
-class _Unreleased:
-    """A share that keeps its claims: the trials are not stored yet."""
-
-    def __init__(self, share: Share) -> None:
-        self.claim = share.claim
-        self.wait = share.wait
-
-    def release(self, plan: Planned) -> None:
-        pass
-
-
-def undisturbed(plans: Sequence[Planned]) -> bool:
-    """Whether compilers on other cores are not expected to change what is measured: the data of
-    each trial stay in the caches of its core, and it is measured in one process, which the builds
-    of many others outlast."""
-    room = private_cache(max(os.sched_getaffinity(0)))
-    return all(
-        plan.refusal is not None
-        or (
-            plan.experiment.measure.max_rounds == 1
-            and plan.experiment.measure.cache == "warm"
-            and not plan.peers
-            and _bytes(plan) <= room
-        )
-        for plan in plans
-    )
-
-
-def _bytes(plan: Planned) -> int:
-    shaped = plan.graph.of_type("tensors", plan.outputs)
-    return sum(tensor.nbytes for tensors in shaped for tensor in tensors.values())
 
 
 def _exact(plan: Planned) -> bool:
