@@ -168,9 +168,15 @@ class _Completer:
         return [Candidate(name, about=about) for name, about in self.syntax.actions.items()]
 
     def _quoted(self, typed: str) -> list[Candidate]:
-        """Candidates for the last of several overrides in one word."""
+        """Candidates for the last of several overrides in one word of `compare`. They depend on
+        those before them and on those for all words, but not on other words."""
         before, space, last = typed.rpartition(" ")
-        overrides = self._overrides(before.split())
+        common = [
+            value
+            for flag, value in zip(self.line.before, self.line.before[1:], strict=False)
+            if flag == "--with"
+        ]
+        overrides = self._overrides(" ".join([*common, before]).split())
         return [one.after(before + space) for one in overrides.candidates(last)]
 
     @property
@@ -202,8 +208,10 @@ class _Completer:
         words = [*self.line.before, *self.line.after]
         return stored.baselines(words, self._overrides(), self._places)
 
-    def _overrides(self, more: Sequence[str] = ()) -> OverrideCompleter:
-        words = [*self.line.before[1:], *self.line.after, *more]
+    def _overrides(self, words: Sequence[str] | None = None) -> OverrideCompleter:
+        """Completes overrides next to `words`: by default, next to those of the command line."""
+        if words is None:
+            words = [*self.line.before[1:], *self.line.after]
         everything = self.line.command in ("check", "results")
         return OverrideCompleter(
             _config_folders(self._places), words, self.describe, every_workload=everything

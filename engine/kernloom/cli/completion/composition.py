@@ -23,8 +23,8 @@ ROOT = "kernloom"
 _ABOUT = re.compile(r"^ {0,2}about: *(.+)$", re.MULTILINE)
 _COMMENT = re.compile(r"\A(?:# @package.*\n)?# *(.+)$", re.MULTILINE)
 _OVERRIDE = "override "
-_DEEPEST = 10
-"""Limit of nested defaults lists, which may lead back to themselves."""
+_MOST_FILES = 200
+"""Limit of files that are read: defaults lists may lead back to themselves."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class Composition:
     def __post_init__(self) -> None:
         self._decided: dict[str, Any] = dict(self.chosen)
         """Group -> option, whatever else defaults lists choose."""
-        self._add(_Choice("", ROOT, ""), _DEEPEST)
+        self._left = _MOST_FILES
+        self._add(_Choice("", ROOT, ""))
 
     def section(self, path: Sequence[str]) -> Mapping[str, Any]:
         """The mapping at a path of keys; empty if there is none."""
@@ -64,7 +65,8 @@ class Composition:
             node = node.get(name) if isinstance(node, Mapping) else None
         return node
 
-    def _add(self, choice: _Choice, depth: int) -> None:
+    def _add(self, choice: _Choice) -> None:
+        self._left -= 1
         text = self._text(choice)
         data = _parsed(text)
         package = "" if at_root(choice.group, text) else choice.package
@@ -78,9 +80,9 @@ class Composition:
             if entry == "_self_":
                 self._merge(package, data)
                 merged = True
-            elif depth:
+            elif self._left > 0:
                 for inner in self._choices(entry, choice.group, package):
-                    self._add(inner, depth - 1)
+                    self._add(inner)
         if not merged:
             self._merge(package, data)
 
