@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
+import struct
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 PATIENCE_S = 30
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x1b\][^\x07]*\x07|\r|\x07")
+SIZE = (40, 150)
+"""Lines and columns."""
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z@]|\x1b[=>]|\x1b\][^\x07]*\x07|\r|\x07")
 
 
 class Terminal:
@@ -24,6 +29,7 @@ class Terminal:
         if not self._pid:
             os.chdir(cwd)
             os.execvpe(argv[0], list(argv), dict(env))
+        fcntl.ioctl(self._end, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
         self._seen = ""
 
     def __enter__(self) -> Terminal:
