@@ -200,9 +200,11 @@ class _Completer:
         from importlib.metadata import entry_points
 
         declared = constants("report/formats/__init__").get("FORMATS")
-        shipped = declared.keywords["later"] if isinstance(declared, Call) else {}
+        if not isinstance(declared, Call):
+            return []
+        shipped, group = declared.keywords["later"], declared.keywords["group"]
         serving = [name for name in shipped if self.syntax.report in reports_of(name)]
-        return [*serving, *(entry.name for entry in entry_points(group="kernloom.formats"))]
+        return [*serving, *(entry.name for entry in entry_points(group=group))]
 
     def _baselines(self) -> list[str]:
         words = [*self.line.before, *self.line.after]
