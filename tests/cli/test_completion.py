@@ -509,6 +509,24 @@ def test_nothing_that_takes_long_is_imported(fresh_project: Project, words: list
     assert not [name for name in json.loads(modules) if name.startswith(HEAVY)]
 
 
+def test_a_completion_that_takes_long_ends_without_a_word(fresh_project: Project) -> None:
+    script = (
+        "import time\nfrom kernloom.cli.completion import protocol\n"
+        "protocol.PATIENCE_S = 0.01\n"
+        "protocol.complete = lambda line, describe: time.sleep(600)\n"
+        "protocol.answer(['bash', '--words', '1', '--', 'kernloom', 'r'])\n"
+        "print('not reached')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment(fresh_project.home),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_a_file_that_never_ends_does_not_hold_up_the_shell(here: Project) -> None:
     os.mkfifo(here.folder / "configs/workload/pipe.yaml")
     assert "word workload=pipe" in ask(here, "fish", "run", "workload=")

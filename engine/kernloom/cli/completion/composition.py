@@ -23,6 +23,7 @@ ROOT = "kernloom"
 _ABOUT = re.compile(r"^ {0,2}about: *(.+)$", re.MULTILINE)
 _COMMENT = re.compile(r"\A(?:# @package.*\n)?# *(.+)$", re.MULTILINE)
 _OVERRIDE = "override "
+_LARGEST = 1 << 20
 _MOST_FILES = 200
 """Limit of files that are read: defaults lists may lead back to themselves."""
 
@@ -67,7 +68,7 @@ class Composition:
 
     def _add(self, choice: _Choice) -> None:
         self._left -= 1
-        text = self._text(choice)
+        text = _text_of(self.folders, choice.group, choice.option)
         data = _parsed(text)
         package = "" if at_root(choice.group, text) else choice.package
         listed = data.pop("defaults", None) or []
@@ -104,14 +105,6 @@ class Composition:
                         if not place:
                             self.groups[other] = option
                         yield _Choice(other, option, _package(package, place, other))
-
-    def _text(self, choice: _Choice) -> str:
-        for folder in self.folders:
-            try:
-                return read_text(folder / choice.group / f"{choice.option}.yaml", limit=1 << 20)
-            except KernloomError:
-                continue
-        return ""
 
     def _merge(self, package: str, data: Mapping[str, Any]) -> None:
         node = self.data
@@ -167,13 +160,27 @@ def options_of(groups: Groups, group: str) -> list[str]:
         return []
 
 
-def about_option(folders: Sequence[Path], group: str, option: str) -> str:
+def section_of_option(folders: Sequence[Path], group: str, name: str, key: str) -> dict[str, Any]:
+    """A section that the file of an option has itself. Only its lines are parsed, so that many
+    options can be read."""
+    lines = re.compile(rf"^{key}:.*\n?(?:(?:[ \t#].*)?\n)*", re.MULTILINE)
+    found = lines.search(_text_of(folders, group, name))
+    section = _parsed(found[0]).get(key) if found else None
+    return section if isinstance(section, dict) else {}
+
+
+def about_option(folders: Sequence[Path], group: str, name: str) -> str:
     """The description in the file of an option: its `about`, or else its first comment."""
+    text = _text_of(folders, group, name)
+    found = _ABOUT.search(text) or _COMMENT.search(text)
+    return found[1].strip("'\" ") if found else ""
+
+
+def _text_of(folders: Sequence[Path], group: str, name: str) -> str:
+    """The file of an option, in the first folder that has it; empty if none can be read."""
     for folder in folders:
         try:
-            text = read_text(folder / group / f"{option}.yaml", limit=1 << 20)
+            return read_text(folder / group / f"{name}.yaml", limit=_LARGEST)
         except KernloomError:
             continue
-        found = _ABOUT.search(text) or _COMMENT.search(text)
-        return found[1].strip("'\" ") if found else ""
     return ""

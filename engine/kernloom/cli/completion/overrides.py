@@ -17,7 +17,12 @@ from kernloom.cli.completion.candidates import (
     listed_from,
     spelled,
 )
-from kernloom.cli.completion.composition import Composition, about_option, options_of
+from kernloom.cli.completion.composition import (
+    Composition,
+    about_option,
+    options_of,
+    section_of_option,
+)
 from kernloom.cli.completion.constants import constants, literal_fields
 from kernloom.config.groups import Groups
 
@@ -70,21 +75,20 @@ class OverrideCompleter:
 
     def cases(self) -> list[str]:
         """The cases of the chosen workloads."""
-        workloads = self.every_workload and not self._chosen.get("workload")
-        names = self._options("workload") if workloads else [""]
-        found = {"default": None}
-        for name in names:
-            config = self._compose({"workload": name}) if name else self.config
-            found |= dict.fromkeys(map(str, config.section(("workload", "cases"))))
-        return list(found)
+        if self.every_workload and "workload" not in self._chosen:
+            found = [
+                section_of_option(self.folders, "workload", name, "cases")
+                for name in self._options("workload")
+            ]
+        else:
+            found = [dict(self.config.section(("workload", "cases")))]
+        cases = (str(case) for section in found for case in section)
+        return list(dict.fromkeys(("default", *cases)))
 
     @cached_property
     def config(self) -> Composition:
         """The config that the other words compose."""
-        return self._compose({})
-
-    def _compose(self, chosen: Mapping[str, str]) -> Composition:
-        return Composition(self.folders, {**self._chosen, **chosen})
+        return Composition(self.folders, self._chosen)
 
     @cached_property
     def _groups(self) -> Groups:

@@ -14,7 +14,7 @@ _kernloom() {
             starts+=("$COMP_POINT")
         else
             rest=${rest#"${rest%%[![:space:]]*}"}
-            starts+=($((${#COMP_LINE} - ${#rest})))
+            starts+=("$((${#COMP_LINE} - ${#rest}))")
             words+=("$word")
         fi
         rest=${rest#"$word"}
