@@ -89,3 +89,15 @@ def test_an_installed_wheel_runs_in_an_empty_folder_and_leaves_it_empty(
     assert list(empty.iterdir()) == []
     assert list(home.iterdir()) == []
     assert [path.name for path in cache.iterdir()] == ["kernloom"]
+
+
+def test_an_installed_wheel_completes_words(installed: Path, tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "XDG_"))}
+    environment |= {"HOME": str(tmp_path)}
+    program = installed / "bin" / "kernloom"
+    done = run([program, "completion", "bash"], cwd=tmp_path, env=environment)
+    assert "complete -o nosort -F _kernloom kernloom" in done.stdout
+    words = ["--words", "2", "--", "kernloom", "run", "workload=softm"]
+    done = run([program, "completion", "bash", *words], cwd=tmp_path, env=environment)
+    assert done.stdout == "word workload=softmax\n"
+    assert list(tmp_path.iterdir()) == []

@@ -15,6 +15,8 @@ from doc_pages import PAGES
 from kernloom.base.arithmetic import FUNCTIONS
 from kernloom.base.errors import ConfigError
 from kernloom.build import flags
+from kernloom.cli.completion.candidates import shown_to
+from kernloom.cli.completion.completer import Line, complete
 from kernloom.cli.main import COMMANDS
 from kernloom.config.groups import Groups
 from kernloom.config.schema import STATUSES
@@ -121,6 +123,15 @@ def test_command_line_lists_every_command_with_its_options() -> None:
         expected[name] = [*sweeps, *(f"--{flag}" for flag in getattr(command, "FLAGS", {}))]
     listed = rows("reference/command-line.md", "commands")
     assert {name: re.findall(r"-[\w-]+", options) for name, _, options in listed} == expected
+
+
+def test_command_line_shows_what_is_completed() -> None:
+    for before, typed, shown in rows("reference/command-line.md", "completion"):
+        words = before.split()
+        found = shown_to("bash", complete(Line(words, typed), describe=False), typed)
+        files = {"files": "(files)", "yaml": "(YAML files)"}
+        texts = [files.get(candidate.kind, candidate.text) for candidate in found]
+        assert {text.strip("`") for text in shown.split(", ")} <= set(texts), (before, typed)
 
 
 def imported_packages(path: Path) -> set[str]:

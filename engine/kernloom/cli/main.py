@@ -29,6 +29,7 @@ COMMANDS = {
     "recipe": "run a recipe file: recipe run FILE",
     "targets": "every target: available, or why not and what to install",
     "doctor": "this machine: compilers, clocks, noise, peak and bandwidth, places",
+    "completion": "a script for bash, zsh or fish that completes these words",
 }
 INTERRUPTED = 130
 TERMINATED = 143
@@ -79,6 +80,11 @@ def _dispatch(words: list[str]) -> int:
     name, *rest = words
     if name not in COMMANDS:
         raise UsageError(f"unknown command '{name}'", hint=nearest(name, COMMANDS))
+    if name == "completion" and rest[1:2] == ["--words"]:
+        # From a shell's script: the words are of another command line, --help among them or not.
+        from kernloom.cli.completion.protocol import answer
+
+        return answer(rest)
     with _let_idle_threads_sleep():
         command: Any = importlib.import_module(f"kernloom.cli.commands.{name}")
     flags: dict[str, Flag] = getattr(command, "FLAGS", {})
@@ -107,7 +113,7 @@ def _let_idle_threads_sleep() -> Iterator[None]:
 
 
 def help_text() -> str:
-    lines = [f"  {name:9} {about}" for name, about in COMMANDS.items()]
+    lines = [f"  {name:10} {about}" for name, about in COMMANDS.items()]
     return "\n".join(
         [
             "usage: kernloom COMMAND [key=value ...]",

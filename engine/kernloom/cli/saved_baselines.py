@@ -16,7 +16,12 @@ from kernloom.report.tables import print_results
 from kernloom.run.saved_baselines import remove_baseline, save_baseline
 from kernloom.store.store import Store
 
-ACTIONS = ("save", "list", "show", "remove")
+ACTIONS = {
+    "save": "save the trials that match the filters under a name",
+    "list": "the saved baselines",
+    "show": "the trials of a baseline",
+    "remove": "remove a baseline",
+}
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 

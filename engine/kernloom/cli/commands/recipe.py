@@ -18,13 +18,14 @@ from kernloom.run.planning import plan_each
 
 USAGE = "run FILE [output=json]"
 REPORT = "run"
+ACTIONS = {"run": "replay a recipe file"}
 
 
 def run(invocation: Invocation) -> int:
     words = without_output(invocation.words)
-    if not words or words[0] != "run":
+    if not words or words[0] not in ACTIONS:
         given = words[0] if words else ""
-        raise UsageError(f"unknown recipe command '{given}'", hint=nearest(given, ["run"]))
+        raise UsageError(f"unknown recipe command '{given}'", hint=nearest(given, ACTIONS))
     if len(words) != 2:
         raise UsageError("name one recipe file: kernloom recipe run FILE")
     assembly = Assembly()

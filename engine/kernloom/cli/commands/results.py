@@ -63,7 +63,10 @@ FLAGS = {
     "csv": Flag("the same as output=csv"),
 }
 SHAPES = ("columns", "group", "pivot")
-ACTIONS = ("baseline", "repair")
+ACTIONS = {
+    "baseline": "save, list, show and remove baselines, for compare --baseline",
+    "repair": "recover a damaged store",
+}
 """First words that are not filters."""
 
 
