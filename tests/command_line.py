@@ -20,6 +20,9 @@ from prefork import Forked, Server
 
 ENGINE = Path(kernloom.__file__).resolve().parents[1]
 PATIENCE_S = 120
+BYTECODE = "KERNLOOM_TESTS_BYTECODE"
+"""Names the folder in which every Python that tests start finds the engine compiled: nothing is
+left in its tree, and nobody compiles it again."""
 
 KERNEL = """\
 name: {name}
@@ -84,8 +87,10 @@ class Done:
 
 def environment(home: Path, **others: str) -> dict[str, str]:
     """Ours, less what would lead a test to the files of whoever runs it."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "KERNLOOM", "PYTEST"))}
-    return kept | {"HOME": str(home), "PYTHONPATH": str(ENGINE), **others}
+    left_out = ("XDG_", "KERNLOOM", "PYTEST", "PYTHONDONTWRITEBYTECODE")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
+    bytecode = {"PYTHONPYCACHEPREFIX": os.environ[BYTECODE]}
+    return kept | bytecode | {"HOME": str(home), "PYTHONPATH": str(ENGINE), **others}
 
 
 def command(*words: str) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,7 +15,7 @@ import pytest
 import attacks
 import costs
 import postgres
-from command_line import Project
+from command_line import BYTECODE, Project
 from kernloom.measure.trial import Trial
 from parts import needs_module
 from slow import is_slow
@@ -36,6 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("costs"):
         config.pluginmanager.register(costs.Costs())
+    if not hasattr(config, "workerinput"):
+        _share_bytecode(config)
+
+
+def _share_bytecode(config: pytest.Config) -> None:
+    """For all processes of the tests one folder with what Python has compiled of the engine."""
+    folder = tempfile.mkdtemp(prefix="kernloom-bytecode-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ[BYTECODE] = folder
 
 
 @pytest.hookimpl(tryfirst=True)
