@@ -20,9 +20,9 @@ from prefork import Forked, Server
 
 ENGINE = Path(kernloom.__file__).resolve().parents[1]
 PATIENCE_S = 120
-BYTECODE = "KERNLOOM_TESTS_BYTECODE"
-"""Names the folder in which every Python that tests start finds the engine compiled: nothing is
-left in its tree, and nobody compiles it again."""
+COMPILED = "KERNLOOM_TESTS_COMPILED"
+"""Names the folder with what Python has compiled of the engine, and PoCL of kernels, for all
+processes of the tests: their names depend on what was compiled, and on with what."""
 
 KERNEL = """\
 name: {name}
@@ -86,11 +86,19 @@ class Done:
 
 
 def environment(home: Path, **others: str) -> dict[str, str]:
-    """Ours, less what would lead a test to the files of whoever runs it."""
+    """Ours, less what would lead a test to the files of whoever runs it, and with others; those
+    that are empty are left out."""
     left_out = ("XDG_", "KERNLOOM", "PYTEST", "PYTHONDONTWRITEBYTECODE")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
-    bytecode = {"PYTHONPYCACHEPREFIX": os.environ[BYTECODE]}
-    return kept | bytecode | {"HOME": str(home), "PYTHONPATH": str(ENGINE), **others}
+    compiled = Path(os.environ[COMPILED])
+    chosen = {
+        "HOME": str(home),
+        "PYTHONPATH": str(ENGINE),
+        "PYTHONPYCACHEPREFIX": str(compiled / "python"),
+        "POCL_CACHE_DIR": str(compiled / "pocl"),
+        **others,
+    }
+    return {name: value for name, value in (kept | chosen).items() if others.get(name) != ""}
 
 
 def command(*words: str) -> list[str]:
@@ -180,8 +188,13 @@ class Project:
 
     def take_runner_from(self, other: Project) -> None:
         """Start with the runner and the compiler facts that another project already has."""
-        for name in ("runtimes", "index", "cache"):
+        for name in ("runtimes", "index"):
             shutil.copytree(other.build / name, self.build / name, symlinks=True)
+        self.take_facts_from(other)
+
+    def take_facts_from(self, other: Project) -> None:
+        """Start with what another project knows of this machine's compilers and devices."""
+        shutil.copytree(other.build / "cache", self.build / "cache", symlinks=True)
 
 
 def listing(*folders: Path) -> dict[str, tuple[int, int]]:

@@ -15,7 +15,7 @@ import pytest
 import attacks
 import costs
 import postgres
-from command_line import BYTECODE, Project
+from command_line import COMPILED, Project
 from kernloom.measure.trial import Trial
 from parts import needs_module
 from slow import is_slow
@@ -40,14 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("costs"):
         config.pluginmanager.register(costs.Costs())
     if not hasattr(config, "workerinput"):
-        _share_bytecode(config)
-
-
-def _share_bytecode(config: pytest.Config) -> None:
-    """For all processes of the tests one folder with what Python has compiled of the engine."""
-    folder = tempfile.mkdtemp(prefix="kernloom-bytecode-")
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    os.environ[BYTECODE] = folder
+        folder = tempfile.mkdtemp(prefix="kernloom-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ[COMPILED] = folder
 
 
 @pytest.hookimpl(tryfirst=True)
