@@ -21,8 +21,8 @@ from prefork import Forked, Server
 ENGINE = Path(kernloom.__file__).resolve().parents[1]
 PATIENCE_S = 120
 COMPILED = "KERNLOOM_TESTS_COMPILED"
-"""Names the folder with what Python has compiled of the engine, and PoCL of kernels, for all
-processes of the tests: their names depend on what was compiled, and on with what."""
+"""Names the folder with what Python has compiled of the engine, PoCL of kernels and Kernloom of
+both, for all processes of the tests: the names depend on what was compiled, and with what."""
 
 KERNEL = """\
 name: {name}
@@ -191,6 +191,15 @@ class Project:
         for name in ("runtimes", "index"):
             shutil.copytree(other.build / name, self.build / name, symlinks=True)
         self.take_facts_from(other)
+
+    def share_artifacts(self) -> None:
+        """Find built whatever a project that shares has built, in any process of the tests: the
+        names of artifacts are those of all that goes into them."""
+        self.build.mkdir(parents=True, exist_ok=True)
+        for name in ("kernels", "runtimes"):
+            shared = Path(os.environ[COMPILED]) / name
+            shared.mkdir(exist_ok=True)
+            (self.build / name).symlink_to(shared)
 
     def take_facts_from(self, other: Project) -> None:
         """Start with what another project knows of this machine's compilers and devices."""

@@ -116,6 +116,14 @@ def project(tmp_path: Path, shared_project: Project) -> Project:
     return project
 
 
+@pytest.fixture
+def sharing_project(tmp_path: Path) -> Project:
+    """A project of the test's own without results, in which the artifacts that others built are."""
+    project = Project(tmp_path)
+    project.share_artifacts()
+    return project
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[postgres.Server]:
     """A PostgreSQL server, stopped after the last test."""

@@ -35,10 +35,11 @@ LARGEST_REQUEST = 100_000
 class Server:
     """Forks commands; ends with the process that started it."""
 
+    cpu_s = 0.0
+    """CPU time of the commands of all servers that have ended, and of what they waited for."""
+
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._at_start = _at_start(environment)
-        self.cpu_s = 0.0
-        """CPU time of all commands that have ended, and of what they waited for."""
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -79,7 +80,7 @@ class Server:
         return Forked(*(end for end, _ in pipes), self._note)
 
     def _note(self, cpu_s: float) -> None:
-        self.cpu_s += cpu_s
+        Server.cpu_s += cpu_s
 
 
 class Forked:
