@@ -19,7 +19,7 @@ import kernloom
 from prefork import Forked, Server
 
 ENGINE = Path(kernloom.__file__).resolve().parents[1]
-PATIENCE_S = 120
+PATIENCE_S = 600
 COMPILED = "KERNLOOM_TESTS_COMPILED"
 """Names the folder with what Python has compiled of the engine, PoCL of kernels and Kernloom of
 both, for all processes of the tests: the names depend on what was compiled, and with what."""
