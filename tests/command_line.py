@@ -19,7 +19,10 @@ import kernloom
 from prefork import Forked, Server
 
 ENGINE = Path(kernloom.__file__).resolve().parents[1]
-PATIENCE_S = 120
+PATIENCE_S = 600
+COMPILED = "KERNLOOM_TESTS_COMPILED"
+"""Names the folder with what Python has compiled of the engine, PoCL of kernels and Kernloom of
+both, for all processes of the tests: the names depend on what was compiled, and with what."""
 
 KERNEL = """\
 name: {name}
@@ -83,9 +86,19 @@ class Done:
 
 
 def environment(home: Path, **others: str) -> dict[str, str]:
-    """Ours, less what would lead a test to the files of whoever runs it."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "KERNLOOM", "PYTEST"))}
-    return kept | {"HOME": str(home), "PYTHONPATH": str(ENGINE), **others}
+    """Ours, less what would lead a test to the files of whoever runs it, and with others; those
+    that are empty are left out."""
+    left_out = ("XDG_", "KERNLOOM", "PYTEST", "PYTHONDONTWRITEBYTECODE")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
+    compiled = Path(os.environ[COMPILED])
+    chosen = {
+        "HOME": str(home),
+        "PYTHONPATH": str(ENGINE),
+        "PYTHONPYCACHEPREFIX": str(compiled / "python"),
+        "POCL_CACHE_DIR": str(compiled / "pocl"),
+        **others,
+    }
+    return {name: value for name, value in (kept | chosen).items() if others.get(name) != ""}
 
 
 def command(*words: str) -> list[str]:
@@ -175,8 +188,22 @@ class Project:
 
     def take_runner_from(self, other: Project) -> None:
         """Start with the runner and the compiler facts that another project already has."""
-        for name in ("runtimes", "index", "cache"):
+        for name in ("runtimes", "index"):
             shutil.copytree(other.build / name, self.build / name, symlinks=True)
+        self.take_facts_from(other)
+
+    def share_artifacts(self) -> None:
+        """Find built whatever a project that shares has built, in any process of the tests: the
+        names of artifacts are those of all that goes into them."""
+        self.build.mkdir(parents=True, exist_ok=True)
+        for name in ("kernels", "runtimes"):
+            shared = Path(os.environ[COMPILED]) / name
+            shared.mkdir(exist_ok=True)
+            (self.build / name).symlink_to(shared)
+
+    def take_facts_from(self, other: Project) -> None:
+        """Start with what another project knows of this machine's compilers and devices."""
+        shutil.copytree(other.build / "cache", self.build / "cache", symlinks=True)
 
 
 def listing(*folders: Path) -> dict[str, tuple[int, int]]:

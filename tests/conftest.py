@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,7 +15,7 @@ import pytest
 import attacks
 import costs
 import postgres
-from command_line import Project
+from command_line import COMPILED, Project
 from kernloom.measure.trial import Trial
 from parts import needs_module
 from slow import is_slow
@@ -36,6 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("costs"):
         config.pluginmanager.register(costs.Costs())
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="kernloom-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ[COMPILED] = folder
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -106,6 +113,14 @@ def project(tmp_path: Path, shared_project: Project) -> Project:
     """A project of the test's own that has a built runner and no results."""
     project = Project(tmp_path)
     project.take_runner_from(shared_project)
+    return project
+
+
+@pytest.fixture
+def sharing_project(tmp_path: Path) -> Project:
+    """A project of the test's own without results, in which the artifacts that others built are."""
+    project = Project(tmp_path)
+    project.share_artifacts()
     return project
 
 

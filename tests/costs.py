@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
-from command_line import forks
+from prefork import Server
 
 LONGEST = 20
 PROPERTY = "cpu_s"
@@ -59,4 +59,4 @@ class Costs:
 def _cpu_s() -> float:
     """Of this process and of those that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(part.ru_utime + part.ru_stime for part in used) + forks().cpu_s
+    return sum(part.ru_utime + part.ru_stime for part in used) + Server.cpu_s

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import io
@@ -28,6 +29,7 @@ from typing import Any, NoReturn
 
 AT_START = ("LANG", "LC_", "LD_", "PYTHON", "OMP_", "OPENBLAS", "MALLOC", "GLIBC")
 """How the names of variables begin that a program reads when it starts or imports."""
+PR_SET_PDEATHSIG = 1
 LARGEST_REQUEST = 100_000
 """Bytes that surely pass through a socket as one packet."""
 
@@ -35,10 +37,11 @@ LARGEST_REQUEST = 100_000
 class Server:
     """Forks commands; ends with the process that started it."""
 
+    cpu_s = 0.0
+    """CPU time of the commands of all servers that have ended, and of what they waited for."""
+
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._at_start = _at_start(environment)
-        self.cpu_s = 0.0
-        """CPU time of all commands that have ended, and of what they waited for."""
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -79,7 +82,7 @@ class Server:
         return Forked(*(end for end, _ in pipes), self._note)
 
     def _note(self, cpu_s: float) -> None:
-        self.cpu_s += cpu_s
+        Server.cpu_s += cpu_s
 
 
 class Forked:
@@ -204,7 +207,9 @@ def _import_engine() -> None:
 
 
 def _become(request: Mapping[str, Any], stdout: int, stderr: int) -> NoReturn:
-    """The command itself, as `python -m kernloom` would be."""
+    """The command itself, as `python -m kernloom` would be; one that hangs must not outlive tests
+    that were killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if request["group"]:
         os.setpgid(0, 0)
     for number, end in ((1, stdout), (2, stderr)):

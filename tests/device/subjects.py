@@ -47,6 +47,8 @@ class Kind:
     buffers: tuple[int, ...] = (1, 63, 64, 65, 4096, 4097, 3 << 20, 2 << 20, 5 << 20)
     """Bytes of buffers that are there together."""
     samples: int = 20_000
+    answers: tuple[int, ...] = (1, 2, 3, 4, 5, 7, 15, 100)
+    """Samples of launches whose answers differ in length."""
     lines: int = 400_000
     """As many as a kernel should not print."""
 
@@ -145,6 +147,7 @@ def _bare_metal(name: str, faults: Mapping[Crash, str]) -> Kind:
         pieces=(3 << 20) + 4004,
         buffers=(1, 63, 64, 65, 4096, 4097, 1 << 20, (2 << 20) - 1),
         samples=3,
+        answers=(1, 2, 3, 4, 7),
         lines=10_000,
         outside=(0, 2, 30),
         reads=(),

@@ -184,7 +184,7 @@ def test_a_crash_is_blamed_on_the_launch_whatever_was_sent_with_it(
     assert "Memory" not in error.value.message.removeprefix("MemManage")
 
 
-@pytest.mark.parametrize("samples", [1, 2, 3, 4, 5, 7, 15, 100])
+@with_each("samples", "answers")
 def test_whatever_a_launch_answers_the_answers_after_it_are_found(
     session: Session, subject: Subject, samples: int
 ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import postgres
-from command_line import Done
+from command_line import Done, Project
 from doc_pages import PAGES, TREE, Shown, commands, files
 from example_package import install
 from parts import needs_module, without
@@ -80,6 +80,9 @@ RUN_HERE = {
     if not not_run(shown.text) and not SLURM.search(shown.text) and SERVER not in shown.text
 }
 """One of each, for the same command in the same place need not be typed twice."""
+TYPED = {shown.page: shown for shown in reversed(RUN_HERE.values())}
+"""Page -> its first command: a shell and the script of the tree read it as a person's; those of all
+others that need no shell are forked."""
 
 
 @pytest.fixture(scope="session")
@@ -89,47 +92,57 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> SourceTree:
 
 
 @pytest.fixture(scope="session")
-def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def projects(
+    tmp_path_factory: pytest.TempPathFactory, shared_project: Project
+) -> dict[str, Project]:
     """Page -> the project with the files that it shows."""
     found = {}
     for page in PAGES:
         shown = files(page)
         if shown:
-            found[page] = tmp_path_factory.mktemp(Path(page).stem)
-            (found[page] / "kernloom.yaml").touch()
-            write(found[page], shown)
+            project = found[page] = Project(tmp_path_factory.mktemp(Path(page).stem))
+            project.take_runner_from(shared_project)
+            for name, text in shown.items():
+                project.write(name, text)
             if "package/pyproject.toml" in shown:
-                install(found[page] / "package")
+                install(project.folder / "package")
     return found
 
 
-def write(folder: Path, texts: dict[str, str]) -> None:
-    for name, text in texts.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+@pytest.fixture(scope="session")
+def before() -> set[tuple[str, str]]:
+    """Where the commands of BEFORE were typed: once is enough."""
+    return set()
 
 
-def run(shown: Shown, tree: SourceTree, projects: dict[str, Path]) -> Done:
+def run(shown: Shown, tree: SourceTree, projects: dict[str, Project]) -> Done:
+    run = tree.type if shown in TYPED.values() else tree.fork
     if in_tree(shown):
-        return tree.type(shown.text, patience=PATIENCE_S)
-    project = projects[shown.page]
-    packages = {"PYTHONPATH": str(project / "package")}
-    return tree.type(shown.text, cwd=project, patience=PATIENCE_S, **packages)
+        return run(shown.text, patience=PATIENCE_S)
+    project = projects[shown.page].folder
+    package = project / "package"
+    packages = {"PYTHONPATH": str(package)} if package.exists() else {}
+    return run(shown.text, cwd=project, patience=PATIENCE_S, **packages)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shown", [pytest.param(s, id=s.id) for s in RUN_HERE.values()])
 def test_a_shown_command_does_what_the_page_says(
-    shown: Shown, tree: SourceTree, projects: dict[str, Path]
+    shown: Shown,
+    tree: SourceTree,
+    projects: dict[str, Project],
+    before: set[tuple[str, str]],
 ) -> None:
     if "hydra/sweeper=optuna" in shown.text:
         needs_module("hydra_plugins.hydra_optuna_sweeper")
     for pattern, earlier in BEFORE.items():
         if re.fullmatch(pattern, words_of(shown.text)):
-            for text in earlier:
-                done = run(Shown(shown.page, text, 0), tree, projects)
-                assert done.code in (0, 3), f"{text}\n{done.stdout}{done.stderr}"
+            for one in (Shown(shown.page, text, 0) for text in earlier):
+                place = "tree" if in_tree(one) else one.page, one.text
+                if place not in before:
+                    done = run(one, tree, projects)
+                    assert done.code in (0, 3), f"{one.text}\n{done.stdout}{done.stderr}"
+                    before.add(place)
     if shown.text.startswith("ln "):
         (tree.home / ".local/bin/kernloom").unlink()
     done = run(shown, tree, projects)
@@ -142,7 +155,7 @@ def test_a_shown_command_does_what_the_page_says(
 
 @pytest.mark.slow
 def test_the_commands_for_a_server_work_with_one(
-    tree: SourceTree, projects: dict[str, Path], server: postgres.Server
+    tree: SourceTree, projects: dict[str, Project], server: postgres.Server
 ) -> None:
     for shown in (s for s in SHOWN if SERVER in s.text and not not_run(s.text)):
         text = re.sub(r"postgresql\S+", server.url(), shown.text)

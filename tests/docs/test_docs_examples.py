@@ -21,9 +21,8 @@ GOLDENS = "docs/guide/python-goldens.md"
 OWN_TARGET = "docs/guide/own-target.md"
 
 
-def project_of(page: str, folder: Path) -> Project:
+def with_files(project: Project, page: str) -> Project:
     """A project with the files that a page shows."""
-    project = Project(folder)
     for name, text in files(page).items():
         project.write(name, text)
     return project
@@ -35,18 +34,18 @@ def shown(page: str, pattern: str) -> list[str]:
     return shlex.split(found[1])
 
 
-def test_the_plain_c_example_works_as_written(tmp_path: Path) -> None:
+def test_the_plain_c_example_works_as_written(project: Project) -> None:
     page = OWN_KERNEL
     words = shown(page, r"`kernloom (run -m workload=scale [^`]*)`")
-    done = project_of(page, tmp_path).run(*words)
+    done = with_files(project, page).run(*words)
     assert done.code == 0, done.stdout + done.stderr
     assert "3 verified" in done.stdout
 
 
-def test_the_fused_example_works_as_written(tmp_path: Path) -> None:
+def test_the_fused_example_works_as_written(project: Project) -> None:
     page = FUSING
     words = shown(page, r"`kernloom (run -m workload=twice_add [^`]*)`")
-    project = project_of(page, tmp_path)
+    with_files(project, page)
     done = project.json(*words)
     assert done.code == 0, done.stdout + done.stderr
     fused, apart = ([item["name"] for item in trial["artifacts"]] for trial in done.trials)
@@ -57,18 +56,18 @@ def test_the_fused_example_works_as_written(tmp_path: Path) -> None:
     assert "y[i] = 2 * x[i] + b[i];" in chosen.stdout
 
 
-def test_the_plain_opencl_example_works_as_written(tmp_path: Path) -> None:
+def test_the_plain_opencl_example_works_as_written(project: Project) -> None:
     needs_opencl()
     page = OWN_KERNEL
     words = shown(page, r"`kernloom (run -m target=opencl workload=scale [^`]*)`")
-    done = project_of(page, tmp_path).run(*words)
+    done = with_files(project, page).run(*words)
     assert done.code == 0, done.stdout + done.stderr
     assert "3 verified" in done.stdout
 
 
-def test_the_order_that_the_page_calls_wrong_is_refused(tmp_path: Path) -> None:
+def test_the_order_that_the_page_calls_wrong_is_refused(project: Project) -> None:
     page = OWN_KERNEL
-    project = project_of(page, tmp_path)
+    with_files(project, page)
     swapped = files(page)["templates/scale.c"].replace(
         "const float *x, float *y", "float *y, const float *x"
     )
@@ -79,10 +78,9 @@ def test_the_order_that_the_page_calls_wrong_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def numbers(tmp_path: Path) -> tuple[Project, dict[str, str]]:
+def numbers(project: Project) -> tuple[Project, dict[str, str]]:
     """The page's project with its package installed, and the environment that has it."""
-    page = GOLDENS
-    project = project_of(page, tmp_path)
+    with_files(project, GOLDENS)
     packages = install(project.folder / "package")
     return project, {"PYTHONPATH": os.pathsep.join([str(ENGINE), str(packages)])}
 
@@ -119,23 +117,23 @@ def test_a_function_with_other_parameters_is_told_how_it_is_called(
     assert "Traceback" not in done.stderr
 
 
-def test_without_its_package_a_reference_is_unknown(tmp_path: Path) -> None:
-    project = project_of(GOLDENS, tmp_path)
+def test_without_its_package_a_reference_is_unknown(project: Project) -> None:
+    with_files(project, GOLDENS)
     done = project.run("run", "workload=running_max")
     assert done.code == 2
     assert "unknown reference 'running_max'" in done.stderr
 
 
-def test_a_toolchain_that_inherits_is_listed(tmp_path: Path) -> None:
-    project = project_of(OWN_TARGET, tmp_path)
+def test_a_toolchain_that_inherits_is_listed(project: Project) -> None:
+    with_files(project, OWN_TARGET)
     tools = {tool["name"]: tool for tool in project.json("doctor").document["toolchains"]}
     assert tools["gcc_o3"] == {**tools["gcc"], "name": "gcc_o3"}
 
 
 @pytest.mark.slow
-def test_the_target_added_on_the_page_runs_from_its_files_alone(tmp_path: Path) -> None:
+def test_the_target_added_on_the_page_runs_from_its_files_alone(project: Project) -> None:
     needs("arm-none-eabi-gcc", "qemu-system-arm")
-    project = project_of(OWN_TARGET, tmp_path)
+    with_files(project, OWN_TARGET)
     words = shown(OWN_TARGET, r"`kernloom (run target=cortex_m3 [^`]*)`")
     done = project.json(*words)
     assert done.code == 0, done.stderr
@@ -155,13 +153,13 @@ def named(project: Project, name: str, **env: str) -> dict[str, object]:
 
 
 def test_hardware_that_a_package_adds_is_refused_with_a_hint_until_its_tools_are_there(
-    tmp_path: Path,
+    project: Project, tmp_path: Path
 ) -> None:
     """The package on the page, with this machine for an accelerator."""
     packages, tools = (tmp_path / name for name in ("packages", "tools"))
     for folder in (packages / "npu_devices-1.dist-info", tools):
         folder.mkdir(parents=True)
-    project = project_of(OWN_TARGET, tmp_path)
+    with_files(project, OWN_TARGET)
     page = PAGES[OWN_TARGET].read_text(encoding="utf-8")
     entry = re.search(r'`(npu = )"(npu_devices:Npu)"`', page)
     assert entry

@@ -23,7 +23,9 @@ CUBE = ("workload=matmul", *(f"workload.sizes.{name}=64" for name in "MNK"))
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """One for all tests here: they build the same runners."""
-    return Project(tmp_path_factory.mktemp("emulated"))
+    project = Project(tmp_path_factory.mktemp("emulated"))
+    project.share_artifacts()
+    return project
 
 
 def counts(project: Project, *words: str) -> list[int]:

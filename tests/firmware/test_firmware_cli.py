@@ -25,11 +25,11 @@ def everything() -> None:
     needs(*{program for programs in BARE_METAL.values() for program in programs})
 
 
-def test_counts_are_the_same_when_run_again(project: Project) -> None:
+def test_counts_are_the_same_when_run_again(sharing_project: Project) -> None:
     words = ["run", "-m", f"target={','.join(BARE_METAL)}", *MATMUL]
-    first = project.json(*words)
+    first = sharing_project.json(*words)
     assert first.code == 0, first.stderr + first.stdout
-    again = project.json(*words, "rerun=all")
+    again = sharing_project.json(*words, "rerun=all")
     counts = [[trial["metrics"]["instructions"] for trial in run.trials] for run in (first, again)]
     assert counts[0] == counts[1]
     # Each multiplication is at least one instruction.
@@ -41,9 +41,11 @@ def test_counts_are_the_same_when_run_again(project: Project) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", BARE_METAL)
-def test_every_workload_is_verified(project: Project, part: str) -> None:
+def test_every_workload_is_verified(sharing_project: Project, part: str) -> None:
     for dtype in ("float32", "float64"):
-        done = project.json("check", f"target={part}", "case=small", f"workload.dtype={dtype}")
+        done = sharing_project.json(
+            "check", f"target={part}", "case=small", f"workload.dtype={dtype}"
+        )
         assert done.code == 0, done.stderr + done.stdout
         assert len(done.trials) >= 10
         assert all(trial["verified"] for trial in done.trials)

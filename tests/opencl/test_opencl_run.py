@@ -50,9 +50,19 @@ def add(project: Project, name: str, body: str, n: int = 64) -> None:
     project.write(f"templates/{name}.cl", FUNCTION.format(name=name, body=body))
 
 
-@pytest.fixture
-def opencl(fresh_project: Project) -> Project:
+@pytest.fixture(scope="session")
+def known_devices(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project that has asked the drivers for their devices."""
     needs_opencl()
+    project = Project(tmp_path_factory.mktemp("opencl"))
+    done = project.run("plan", "target=opencl", "workload=axpy")
+    assert done.code == 0, done.stderr
+    return project
+
+
+@pytest.fixture
+def opencl(fresh_project: Project, known_devices: Project) -> Project:
+    fresh_project.take_facts_from(known_devices)
     return fresh_project
 
 
@@ -61,8 +71,17 @@ def test_every_workload_is_verified(opencl: Project) -> None:
     assert done.code == 0, done.stderr
     assert {trial["status"] for trial in done.trials} == {"ok"}
     assert len(done.trials) == 10
-    # Drivers keep what they compile below build/.
-    assert not list(opencl.home.iterdir())
+
+
+def test_drivers_keep_what_they_compile_below_the_projects_own_folder(
+    fresh_project: Project,
+) -> None:
+    needs_opencl()
+    words = ("run", "target=opencl", "workload=axpy", "case=small")
+    done = fresh_project.json(*words, env={"POCL_CACHE_DIR": ""})
+    assert done.code == 0, done.stderr
+    assert not list(fresh_project.home.iterdir())
+    assert list((fresh_project.build / "cache" / "opencl" / "pocl").iterdir())
 
 
 @pytest.mark.slow

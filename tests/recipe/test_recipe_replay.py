@@ -43,15 +43,15 @@ def test_every_workload_plans_the_same_from_its_recipe(bench: RecipeBench, targe
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_workload_runs_the_same_from_its_recipe(
-    shared_project: Project, tmp_path: Path, target: str
+    sharing_project: Project, tmp_path: Path, target: str
 ) -> None:
     recipe = tmp_path / "all.yaml"
     words = (f"workload={','.join(WORKLOADS)}", f"target={target}", "case=small")
-    done = shared_project.json("run", "-m", *words, "measure=quick", f"recipe={recipe}")
+    done = sharing_project.json("run", "-m", *words, "measure=quick", f"recipe={recipe}")
     if done.code == 3:
         without(done.stderr)
     assert done.code == 0, done.stderr
-    replayed = shared_project.json("recipe", "run", str(recipe))
+    replayed = sharing_project.json("recipe", "run", str(recipe))
     assert (replayed.code, "note:" in replayed.stderr) == (0, False), replayed.stderr
     for first, second in zip(done.trials, replayed.trials, strict=True):
         assert second["params"] == first["params"]

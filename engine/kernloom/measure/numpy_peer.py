@@ -30,6 +30,7 @@ _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": 
 """The thresholds that glibc's malloc adapts to once a program has freed large arrays. Before that
 each temporary is returned and faulted in again, which made one stencil 377 or 2500 us, depending on
 whether the process had verified first."""
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "HOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -164,11 +165,10 @@ def _environment(threads: int) -> dict[str, str]:
     """Minimal environment plus the engine's import path."""
     ours = str(Path(kernloom.__file__).resolve().parents[1])
     others = os.environ.get("PYTHONPATH")
-    kept = {n: os.environ[n] for n in ("PATH", "LD_LIBRARY_PATH", "HOME") if n in os.environ}
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return {
         "LC_ALL": "C",
         "PYTHONPATH": os.pathsep.join([ours, others] if others else [ours]),
-        "PYTHONDONTWRITEBYTECODE": "1",
         **kept,
         **_MALLOC,
         **{name: str(threads) for name in _THREADS},

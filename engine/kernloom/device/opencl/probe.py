@@ -39,6 +39,8 @@ _KEPT = (
     "ZE_",
 )
 """Prefixes of the variables that choose and configure drivers."""
+_BYTECODE = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
+"""Where Python keeps what it has compiled: without, each worker would compile its modules again."""
 _IGNORED_VARIABLES = ("CUDA_CACHE_PATH", "OCL_ICD_DEBUG", "POCL_CACHE_DIR")
 """Variables that change no result."""
 _VENDORS = "/etc/OpenCL/vendors"
@@ -98,7 +100,7 @@ def worker_environment(cache: Path) -> dict[str, str]:
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "PYTHONPATH": str(Path(kernloom.__file__).resolve().parents[1]),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        **{name: os.environ[name] for name in _BYTECODE if name in os.environ},
         "HOME": str(cache),
         "TMPDIR": str(cache),
         "POCL_CACHE_DIR": str(cache / "pocl"),
