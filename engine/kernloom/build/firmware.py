@@ -84,6 +84,7 @@ def firmware_artifact(source: Source, built_for: BuiltFor, programs: Programs) -
     argv = (
         DRIVER,
         *flags,
+        *programs.include_flags(FIRMWARE, built_for),
         "-nostartfiles",
         *DETERMINISTIC,
         "-Wl,--gc-sections",
@@ -95,7 +96,8 @@ def firmware_artifact(source: Source, built_for: BuiltFor, programs: Programs) -
         *libraries,
         "-lm",
     )
-    staged = {**source.files, **programs.data(FIRMWARE)}
+    headers_of = programs.headers(FIRMWARE, built_for)
+    staged = {**source.files, **programs.data(FIRMWARE), **headers_of}
     # Placement flags refer to staged files and make the linker open no others.
     asked = tuple(word for word in argv if word not in placing and word not in objects)
     headers, linked, stamps = read_outside(

@@ -234,6 +234,17 @@ class Programs:
         texts = _Texts(root)
         return {path: texts.read(path) for path in (f"{folder}/{file}" for file in program.data)}
 
+    def headers(self, name: str, built_for: BuiltFor) -> dict[str, str]:
+        """Path -> text of the headers in a program's include folders, for what is compiled to be
+        linked with it."""
+        root, _ = self._folders[name]
+        texts, found = _Texts(root), self._include(self.program(name), built_for)
+        paths = (path for folder in found for path in files_below(root / folder, _HEADERS))
+        return {path: texts.read(path) for path in sorted({_below(path, root) for path in paths})}
+
+    def include_flags(self, name: str, built_for: BuiltFor) -> tuple[str, ...]:
+        return tuple(f"-I{path}" for path in self._include(self.program(name), built_for))
+
     def _include(self, program: Program, built_for: BuiltFor) -> list[str]:
         _, folder = self._folders[program.name]
         return [
@@ -362,6 +373,10 @@ class _Texts:
             found = files_below(self._root / NATIVE, _HEADERS)
             self._headers = [path.relative_to(self._root).as_posix() for path in found]
         return self._headers
+
+
+def _below(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
 
 
 def compiler_of(isa: str, otherwise: str) -> str:

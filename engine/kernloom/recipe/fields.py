@@ -101,7 +101,7 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
         NAME="name",
         SAME="tools",
         OURS="family",
-        ADVICE="minimum_version install",
+        ADVICE="minimum_version install cxx_flags",
         FLAGS="flags kernel_flags extra_flags variants",
     ),
     Runtime: _rules(NAME="name"),

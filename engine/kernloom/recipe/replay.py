@@ -78,15 +78,23 @@ class LocalConfigs:
         fields = [field for field, rule in FIELDS[cls].items() if rule is Rule.SAME]
         for option in [name, *(other for other in options if other != name)]:
             ours = self.composed({group: option, **chosen})[group]
-            if all(section.get(field) == ours.get(field) for field in fields):
+            if all(_agrees(section.get(field), ours.get(field)) for field in fields):
                 return option
         ours = self.composed({group: name, **chosen})[group]
-        field = next(field for field in fields if section.get(field) != ours.get(field))
+        field = next(f for f in fields if not _agrees(section.get(f), ours.get(f)))
         raise ConfigError(
             f"differs from this machine's {group} '{name}'",
             key=f"{where}.{group}.{field}",
             hint=f"Allowed: {ours.get(field)}. For others, add a {group} of your own.",
         )
+
+
+def _agrees(theirs: Any, ours: Any) -> bool:
+    """Whether a value of a recipe is this machine's; of a mapping it may lack entries, such as tools
+    that a toolchain did not have when the recipe was written."""
+    if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+        return bool(theirs) == bool(ours) and theirs.items() <= ours.items()
+    return bool(theirs == ours)
 
 
 class Replay:
