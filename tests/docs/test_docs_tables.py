@@ -15,6 +15,7 @@ from doc_pages import PAGES
 from kernloom.base.arithmetic import FUNCTIONS
 from kernloom.base.errors import ConfigError
 from kernloom.build import flags
+from kernloom.build.programs import Program, Programs
 from kernloom.cli.completion.candidates import shown_to
 from kernloom.cli.completion.completer import Line, complete
 from kernloom.cli.main import COMMANDS
@@ -192,3 +193,11 @@ def test_fleet_keys_lists_every_key_of_a_kind_with_its_default(kind: str) -> Non
     keys = rows("reference/fleet-keys.md", f"{kind} keys")
     listed = {name: yaml.safe_load(default) for name, _, default in keys}
     assert listed == {key: section[key] for key in section if key not in ("name", "kind")}
+
+
+def test_programs_lists_every_key_of_a_declaration_and_every_program() -> None:
+    listed = [name for name, _, _ in rows("reference/programs.md", "program keys")]
+    assert listed == [field.name for field in fields(Program)]
+    declared = sorted(Programs([TREE]).declared.items())
+    shown = [[name, program.about] for name, program in declared]
+    assert rows("reference/programs.md", "programs") == shown

@@ -90,8 +90,8 @@ class LocalConfigs:
 
 
 def _agrees(theirs: Any, ours: Any) -> bool:
-    """Whether a value of a recipe is this machine's; of a mapping it may lack entries, such as tools
-    that a toolchain did not have when the recipe was written."""
+    """Whether a value of a recipe is this machine's. A mapping may lack entries, such as tools that
+    a toolchain did not have when the recipe was written."""
     if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
         return bool(theirs) == bool(ours) and theirs.items() <= ours.items()
     return bool(theirs == ours)
