@@ -109,9 +109,12 @@ class Builder:
         return State("cached", self._kept(artifact))
 
     def fetched_state(self, artifact: Artifact) -> State:
-        """The same, after looking into the shared cache."""
+        """The same, after looking into the shared cache, which gets what it lacks."""
         state = self.state(artifact)
-        if state.cached or self.shared is None:
+        if self.shared is None:
+            return state
+        if state.cached:
+            self.shared.publish(artifact, self.build_folder)
             return state
         found = self.shared.fetch(artifact, self.build_folder)
         if isinstance(found, Damaged):

@@ -45,10 +45,11 @@ def _build_all(assembly: Assembly, invocation: Invocation) -> int:
     if without_output(invocation.words):
         raise UsageError("--all builds every runtime; it takes no overrides")
     runtimes = all_runtimes(assembly.places)
-    for name, error in runtimes.unavailable.items():
+    for error in runtimes.unavailable.values():
         print(f"left out: {error}", file=invocation.stderr)
-        del name
-    return _build(assembly.builder(), runtimes.artifacts, invocation)
+    # Objects that are linked with kernels are built with these.
+    programs = [artifact for artifact in runtimes.artifacts if artifact.kind == "program"]
+    return _build(assembly.builder(), programs, invocation)
 
 
 def _build(builder: Builder, artifacts: Iterable[Artifact], invocation: Invocation) -> int:
