@@ -21,7 +21,7 @@ def built(project: Project, *words: str) -> tuple[int, int]:
 
 def forget(project: Project) -> None:
     for name in ("kernels", "objects", "runtimes", "lib"):
-        shutil.rmtree(project.build / name)
+        shutil.rmtree(project.build / name, ignore_errors=True)
 
 
 def test_what_one_project_has_built_another_need_not(project: Project, tmp_path: Path) -> None:
