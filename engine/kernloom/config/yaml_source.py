@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
@@ -13,22 +13,44 @@ from kernloom.base.files import read_text
 from kernloom.config.naming import check_file
 from kernloom.config.reader import CONFIG, load_yaml
 
+SCHEME = "kernloom"
 
-class YamlSource(FileConfigSource):
+
+def shown_scheme() -> str:
+    return "file"
+
+
+class YamlSource(ConfigSource):
     """One configs/ folder, under a URL scheme of its own, so that Hydra's source is unaffected."""
+
+    def __init__(self, provider: str, path: str) -> None:
+        super().__init__(provider, path)
+        # Hydra resolves the scheme of the class and reports that of the instance: to users, this
+        # source is a folder like any other.
+        self.__dict__["scheme"] = shown_scheme
 
     @staticmethod
     def scheme() -> str:
-        return "kernloom"
+        return SCHEME
+
+    def available(self) -> bool:
+        return self.is_group("")
 
     def is_group(self, config_path: str) -> bool:
-        return not _hidden(config_path) and super().is_group(config_path)
+        return not _hidden(config_path) and self._path(config_path).is_dir()
 
     def is_config(self, config_path: str) -> bool:
-        return not _hidden(config_path) and super().is_config(config_path)
+        return not _hidden(config_path) and self._file(config_path).is_file()
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        found: list[str] = []
+        for path in self._path(config_path).iterdir():
+            below = f"{config_path}/{path.name}" if config_path else path.name
+            self._list_add_result(found, below, path.name, results_filter)
+        return sorted(set(found))
 
     def load_config(self, config_path: str) -> ConfigResult:
-        path = Path(self.path) / self._normalize_file_name(config_path)
+        path = self._file(config_path)
         if not path.exists():
             raise ConfigLoadError(f"Config not found : {path}")
         text = read_text(path, limit=CONFIG.size)
@@ -38,10 +60,16 @@ class YamlSource(FileConfigSource):
         check_file(str(Path(config_path).parent), path.stem, data or {}, text, str(path))
         return ConfigResult(
             config=OmegaConf.create(data or {}),
-            path=f"{self.scheme()}://{self.path}",
+            path=self.full_path(),
             provider=self.provider,
-            header=ConfigSource._get_header_dict(text[:512]),
+            header=self._get_header_dict(text[:512]),
         )
+
+    def _path(self, config_path: str) -> Path:
+        return Path(self.path) / config_path
+
+    def _file(self, config_path: str) -> Path:
+        return self._path(self._normalize_file_name(config_path))
 
 
 def _hidden(config_path: str) -> bool:
