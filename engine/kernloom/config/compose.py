@@ -20,8 +20,17 @@ from kernloom.base.files import sha256_json, tree_stamps
 from kernloom.base.recalled import Recalled
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.groups import Groups
+from kernloom.config.naming import EXPERIMENT
 from kernloom.config.override_parser import parse_overrides
 from kernloom.config.overrides import Override, Overrides
+from kernloom.config.search_path import (
+    KEY as SEARCH_PATH,
+)
+from kernloom.config.search_path import (
+    in_root_config,
+    search_folder,
+    split_search_path,
+)
 from kernloom.config.settings import SweepSettings
 from kernloom.config.sweeps import (
     NOT_SWEPT,
@@ -42,7 +51,7 @@ if TYPE_CHECKING:
 MAX_POINTS = 200_000
 CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """Keys that a case of a workload may change."""
-_READING = ("hydra_compose", "naming", "yaml_source", "reader", "yaml_builder")
+_READING = ("hydra_compose", "hydra_search_path", "naming", "yaml_source", "reader", "yaml_builder")
 """Modules that decide how config files are read; part of the cache's stamp."""
 _NO_SWEEP: Section[Any] = Section()
 """The `sweep` section of every point: empty, since a point is not a sweep."""
@@ -94,8 +103,9 @@ class Composer:
         say: Callable[[str], None] = lambda note: None,
         results: DigestCache | None = None,
     ) -> None:
-        self._folders = list(folders)
-        self._groups = Groups(folders)
+        self._own_folders = list(folders)
+        self._folders: list[Path] = []
+        self._use_folders(())
         self._cache = cache
         self._resolve_arch = resolve_arch
         self._say = say
@@ -104,12 +114,38 @@ class Composer:
         """Cache of results derived from sections of composed configs."""
         self._stamp = ""
 
+    @property
+    def folders(self) -> Sequence[Path]:
+        """Every folder of config files, highest priority first."""
+        return self._folders
+
+    def _use_folders(self, added: Sequence[Path]) -> None:
+        folders = [*self._own_folders, *added]
+        if folders != self._folders:
+            self._folders = folders
+            self._groups = Groups(folders)
+            self._stamp = ""
+            self.__dict__.pop("_hydra", None)
+
     def options(self, group: str) -> list[str]:
         return self._groups.options(group)
 
     def parse(self, words: Sequence[str], *, multirun: bool, to_hydra: bool = False) -> Overrides:
-        """Parse words to overrides; with `to_hydra`, Hydra's own settings are allowed."""
-        return parse_overrides(words, self._groups, multirun=multirun, to_hydra=to_hydra)
+        """Parse words to overrides; with `to_hydra`, Hydra's own settings are allowed.
+
+        Folders of `hydra.searchpath` are used from here on. The override stays among the others, as
+        absolute paths: it is needed to compose a point again elsewhere.
+        """
+        given, rest = split_search_path(words)
+        entries = given or in_root_config(self._own_folders)
+        added = list(dict.fromkeys(map(search_folder, entries)))
+        before = self._folders[len(self._own_folders) :]
+        # Other overrides of this command may have added folders before.
+        self._use_folders([*before, *(folder for folder in added if folder not in before)])
+        overrides = parse_overrides(rest, self._groups, multirun=multirun, to_hydra=to_hydra)
+        if not given:
+            return overrides
+        return overrides.then([Override.of(SEARCH_PATH, list(map(str, added)), group=False)])
 
     def choose(self, values: Mapping[str, Any]) -> Overrides:
         """Overrides that set keys to these values."""
@@ -240,9 +276,16 @@ class Composer:
         return value
 
     def chosen(self, overrides: Overrides, group: str) -> list[str]:
-        """The chosen options of a group, or the root config's default."""
-        default = self._groups.defaults(self._groups.read("", "kernloom")).get(group, "")
-        return [str(value) for value in overrides.values(group)] or [default]
+        """The chosen options of a group, or the default of a preset or of the root config."""
+        named = [str(value) for value in overrides.values(group)]
+        presets = [(EXPERIMENT, str(name)) for name in overrides.values(EXPERIMENT)]
+        for place in (*presets, ("", "kernloom")):
+            if not named:
+                # An error in a preset is reported when it is composed.
+                with contextlib.suppress(ConfigError):
+                    option = self._groups.defaults(self._groups.read(*place)).get(group)
+                    named = [option] if option else []
+        return named or [""]
 
     def _check_options(self, override: Override) -> None:
         """Refuse an unknown option of a group with a clear error, before Hydra composes."""
@@ -274,7 +317,7 @@ class Composer:
         return resolve({**data, "arch": arch, "sweep": _NO_SWEEP}, self._results)
 
     def _unresolved(self, chosen: list[tuple[Override, Any]]) -> Section[Any]:
-        values = [(override, value) for override, value in chosen if not override.group]
+        values = [(o, value) for o, value in chosen if not o.group and o.key != SEARCH_PATH]
         composed = self._compose(_groups(chosen))
         data = _applied(composed, values)
         for section in ("workload", "arch", "toolchain"):
