@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from kernloom import __version__
 from kernloom.base.errors import KernloomError, Terminated, UsageError, nearest
 from kernloom.base.streams import prepare_streams
+from kernloom.cli.hydra_flags import HYDRA_FLAGS, QUESTIONS, SHORT, with_config_dir
 from kernloom.cli.invocation import Flag, Invocation, check_output, output_of, parse
 
 COMMANDS = {
@@ -73,6 +74,8 @@ def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(help_text())
         return 0 if words else 2
+    if words[0] == "--hydra-help":
+        words = ["run", *words]
     if words[0] in ("-V", "--version", "version"):
         print(f"kernloom {__version__}")
         return 0
@@ -86,9 +89,14 @@ def _dispatch(words: list[str]) -> int:
     if any(word in ("-h", "--help") for word in rest):
         print(_command_help(name, command, flags, sweeps=sweeps))
         return 0
+    given, short = (flags | HYDRA_FLAGS, SHORT) if sweeps else (flags, {})
+    invocation: Invocation = parse(name, rest, given, sweeps=sweeps, short=short)
+    if any(flag in invocation.flags for flag in QUESTIONS):
+        from kernloom.cli.hydra_answers import answer
+
+        return answer(invocation)
     check_output(name, rest, getattr(command, "REPORT", ""))
-    invocation: Invocation = parse(name, rest, flags, sweeps=sweeps)
-    code: int = command.run(invocation)
+    code: int = command.run(with_config_dir(invocation))
     return code
 
 
@@ -130,6 +138,12 @@ def _command_help(name: str, command: Any, flags: dict[str, Flag], *, sweeps: bo
     if sweeps:
         shown["-m, --multirun"] = "sweep over every key that is given several values"
     lines += [f"  {flag:22} {about}" for flag, about in shown.items()]
+    if sweeps:
+        lines += ["", "Hydra's flags:"]
+        letters = {name: f"-{letter}, " for letter, name in SHORT.items()}
+        for flag, item in HYDRA_FLAGS.items():
+            lines.append(f"  {letters.get(flag, '')}--{flag} {item.value}".rstrip())
+            lines.append(f"{'':25}{item.about}")
     return "\n".join(lines).rstrip()
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 MAX_POINTS = 200_000
 CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """Keys that a case of a workload may change."""
-_READING = ("hydra_compose", "hydra_search_path", "naming", "yaml_source", "reader", "yaml_builder")
+_READING = ("hydra_compose", "hydra_search_path", "naming", "resolvers", "yaml_source", "reader", "yaml_builder")
 """Modules that decide how config files are read; part of the cache's stamp."""
 _NO_SWEEP: Section[Any] = Section()
 """The `sweep` section of every point: empty, since a point is not a sweep."""
@@ -164,9 +164,12 @@ class Composer:
         _check_axes(overrides)
         sweep = self._sweep(overrides)
         if describes_points(sweep) and not overrides.multirun:
+            preset = overrides.values(EXPERIMENT)
             raise UsageError(
-                "a sweep is described, but this is a single run",
-                hint="Add -m to carry it out, or say sweep=none.",
+                f"experiment={preset[-1]} is a sweep, but this is a single run"
+                if preset and not overrides.mentions("sweep")
+                else "a sweep is described, but this is a single run",
+                hint="Add -m to carry it out" + ("." if preset else ", or say sweep=none."),
             )
         yield from self._points(sweep, overrides.without("sweep"), refuse)
 
@@ -340,7 +343,7 @@ class Composer:
         with contextlib.suppress(OSError, ValueError):
             return read_sealed(path)
         data = self._hydra.compose(groups)
-        if not _is_secret(data):
+        if self._hydra.cacheable and not _is_secret(data):
             with contextlib.suppress(OSError):  # the cache only saves time
                 write_sealed(path, data)
         return data

@@ -6,7 +6,8 @@ Values are applied to the composed data by `values`, so Hydra composes once per 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from kernloom.base.errors import ConfigError, nearest
 from kernloom.config.groups import Groups
 from kernloom.config.hydra_search_path import SearchFolder, search_path
 from kernloom.config.naming import with_names
+from kernloom.config.resolvers import failed_resolver
+from kernloom.config.yaml_source import YamlSource
 
 PRIMARY = "kernloom"
 """The root config: configs/kernloom.yaml."""
@@ -32,10 +35,15 @@ class HydraComposer:
     def __init__(self, folders: Sequence[Path]) -> None:
         self._groups = Groups(folders)
         self._folders = [SearchFolder(folder) for folder in folders]
+        self.cacheable = True
+        """Whether the last composition depends on config files only."""
 
     def compose(self, groups: Sequence[str]) -> dict[str, Any]:
         """The merged config files for these group choices, interpolations unresolved."""
-        return with_names(*self._compose(PRIMARY, groups))
+        YamlSource.calls_resolvers = False
+        composed = with_names(*self._compose(PRIMARY, groups))
+        self.cacheable = not YamlSource.calls_resolvers
+        return composed
 
     def compose_option(self, group: str, name: str) -> tuple[dict[str, Any], dict[str, str]]:
         """One option of a group, merged with its defaults list, and the options of other groups
@@ -48,34 +56,12 @@ class HydraComposer:
     def _compose(
         self, primary: str, overrides: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        try:
+        with readable_errors(primary, self._groups):
             config = self._composed(primary, overrides)
             chosen = dict(config.hydra.runtime.choices)
             with open_dict(config):
                 del config["hydra"]
             data = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
-        except MissingConfigException as error:
-            group, _, name = str(error.missing_cfg_file).rpartition("/")
-            options = [str(option) for option in error.options or self._groups.options(group)]
-            raise ConfigError(
-                f"unknown {group or 'config'} '{name}' in a defaults list",
-                hint=nearest(name, options),
-            ) from None
-        except RecursionError:
-            raise ConfigError(
-                f"the defaults lists of {primary}.yaml and the files it names lead back to "
-                "themselves",
-                hint="A file cannot be among its own defaults, nor among those of its defaults.",
-            ) from None
-        except AssertionError:
-            # Hydra's message is about its own code.
-            raise ConfigError(f"{primary}.yaml has a defaults list that makes no sense") from None
-        except (HydraException, OmegaConfBaseException, ValueError) as error:
-            said = str(error) or str(error.__cause__ or "")
-            lines = [line.strip() for line in said.splitlines() if line.strip()]
-            lines = [line for line in lines if not line.startswith(("provider=", "Config search"))]
-            text = ". ".join(line.rstrip(".") for line in lines)
-            raise ConfigError(text or type(error).__name__) from None
         if not isinstance(data, dict):
             raise ConfigError(f"configs/{primary}.yaml is not a mapping")
         known = {g: str(o) for g, o in chosen.items() if o and not g.startswith("hydra/")}
@@ -97,3 +83,35 @@ class HydraComposer:
                 return compose(primary, list(overrides), return_hydra_config=True)
         finally:
             GlobalHydra.instance().hydra = before
+
+
+@contextmanager
+def readable_errors(primary: str, groups: Groups) -> Iterator[None]:
+    """Turn Hydra's errors into messages about the user's files and overrides."""
+    try:
+        yield
+    except MissingConfigException as error:
+        group, _, name = str(error.missing_cfg_file).rpartition("/")
+        options = [str(option) for option in error.options or groups.options(group)]
+        raise ConfigError(
+            f"unknown {group or 'config'} '{name}' in a defaults list",
+            hint=nearest(name, options),
+        ) from None
+    except RecursionError:
+        raise ConfigError(
+            f"the defaults lists of {primary}.yaml and the files it names lead back to themselves",
+            hint="A file cannot be among its own defaults, nor among those of its defaults.",
+        ) from None
+    except AssertionError:
+        # Hydra's message is about its own code.
+        raise ConfigError(f"{primary}.yaml has a defaults list that makes no sense") from None
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        failure = failed_resolver(error)
+        if failure:
+            raise failure from None
+        cause = error.__cause__
+        said = [str(error), *([str(cause)] if isinstance(cause, OmegaConfBaseException) else [])]
+        lines = [line.strip() for text in said for line in text.splitlines() if line.strip()]
+        lines = [line for line in lines if not line.startswith(("provider=", "Config search"))]
+        text = ". ".join(line.rstrip(".") for line in lines)
+        raise ConfigError(text or type(error).__name__) from None

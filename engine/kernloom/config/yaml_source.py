@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, ClassVar
 
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
@@ -12,6 +13,7 @@ from kernloom.base.errors import ConfigError
 from kernloom.base.files import read_text
 from kernloom.config.naming import check_file
 from kernloom.config.reader import CONFIG, load_yaml
+from kernloom.config.resolvers import check_resolvers
 
 SCHEME = "kernloom"
 
@@ -22,6 +24,9 @@ def shown_scheme() -> str:
 
 class YamlSource(ConfigSource):
     """One configs/ folder, under a URL scheme of its own, so that Hydra's source is unaffected."""
+
+    calls_resolvers: ClassVar[bool] = False
+    """Whether a defaults list that was loaded calls a resolver, such as ${oc.env:NAME}."""
 
     def __init__(self, provider: str, path: str) -> None:
         super().__init__(provider, path)
@@ -58,6 +63,9 @@ class YamlSource(ConfigSource):
         if data is not None and not isinstance(data, dict):
             raise ConfigError("expected keys and values at the top", key=str(path))
         check_file(str(Path(config_path).parent), path.stem, data or {}, text, str(path))
+        for text in _calls(data):
+            check_resolvers(text, f"{path}: defaults")
+            YamlSource.calls_resolvers = True
         return ConfigResult(
             config=OmegaConf.create(data or {}),
             path=self.full_path(),
@@ -75,3 +83,10 @@ class YamlSource(ConfigSource):
 def _hidden(config_path: str) -> bool:
     """Whether a path leaves the folder or contains hidden names."""
     return any(part.startswith(".") for part in config_path.split("/"))
+
+
+def _calls(data: Any) -> list[str]:
+    """The entries of a defaults list that call a resolver."""
+    listed = data.get("defaults") if isinstance(data, dict) else None
+    texts = [str(entry) for entry in listed] if isinstance(listed, list) else []
+    return [text for text in texts if "${" in text and ":" in text.partition("${")[2]]
