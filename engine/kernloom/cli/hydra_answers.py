@@ -74,7 +74,8 @@ def _check(invocation: Invocation, asked: Sequence[str]) -> None:
 def _checked_words(invocation: Invocation, assembly: Assembly) -> list[str]:
     """The overrides in Hydra's syntax, once Kernloom has composed them without an error."""
     composer = assembly.composer
-    own, others = [], []
+    own: list[str] = []
+    others: list[str] = []
     for word in with_config_dir(invocation).words:
         mine = word.lstrip("+~").startswith(HYDRA) and not word.startswith(SEARCH_PATH)
         (others if mine else own).append(word)

@@ -19,10 +19,11 @@ from kernloom.base.errors import ConfigError, UsageError, nearest, without_passw
 from kernloom.base.files import sha256_json, tree_stamps
 from kernloom.base.recalled import Recalled
 from kernloom.base.sealed import read_sealed, write_sealed
-from kernloom.config.groups import Groups
+from kernloom.config.groups import REGISTERED, Groups
 from kernloom.config.naming import EXPERIMENT
 from kernloom.config.override_parser import parse_overrides
 from kernloom.config.overrides import Override, Overrides
+from kernloom.config.registered import RegisteredOptions
 from kernloom.config.search_path import (
     KEY as SEARCH_PATH,
 )
@@ -51,7 +52,15 @@ if TYPE_CHECKING:
 MAX_POINTS = 200_000
 CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """Keys that a case of a workload may change."""
-_READING = ("hydra_compose", "hydra_search_path", "naming", "resolvers", "yaml_source", "reader", "yaml_builder")
+_READING = (
+    "hydra_compose",
+    "hydra_search_path",
+    "naming",
+    "resolvers",
+    "yaml_source",
+    "reader",
+    "yaml_builder",
+)
 """Modules that decide how config files are read; part of the cache's stamp."""
 _NO_SWEEP: Section[Any] = Section()
 """The `sweep` section of every point: empty, since a point is not a sweep."""
@@ -103,10 +112,11 @@ class Composer:
         say: Callable[[str], None] = lambda note: None,
         results: DigestCache | None = None,
     ) -> None:
+        self._cache = cache
+        self._registered = RegisteredOptions(cache / REGISTERED)
         self._own_folders = list(folders)
         self._folders: list[Path] = []
         self._use_folders(())
-        self._cache = cache
         self._resolve_arch = resolve_arch
         self._say = say
         """Called with notes about a sweep that are not errors."""
@@ -123,7 +133,7 @@ class Composer:
         folders = [*self._own_folders, *added]
         if folders != self._folders:
             self._folders = folders
-            self._groups = Groups(folders)
+            self._groups = Groups(folders, self._registered)
             self._stamp = ""
             self.__dict__.pop("_hydra", None)
 
@@ -360,6 +370,7 @@ class Composer:
         stamps: list[Any] = [code_stamp(*modules, packages=("hydra", "omegaconf", "yaml"))]
         for folder in self._folders:
             stamps.extend(tree_stamps(folder, ".yaml"))
+        stamps.append(self._registered.stamp)
         return sha256_json(stamps)
 
 

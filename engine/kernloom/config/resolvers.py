@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kernloom.base.errors import ConfigError
+from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.files import canonical_json
 from kernloom.base.registry import Registry
 
@@ -58,7 +58,13 @@ def check_resolvers(text: str, key: str) -> None:
         elif RESOLVERS.knows(name):
             _register(name, key)
         else:
-            raise RESOLVERS.unknown(name, key=key)
+            known = (*_READ_NOTHING, *_SHIPPED, *RESOLVERS.names())
+            raise ConfigError(
+                f"unknown resolver '{name}' in {text!r}",
+                key=key,
+                hint=f"{nearest(name, known)} Installed packages add others by entry point: the "
+                f"group is {RESOLVERS.group}.",
+            )
 
 
 def register_all() -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from kernloom.base.errors import ConfigError
 from kernloom.base.files import read_text
@@ -28,8 +28,12 @@ class YamlSource(ConfigSource):
     calls_resolvers: ClassVar[bool] = False
     """Whether a defaults list that was loaded calls a resolver, such as ${oc.env:NAME}."""
 
+    open_maps: ClassVar[bool] = False
+    """Whether overrides may add keys without a `+`, for jobs that check their keys themselves."""
+
     def __init__(self, provider: str, path: str) -> None:
         super().__init__(provider, path)
+        self._open = YamlSource.open_maps  # also in a process that gets this source from another
         # Hydra resolves the scheme of the class and reports that of the instance: to users, this
         # source is a folder like any other.
         self.__dict__["scheme"] = shown_scheme
@@ -66,8 +70,11 @@ class YamlSource(ConfigSource):
         for text in _calls(data):
             check_resolvers(text, f"{path}: defaults")
             YamlSource.calls_resolvers = True
+        config = OmegaConf.create(data or {})
+        if self._open:
+            _open(config)
         return ConfigResult(
-            config=OmegaConf.create(data or {}),
+            config=config,
             path=self.full_path(),
             provider=self.provider,
             header=self._get_header_dict(text[:512]),
@@ -78,6 +85,13 @@ class YamlSource(ConfigSource):
 
     def _file(self, config_path: str) -> Path:
         return self._path(self._normalize_file_name(config_path))
+
+
+def _open(config: DictConfig) -> None:
+    """Open the maps of a section, or the sections of a file at the root: Hydra closes the root."""
+    for node in (config, *(config._get_node(key) for key in config)):
+        if isinstance(node, DictConfig):
+            OmegaConf.set_struct(node, False)
 
 
 def _hidden(config_path: str) -> bool:

@@ -1,6 +1,7 @@
 """Verify every case of the workloads on the target against the golden, without measuring.
 
-Nothing is stored. Without a named workload or experiment, all workloads are checked; with a chosen case, all that have it.
+Nothing is stored. Without a named workload or experiment, all workloads are checked; with a chosen
+case, all that have it.
 
   kernloom check
   kernloom check workload=matmul toolchain=clang
