@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import hydra
@@ -19,15 +18,17 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from kernloom.base.errors import ConfigError, UsageError, nearest
+from kernloom.base.lookup import MISSING
 from kernloom.cli.hydra_flags import CFG, INFO, QUESTIONS, with_config_dir
 from kernloom.cli.invocation import MULTIRUN, Invocation
 from kernloom.config.groups import Groups
 from kernloom.config.hydra_compose import PRIMARY, VERSION_BASE, readable_errors
 from kernloom.config.hydra_search_path import MAIN, SearchFolder, search_path
-from kernloom.config.override_parser import HYDRA
-from kernloom.config.overrides import Overrides, spelled
+from kernloom.config.override_parser import HYDRA, is_literal
+from kernloom.config.overrides import Override, spelled
 from kernloom.config.resolvers import register_all
 from kernloom.config.search_path import KEY as SEARCH_PATH
+from kernloom.config.search_path import is_search_path
 from kernloom.run.assembly import Assembly
 
 
@@ -36,7 +37,6 @@ def answer(invocation: Invocation) -> int:
     flags = invocation.flags
     asked = [name for name in ("cfg", "info", "hydra-help") if name in flags]
     _check(invocation, asked)
-    # Hydra itself composes its help from no config, so overrides do not matter.
     assembly = Assembly()
     words = _checked_words(invocation, assembly)
     arguments = [f"--config-dir={flags['config-dir']}"] if "config-dir" in flags else []
@@ -77,30 +77,28 @@ def _checked_words(invocation: Invocation, assembly: Assembly) -> list[str]:
     own: list[str] = []
     others: list[str] = []
     for word in with_config_dir(invocation).words:
-        mine = word.lstrip("+~").startswith(HYDRA) and not word.startswith(SEARCH_PATH)
-        (others if mine else own).append(word)
+        is_hydra = word.lstrip("+~").startswith(HYDRA) and not is_search_path(word)
+        (others if is_hydra else own).append(word)
     overrides = composer.parse(own, multirun=False)
-    # A preset may describe a sweep: its first point shows whether it can be composed.
-    next(composer.points(replace(overrides, multirun=True)), None)
-    path = [word for word in invocation.words if word.startswith(SEARCH_PATH)]
-    return [*words_for_hydra(overrides), *path, *others]
+    composed = composer.check_composes(overrides, resolved="resolve" in invocation.flags)
+    path = [word for word in invocation.words if is_search_path(word)]
+    words = [_word(o, composed) for o in overrides if o.key != SEARCH_PATH]
+    if "hydra-help" in invocation.flags:
+        words = []  # Hydra composes its help without the application's config
+    return [*words, *path, *others]
 
 
-def words_for_hydra(overrides: Overrides) -> list[str]:
-    """The overrides of one experiment as Hydra accepts them. Keys of open maps need no `+` here, so
-    every value is forced; quotes protect values that Kernloom takes literally."""
-    words = []
-    for override in overrides:
-        value = override.values[0] if override.values else None
-        if override.key == SEARCH_PATH:
-            continue
-        if override.group:
-            words.append(override.hydra_text(value))
-        elif override.kind == "delete":
-            words.append(override.text)
-        else:
-            words.append(f"++{override.key}={spelled(value)}")
-    return words
+def _word(override: Override, composed: Mapping[str, Any]) -> str:
+    """An override as Hydra accepts it. Keys that no file has need no `+` in Kernloom, and paths and
+    expressions no quotes."""
+    if override.group or override.kind == "delete":
+        return override.text
+    node: Any = composed
+    for name in override.key.split("."):
+        node = node.get(name, MISSING) if isinstance(node, Mapping) else MISSING
+    if node is not MISSING and not is_literal(override.key):
+        return override.text
+    return f"++{override.key}={spelled(override.values[0])}"
 
 
 class _App:

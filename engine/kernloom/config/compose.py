@@ -238,6 +238,19 @@ class Composer:
         """Whether a swept key of a point is a config group."""
         return any(self._groups.exists(key.partition("@")[0]) for key in swept)
 
+    def check_composes(self, overrides: Overrides, *, resolved: bool) -> Mapping[str, Any]:
+        """The config composed from the groups, once it is certain that the values fit it, and that
+        its references resolve; no point of a sweep is applied."""
+        self._stamp = self._stamped()
+        for override in overrides:
+            self._check_options(override)
+        self._sweep(overrides)
+        chosen = [(override, _first(override)) for override in overrides.without("sweep")]
+        data = self._unresolved(chosen)
+        if resolved:
+            resolve(data, self._results)
+        return self._compose(_groups(chosen))
+
     def composed_groups(self, point: Point) -> Section[Any]:
         """The config composed from a point's group options, without its value overrides."""
         return self._data([(o, _first(o)) for o in point.overrides if o.group])

@@ -96,6 +96,11 @@ def parse_for_hydra(word: str, groups: Groups) -> Override:
     return Override(word, kind, key, values, groups.exists(key), swept, package or None)
 
 
+def is_literal(key: str) -> bool:
+    """Whether the value of a key is taken as it is, with characters of Hydra's grammar."""
+    return bool(PATH_KEYS.fullmatch(key) or EXPRESSION_KEYS.fullmatch(key))
+
+
 def _check_length(word: str) -> None:
     """Refuse absurdly long words, before a parser recurses over them."""
     key, _, value = word.partition("=")

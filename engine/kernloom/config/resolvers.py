@@ -7,6 +7,7 @@ for the same arguments.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -70,7 +71,9 @@ def check_resolvers(text: str, key: str) -> None:
 def register_all() -> None:
     """Make the resolvers of all installed packages known to OmegaConf; broken ones are left out."""
     for name in RESOLVERS.names():
-        _register(name, "")
+        # A broken resolver is reported where it is used.
+        with contextlib.suppress(ConfigError):
+            _register(name, "")
 
 
 def evaluate(text: str, references: Mapping[str, Any], key: str) -> Any:

@@ -19,7 +19,11 @@ from kernloom.config.overrides import Override
 KEY = "hydra.searchpath"
 ROOT_FILE = "kernloom.yaml"
 _WORD = re.compile(rf"\+{{0,2}}{re.escape(KEY)}=", re.ASCII)
-_SCHEME = re.compile(r"([a-z]+)://(.*)", re.DOTALL)
+_SCHEME = re.compile(r"(\w+)://(.*)", re.DOTALL)
+
+
+def is_search_path(word: str) -> bool:
+    return _WORD.match(word) is not None
 
 
 def split_search_path(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -27,7 +31,7 @@ def split_search_path(words: Sequence[str]) -> tuple[list[str], list[str]]:
     entries: list[str] = []
     rest: list[str] = []
     for word in words:
-        if _WORD.match(word):
+        if is_search_path(word):
             entries += _entries(_value(word), word)
         else:
             rest.append(word)
