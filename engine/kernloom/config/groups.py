@@ -103,7 +103,8 @@ class Groups:
         for entry in data.get("defaults") or []:
             if isinstance(entry, Mapping):
                 for group, option in entry.items():
-                    chosen[str(group).removeprefix("override ").lstrip("/")] = str(option)
+                    if option is not None:
+                        chosen[str(group).removeprefix("override ").lstrip("/")] = str(option)
         return chosen
 
 
@@ -131,7 +132,8 @@ def _is_choice(entry: Any, group: str) -> bool:
     ((key, option),) = entry.items()
     other = str(key).removeprefix("override ")
     elsewhere = not group or (other.startswith("/") and other.strip("/") != group)
-    return elsewhere and isinstance(option, str) and "@" not in other and "${" not in option
+    plain = option is None or (isinstance(option, str) and "${" not in option)
+    return elsewhere and plain and "@" not in other
 
 
 def _is(kind: Callable[[Path], bool], path: Path) -> bool:

@@ -33,7 +33,7 @@ def check_file(group: str, option: str, data: Mapping[str, Any], text: str, wher
     """Refuse a file whose `name` is not its file name, and one without a header that it needs."""
     if group in AT_ROOT and not at_root(group, text):
         raise ConfigError(
-            f"the first line of a file in {group}/ must be `# @package _global_`",
+            f"the first line of {_a(group)}'s file must be `# @package _global_`",
             key=where,
             hint=AT_ROOT[group],
         )
@@ -48,6 +48,10 @@ def check_file(group: str, option: str, data: Mapping[str, Any], text: str, wher
             key=where,
             hint=f"Say name: {option}, or leave that line out: the name follows from the file.",
         )
+
+
+def _a(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
 def with_name(group: str, option: str, section: Any) -> Any:
