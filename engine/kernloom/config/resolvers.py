@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -26,6 +27,11 @@ _READ_NOTHING = ("oc.env", "oc.decode", "now", "python_version")
 _SHIPPED = ("oc.select", "oc.create", "oc.dict.keys", "oc.dict.values", "oc.deprecated", "hydra")
 _HYDRA = ("now", "hydra", "python_version")
 _SEES_CONFIG = {"_parent_", "_node_", "_root_"}
+_ARGUMENT = r"(?:\$\{[A-Za-z_][\w.]*\}|[\w-]+)"
+_SIMPLE_CALL = re.compile(rf"\$\{{([A-Za-z_][\w.]*):({_ARGUMENT}(?:,{_ARGUMENT})*)\}}", re.ASCII)
+"""A call with references, numbers and words: OmegaConf's parser takes a millisecond."""
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
+_WORD = re.compile(r"(?!(?:true|false|null|inf|nan)$)[a-z_]\w*", re.ASCII | re.IGNORECASE)
 _MAX_KEPT = 10_000
 _CONFIG_KEY = "__text"
 
@@ -78,10 +84,51 @@ def register_all() -> None:
 
 def evaluate(text: str, references: Mapping[str, Any], key: str) -> Any:
     """The value of a text that `reads_no_config`, with the values of its references."""
+    check_resolvers(text, key)
+    simple = _simple_call(text, references)
+    if simple:
+        name, arguments = simple
+        try:
+            return _wrapped[name](*arguments)
+        except ResolverError as error:
+            raise resolving_error(error, key) from None
+    # The environment may change while a program runs.
+    state = [*os.environ.items()] if "oc.env" in text else []
+    known = (text, canonical_json([dict(references), state]))
+    if known not in _evaluated or "now" in text:
+        if len(_evaluated) >= _MAX_KEPT:
+            _evaluated.clear()
+        _evaluated[known] = _evaluate_by_omegaconf(text, references, key)
+    return _evaluated[known]
+
+
+_evaluated: dict[tuple[str, str], Any] = {}
+"""Text, its references' values and the environment -> its value."""
+
+
+def _simple_call(text: str, references: Mapping[str, Any]) -> tuple[str, list[Any]] | None:
+    """The package's resolver and the arguments of a call that needs no parser."""
+    match = _SIMPLE_CALL.fullmatch(text)
+    if not match or match[1] not in _wrapped:
+        return None
+    arguments: list[Any] = []
+    for argument in match[2].split(","):
+        node = NODE.fullmatch(argument)
+        if node:
+            arguments.append(references[node[1]])
+        elif _INTEGER.fullmatch(argument):
+            arguments.append(int(argument))
+        elif _WORD.fullmatch(argument):
+            arguments.append(argument)
+        else:
+            return None
+    return match[1], arguments
+
+
+def _evaluate_by_omegaconf(text: str, references: Mapping[str, Any], key: str) -> Any:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    check_resolvers(text, key)
     config: dict[str, Any] = {}
     for reference in sorted(references):
         node, names = config, reference.split(".")
@@ -131,17 +178,17 @@ def _register(name: str, key: str) -> None:
     from omegaconf import OmegaConf
 
     function = RESOLVERS.get(name, key=key)
-    OmegaConf.register_new_resolver(name, _checked(name, function, key), replace=True)
+    if name not in _wrapped or not OmegaConf.has_resolver(name):
+        OmegaConf.register_new_resolver(name, _checked(name, function, key), replace=True)
 
 
-_wrapped: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
-"""Name of a resolver -> the package's function, and ours around it."""
+_wrapped: dict[str, Callable[..., Any]] = {}
+"""Name of a resolver -> our function around the package's. Packages do not change while a
+process lives."""
 
 
 def _checked(name: str, function: Callable[..., Any], key: str) -> Callable[..., Any]:
     """The function with its errors explained, its result checked, and earlier results kept."""
-    if name in _wrapped and _wrapped[name][0] is function:
-        return _wrapped[name][1]
     package = RESOLVERS.distribution(name) or "an installed package"
     _check_function(name, function, package, key)
     kept: dict[str, Any] = {}
@@ -166,7 +213,7 @@ def _checked(name: str, function: Callable[..., Any], key: str) -> Callable[...,
             kept[given] = result
         return result
 
-    _wrapped[name] = function, resolve
+    _wrapped[name] = resolve
     return resolve
 
 
