@@ -53,6 +53,10 @@ def test_presets_can_be_swept(project: Project) -> None:
     done = project.json("plan", "-m", "experiment=a,b")
     assert [trial["point"] for trial in done.trials] == [{"experiment": "a"}, {"experiment": "b"}]
     assert len({trial["id"] for trial in done.trials}) == 2
+    none = project.json("plan", "-m", "experiment=a,null", "workload=good")
+    assert [trial["point"]["experiment"] for trial in none.trials] == ["a", None]
+    plain = project.json("plan", "workload=good")
+    assert none.trials[1]["id"] == plain.trials[0]["id"] != none.trials[0]["id"]
 
 
 def test_check_verifies_the_preset_s_workload_only(project: Project) -> None:

@@ -91,6 +91,8 @@ def _checked_words(invocation: Invocation, assembly: Assembly) -> list[str]:
 def _word(override: Override, composed: Mapping[str, Any]) -> str:
     """An override as Hydra accepts it. Keys that no file has need no `+` in Kernloom, and paths and
     expressions no quotes."""
+    if override.group and None in override.values:
+        return override.hydra_text(None)
     if override.group or override.kind == "delete":
         return override.text
     node: Any = composed

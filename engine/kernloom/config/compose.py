@@ -304,7 +304,7 @@ class Composer:
     def chosen(self, overrides: Overrides, group: str) -> list[str]:
         """The chosen options of a group, or the default of a preset or of the root config."""
         named = [str(value) for value in overrides.values(group)]
-        presets = [(EXPERIMENT, str(name)) for name in overrides.values(EXPERIMENT)]
+        presets = [(EXPERIMENT, str(name)) for name in overrides.values(EXPERIMENT) if name]
         for place in (*presets, ("", "kernloom")):
             if not named:
                 # An error in a preset is reported when it is composed.
@@ -332,6 +332,8 @@ class Composer:
                     f"a list is no option of {override.key}",
                     hint=f"For a sweep over several: -m {override.key}={several}.",
                 )
+            if value is None and override.key == EXPERIMENT:
+                continue  # no preset
             if value not in options:
                 raise ConfigError(
                     f"unknown {override.key} '{value}'", hint=nearest(str(value), options)

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.errors import UnavailableError
 from kernloom.base.files import file_stamp, sha256_json, tree_stamps
 from kernloom.base.sealed import read_sealed, write_sealed
 
@@ -60,7 +61,11 @@ class RegisteredOptions:
             kept = read_sealed(self._cache)
             if kept["plugins"] == own and kept["imported"] == _file_stamps(kept["files"]):
                 return kept["options"], _stamp_of(kept)
-        files, options = _import_plugins()
+        try:
+            files, options = _import_plugins()
+        except UnavailableError:
+            # Reported when Hydra composes; commands that need no composition go on.
+            return {}, ""
         kept = {"plugins": own, "imported": _file_stamps(files), "files": files, "options": options}
         with contextlib.suppress(OSError):  # the cache only saves time
             write_sealed(self._cache, kept)

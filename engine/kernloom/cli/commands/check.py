@@ -84,7 +84,7 @@ def _plan_workloads(
 def _workloads(assembly: Assembly, overrides: Overrides) -> list[tuple[str, Overrides]]:
     """The overrides for each workload, with its name if there are several."""
     named = overrides.values("workload")
-    if len(named) == 1 or (not named and overrides.values(EXPERIMENT)):
+    if len(named) == 1 or (not named and any(overrides.values(EXPERIMENT))):
         return [("", overrides)]
     rest = overrides.where(lambda override: override.key != "workload")
     names = named or assembly.composer.options("workload")
