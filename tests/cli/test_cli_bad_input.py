@@ -12,7 +12,7 @@ USAGE = [
     # words, and what the message must name: the key or value, and what is allowed or meant
     (["runn"], ["'runn'", "Did you mean 'run'?", "Allowed: build,"]),
     (["run", "trace=t.json"], ["trace", "no virtual time to trace"]),
-    (["run", "--jnit", "x"], ["'--jnit'", "Allowed: --help, --objective, -m"]),
+    (["run", "--jnit", "x"], ["'--jnit'", "Allowed: --cfg, --config-dir, --help,", "--objective"]),
     (["check", "--jnit", "x"], ["'--jnit'", "Did you mean '--junit'?"]),
     (["run", "workload=mathmul"], ["workload 'mathmul'", "Did you mean 'matmul'?", "axpy"]),
     (["run", "target=hots"], ["target 'hots'", "Did you mean 'host'?"]),

@@ -86,6 +86,10 @@ def test_an_installed_wheel_runs_in_an_empty_folder_and_leaves_it_empty(
     assert done.returncode == 0, done.stderr
     (trial,) = json.loads(done.stdout)["trials"]
     assert trial["verified"] is True
+    shown = run([program, "plan", "--cfg=job", "-p=workload.name"], cwd=empty, env=environment)
+    assert shown.stdout == "matmul\n", shown.stderr
+    planned = run([program, "plan", "-m", "experiment=isa_levels"], cwd=empty, env=environment)
+    assert planned.returncode == 0, planned.stderr
     assert list(empty.iterdir()) == []
     assert list(home.iterdir()) == []
     assert [path.name for path in cache.iterdir()] == ["kernloom"]

@@ -20,6 +20,7 @@ from kernloom.cli.completion.completer import Line, complete, reports_of, syntax
 from kernloom.cli.completion.composition import Composition
 from kernloom.cli.completion.constants import constants
 from kernloom.cli.completion.protocol import unquoted
+from kernloom.cli.hydra_flags import HYDRA_FLAGS
 from kernloom.cli.invocation import PLAIN_OUTPUTS
 from kernloom.cli.main import COMMANDS
 from kernloom.config.hydra_compose import HydraComposer
@@ -73,10 +74,16 @@ def test_every_command_is_offered() -> None:
 def test_what_a_command_declares_is_known_without_importing_it(name: str) -> None:
     module: Any = importlib.import_module(f"kernloom.cli.commands.{name}")
     syntax = syntax_of(name)
-    assert syntax.flags == getattr(module, "FLAGS", {})
     assert syntax.sweeps == getattr(module, "SWEEPS", False)
+    hydra = HYDRA_FLAGS if syntax.sweeps else {}
+    assert syntax.flags == getattr(module, "FLAGS", {}) | hydra
     assert syntax.report == getattr(module, "REPORT", "")
     assert syntax.actions == getattr(module, "ACTIONS", {})
+
+
+def test_the_words_of_hydras_flags_are_offered() -> None:
+    assert offered("run", "--cfg", "") == ["job", "hydra", "all"]
+    assert offered("plan", "--info=def") == ["--info=defaults", "--info=defaults-tree"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -224,7 +231,7 @@ def test_tunables_are_those_of_the_workload_on_the_target() -> None:
         ("target.variant", ("release", "asan")),
         ("sweep.sample.method", ("random", "latin_hypercube")),
         ("fleet.exclusive", ("node", "measuring", "none")),
-        ("fleet.overlap", ("true", "false")),
+        ("fleet.overlap", ("true", "false", "auto")),
         ("build.keep", ("true", "false")),
         ("case", ("default", "small", "ragged", "large")),
         ("seed", ()),

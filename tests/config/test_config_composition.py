@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import hydra
 import pytest
+from hydra.core.global_hydra import GlobalHydra
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +18,7 @@ from kernloom.base.places import share_folder
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.compose import Composer
 from kernloom.config.groups import Groups
+from kernloom.config.hydra_search_path import FolderPlugin
 from kernloom.config.validate import experiment
 from parsed import points_of
 
@@ -278,3 +281,32 @@ def test_what_other_code_composed_is_composed_again(
     monkeypatch.setattr("kernloom.config.compose.code_stamp", lambda *_, **__: "newer code")
     list(points_of(project({}), words, multirun=False))
     assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_a_hydra_application_that_composes_stays_as_it_is(project: Project) -> None:
+    """Kernloom may be called from a program that is itself a Hydra application."""
+    with hydra.initialize_config_dir(str(share_folder() / "configs"), version_base="1.3"):
+        before = GlobalHydra.instance().hydra
+        assert _only(project({}))["workload"]["name"] == "matmul"
+        assert GlobalHydra.instance().hydra is before
+        assert hydra.compose("kernloom", ["workload=axpy"]).workload.name == "axpy"
+    assert not GlobalHydra.instance().is_initialized()
+    assert FolderPlugin.folders == ()
+
+
+def test_a_defaults_list_that_calls_a_resolver_is_not_kept_on_disk(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = (share_folder() / "configs/kernloom.yaml").read_text()
+    text = own.replace("workload: matmul", "workload: ${oc.env:MY_WORKLOAD}")
+    for name in ("axpy", "softmax"):
+        monkeypatch.setenv("MY_WORKLOAD", name)
+        assert _only(project({"kernloom.yaml": text}))["workload"]["name"] == name
+    assert not (tmp_path / "cache").exists()
+
+
+def test_references_in_a_resolver_s_arguments_are_resolved_first(compose: Compose) -> None:
+    data = compose(
+        "workload.about='${oc.env:NO_SUCH_VARIABLE,${seed}} of ${workload.name}'", "seed=3"
+    )
+    assert data["workload"]["about"] == "3 of matmul"

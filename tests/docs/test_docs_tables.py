@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from dataclasses import fields
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from kernloom.build import flags
 from kernloom.build.programs import Program, Programs
 from kernloom.cli.completion.candidates import shown_to
 from kernloom.cli.completion.completer import Line, complete
+from kernloom.cli.hydra_flags import HYDRA_FLAGS
 from kernloom.cli.main import COMMANDS
 from kernloom.config.groups import Groups
 from kernloom.config.schema import STATUSES
@@ -177,6 +179,20 @@ def test_registries_lists_every_registry_and_what_it_names() -> None:
     )
     listed = [(group, what) for group, what, _, _ in rows("reference/registries.md", "registries")]
     assert listed == sorted(made)
+
+
+def test_presets_lists_every_preset_with_the_words_of_its_file() -> None:
+    expected = []
+    for path in sorted((TREE / "configs/experiment").glob("*.yaml")):
+        _, *lines = path.read_text(encoding="utf-8").splitlines()
+        about = takewhile(lambda line: line.startswith("# "), lines)
+        expected.append([path.stem, " ".join(line[2:] for line in about)])
+    assert rows("guide/presets.md", "experiments") == expected
+
+
+def test_hydra_lists_every_flag_of_hydra() -> None:
+    listed = [flag for flag, _ in rows("guide/hydra.md", "hydra flags")]
+    assert listed == [f"--{name}" for name in HYDRA_FLAGS]
 
 
 def test_formats_lists_every_format_with_the_commands_that_it_serves() -> None:

@@ -65,6 +65,17 @@ def test_what_slurm_measured_is_not_measured_again_nor_taken_for_the_login_nodes
     assert sweeps.attempts() == 3
 
 
+def test_a_task_finds_the_folders_of_the_search_path(sweeps: SlurmProject) -> None:
+    project = sweeps.project
+    project.add("good")
+    project.write("lab/toolchain/mine.yaml", "defaults: [gcc, _self_]\nflags: [-O1]\n")
+    words = [*sweeps.words("workload=good", "toolchain=mine"), "hydra.searchpath=[lab]"]
+    done = project.json(*words)
+    assert done.code == 0, done.stderr
+    (trial,) = project.json("results").trials
+    assert trial["config"]["toolchain"]["flags"] == ["-O1"]
+
+
 def test_the_first_task_that_needs_an_artifact_can_build_it(sweeps: SlurmProject) -> None:
     sweeps.project.add("good")
     sweeps.project.add("broken", FAULTS["broken"])

@@ -173,6 +173,14 @@ def test_launchers_take_keys_of_open_maps_as_run_does(project: Project) -> None:
     assert sorted(v["vectors"] for steps in chosen for v in steps.values()) == [1, 2]
 
 
+def test_launchers_take_paths_that_hydra_s_grammar_refuses(project: Project) -> None:
+    fixed = project.write("my (own) choice.yaml", "unroll: {vectors: 2}\n")
+    words = ("workload=axpy", "case=small", f"select.file={fixed}", "seed=1,2")
+    done = project.run("run", "-m", "hydra/launcher=basic", *words)
+    assert done.code == 0, done.stderr
+    assert len(project.json("results").trials) == 2
+
+
 @pytest.mark.parametrize(
     ("times", "code", "value"), [("2", 0, float), ("0", 1, type(None)), ("7", 2, type(None))]
 )

@@ -31,7 +31,7 @@ from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import read_manifest
 from kernloom.build.runtimes import HOST_TOOLCHAINS, Runtimes, all_runtimes
 from kernloom.build.shared_cache import SharedCache
-from kernloom.build.workspace import workspace
+from kernloom.build.workspace import sweep, workspace
 from kernloom.plan.artifact import FOLDERS, Artifact, steps_of
 
 EVERYTHING = "all"
@@ -204,7 +204,8 @@ class RuntimeGraph:
                     folder.rmdir()
 
     def close(self) -> None:
-        """Record what was built for editors, and remove temporary files."""
+        """Record what was built for editors, and remove temporary files, also of killed runs."""
+        sweep(self._builder.build_folder)
         with self._made.stack:
             if self._made.built:
                 whole = [one for one in self.runtimes.artifacts if self._builder.state(one).cached]

@@ -13,7 +13,7 @@ from kernloom.build.arches import host_isa, is_native, with_vector_bytes
 from kernloom.build.programs import BuiltFor, Program, Programs, is_for
 from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
-from kernloom.config.groups import Groups
+from kernloom.config.groups import groups_of
 from kernloom.config.schema import Arch, Caches, Toolchain
 from kernloom.plan.artifact import Artifact
 
@@ -70,7 +70,7 @@ def host_programs(
     """Name -> program that runs beside an emulator. Built by this machine's own compiler, since
     emulators run here."""
     problem: UnavailableError | None = None
-    groups = Groups(places.folders("configs"))
+    groups = groups_of(places)
     isa = host_isa()
     here = Arch(isa, isa, flags={}, vector_bytes=4, registers=4, caches=Caches(0, 0, 0))
     for name in HOST_TOOLCHAINS:
@@ -90,7 +90,7 @@ def host_programs(
 def _shipped(places: Places, group: str, cls: type[T]) -> list[T]:
     """The options of a config group as written, user files shadowing shipped ones. The arch
     `native` is skipped: a toolchain resolves it."""
-    groups = Groups(places.folders("configs"))
+    groups = groups_of(places)
     read = [groups.read(group, name) for name in groups.options(group)]
     return [
         convert(cls, with_vector_bytes(data) if group == "arch" else data, group)

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from kernloom.base.errors import KernloomError, UnavailableError, UsageError, nearest
 from kernloom.base.places import Places
-from kernloom.config.hydra_compose import PRIMARY
-from kernloom.config.overrides import Override, Overrides
+from kernloom.config.overrides import Override, Overrides, spelled
+from kernloom.config.search_path import KEY as SEARCH_PATH_KEY
 from kernloom.fleet.slurm.submission import NO_STORE
 from kernloom.measure.ranking import changes_work
 from kernloom.run.objectives import files_of_jobs, read_objective
@@ -37,6 +37,8 @@ STORE_WORDS = "KERNLOOM_STORE_WORDS"
 """Environment variable with the overrides for the store, for each job."""
 HAS_STORE_WORDS = "has-store-words"
 """Marker file in the folder of a sweep whose jobs must have such overrides."""
+SEARCH_PATH = "search-path"
+"""File with the overrides for the search path, in the sweep's folder."""
 PACKAGES = {
     "launcher": {
         "joblib": "hydra-joblib-launcher",
@@ -70,15 +72,19 @@ def run_by_hydra(places: Places, overrides: Overrides) -> int:
     if any(kind == "sweeper" and name != BASIC for kind, name in _choices(overrides)):
         check_axes(overrides)
     store = overrides.about("store").text
-    others = [_word_for_hydra(override) for override in overrides.without("store")]
+    searched = overrides.where(lambda override: override.key == SEARCH_PATH_KEY)
+    added = [Path(path) for paths in searched.values(SEARCH_PATH_KEY) for path in paths]
+    rest = overrides.without("store").where(lambda override: override.key != SEARCH_PATH_KEY)
+    others = [_word_for_hydra(override) for override in rest]
     places.build.mkdir(parents=True, exist_ok=True)
     # Below the build folder, because cluster nodes do not see another machine's /tmp.
     folder = Path(tempfile.mkdtemp(prefix="hydra-", dir=places.build))
     try:
         if store:
             (folder / HAS_STORE_WORDS).touch()
+        (folder / SEARCH_PATH).write_text(json.dumps(searched.text), encoding="utf-8")
         done = subprocess.run(
-            _command(places, folder, [*others, *NO_STORE]),
+            _command([*places.folders("configs"), *added], folder, [*others, *NO_STORE]),
             env={**os.environ, STORE_WORDS: json.dumps(store)},
             stdin=subprocess.DEVNULL,
         )
@@ -179,12 +185,15 @@ def _check_installed(places: Places, overrides: Overrides) -> None:
     if not chosen:
         return
     from hydra.core.config_store import ConfigStore
-    from hydra.core.plugins import Plugins
+
+    from kernloom.config.hydra_search_path import load_plugins
 
     # Plugins register their names when they are loaded.
-    Plugins.instance()
+    load_plugins()
     for kind, name in chosen:
-        files = [p for found in places.folders("configs") for p in found.glob(f"hydra/{kind}/*")]
+        searched = [path for paths in overrides.values(SEARCH_PATH_KEY) for path in paths]
+        folders = [*places.folders("configs"), *map(Path, searched)]
+        files = [path for folder in folders for path in folder.glob(f"hydra/{kind}/*")]
         listed = [*ConfigStore.instance().list(f"hydra/{kind}"), *(path.name for path in files)]
         there = {entry.removesuffix(".yaml") for entry in listed if entry.endswith(".yaml")}
         if name in there:
@@ -200,31 +209,16 @@ def _check_installed(places: Places, overrides: Overrides) -> None:
         raise UnavailableError(f"Hydra has no {kind} '{name}' here", hint=hint)
 
 
-def _command(places: Places, folder: Path, words: Sequence[str]) -> list[str]:
-    found = places.folders("configs")
-    # Hydra wants the root config in the first folder; later folders shadow each other as ours do.
-    root = next(path for path in found if (path / f"{PRIMARY}.yaml").is_file())
-    first = folder / "configs"
-    first.mkdir()
-    (first / f"{PRIMARY}.yaml").symlink_to(root / f"{PRIMARY}.yaml")
-    others = ",".join(_quoted(f"file://{path}") for path in found)
+def _command(folders: Sequence[Path], folder: Path, words: Sequence[str]) -> list[str]:
     return [
         sys.executable,
         "-m",
         "kernloom.cli.hydra_job",
+        json.dumps([str(path) for path in folders]),
         "--multirun",
-        f"--config-dir={first}",
-        f"--config-name={PRIMARY}",
-        f"hydra.searchpath=[{others}]",
-        f"hydra.sweep.dir={_quoted(str(folder))}",
+        f"hydra.sweep.dir={spelled(str(folder))}",
         "hydra.output_subdir=null",
         "hydra/job_logging=none",
         "hydra/hydra_logging=none",
         *words,
     ]
-
-
-def _quoted(text: str) -> str:
-    """Text as one value of Hydra's grammar."""
-    escaped = text.replace("'", "\\'")
-    return f"'{escaped}'"

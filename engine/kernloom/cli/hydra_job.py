@@ -17,11 +17,15 @@ from omegaconf import DictConfig, OmegaConf
 
 import kernloom
 from kernloom.base.errors import UsageError
+from kernloom.config.hydra_compose import PRIMARY, VERSION_BASE
+from kernloom.config.hydra_search_path import SearchFolder, search_path
+from kernloom.config.resolvers import register_all
+from kernloom.config.yaml_source import YamlSource
 from kernloom.measure.ranking import Objective
 from kernloom.run.objectives import files_of_jobs, read_objective
 
-BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-"""Tries every combination and needs no objective."""
+BASIC_SWEEPER = "BasicSweeper"
+"""Class that tries every combination and needs no objective."""
 
 
 class NoObjective(CompactHydraException):
@@ -39,7 +43,7 @@ def execute(config: DictConfig) -> float | None:
     for path in (code, objective):
         path.parent.mkdir(parents=True, exist_ok=True)
     code.touch()
-    optimises = chosen.sweeper._target_ != BASIC_SWEEPER
+    optimises = str(chosen.sweeper._target_).rpartition(".")[2] != BASIC_SWEEPER
     problem = not_minimised(chosen.sweeper) if optimises else ""
     returned = UsageError.exit_code if problem else _run(chosen, folder, objective)
     found = read_objective(objective) if optimises else None
@@ -62,7 +66,7 @@ def execute(config: DictConfig) -> float | None:
 
 
 def _run(chosen: Any, folder: Path, objective: Path) -> int:
-    from kernloom.cli.hydra_app import HAS_STORE_WORDS, STORE_WORDS
+    from kernloom.cli.hydra_app import HAS_STORE_WORDS, SEARCH_PATH, STORE_WORDS
 
     environment = {**os.environ, "PYTHONPATH": str(Path(kernloom.__file__).resolve().parents[1])}
     store = environment.pop(STORE_WORDS, None)
@@ -74,7 +78,8 @@ def _run(chosen: Any, folder: Path, objective: Path) -> int:
             file=sys.stderr,
         )
         return UsageError.exit_code
-    words = _words(chosen.overrides.task, json.loads(store or "[]"))
+    searched = json.loads((folder / SEARCH_PATH).read_text(encoding="utf-8"))
+    words = _words(chosen.overrides.task, [*json.loads(store or "[]"), *searched])
     return subprocess.run(
         [sys.executable, "-P", "-m", "kernloom", "run", *words, f"--objective={objective}"],
         cwd=chosen.runtime.cwd,
@@ -119,10 +124,17 @@ def _words(told: Sequence[str], store: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
+    """`hydra_job FOLDERS ARGUMENTS...`: FOLDERS is a JSON list of config folders."""
     from kernloom.cli import hydra_job
 
-    # The module's function, not that of __main__: launchers find it again by its name.
-    hydra.main(version_base="1.3", config_path=None)(hydra_job.execute)()
+    folders = [SearchFolder(Path(folder)) for folder in json.loads(sys.argv.pop(1))]
+    register_all()
+    YamlSource.open_maps = True
+    with search_path(folders):
+        # The module's function, not that of __main__: launchers find it again by its name.
+        hydra.main(
+            version_base=VERSION_BASE, config_path=str(folders[0].path), config_name=PRIMARY
+        )(hydra_job.execute)()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from kernloom.base.places import Places
-from kernloom.config.groups import Groups
+from kernloom.config.groups import Groups, groups_of
 from kernloom.run.targets import list_targets
 
 SYSTEM = "debian"
@@ -47,7 +47,7 @@ class Missing:
 
 
 def find_missing(places: Places) -> Missing:
-    groups = Groups(places.folders("configs"))
+    groups = groups_of(places)
     lacking = [target["name"] for target in list_targets(places) if not target["available"]]
     packages: dict[str, None] = {}
     requirements: dict[str, None] = {}

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TextIO
 
 from kernloom.base.errors import UsageError, nearest
@@ -26,6 +27,8 @@ class Flag:
     about: str
     value: str = ""
     """Name of its value in the help text; '' for a plain switch."""
+    default: str = ""
+    """Its value if it is given without one; '' if a value is required."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,15 @@ MULTIRUN = ("-m", "--multirun")
 
 
 def parse(
-    command: str, arguments: Sequence[str], known: Mapping[str, Flag], *, sweeps: bool
+    command: str,
+    arguments: Sequence[str],
+    known: Mapping[str, Flag],
+    *,
+    sweeps: bool,
+    short: Mapping[str, str] = MappingProxyType({}),
 ) -> Invocation:
-    """Split flags from words; unknown flags are refused with the nearest known one."""
+    """Split flags from words; unknown flags are refused with the nearest known one. `short`: letter
+    -> name of a flag."""
     words: list[str] = []
     flags: dict[str, str] = {}
     multirun = False
@@ -72,11 +81,14 @@ def parse(
             multirun = True
         elif word.startswith("-") and word != "-":
             name, equals, value = word.lstrip("-").partition("=")
+            name = short.get(name, name) if word[1:2] != "-" else name
             flag = known.get(name)
             if flag is None:
                 allowed = [f"--{flag}" for flag in known] + (["-m"] if sweeps else []) + ["--help"]
                 raise UsageError(f"'{command}' has no flag '{word}'", hint=nearest(word, allowed))
             if flag.value and not equals:
+                if flag.default and (not waiting or _is_no_value(waiting[0])):
+                    waiting.insert(0, flag.default)
                 if not waiting:
                     raise UsageError(f"--{name} needs a value: --{name} {flag.value}")
                 value = waiting.pop(0)
@@ -86,6 +98,11 @@ def parse(
         else:
             words.append(word)
     return Invocation(command, tuple(words), flags, multirun, output_of(words))
+
+
+def _is_no_value(word: str) -> bool:
+    """Whether the word after a flag is another flag or an override."""
+    return word.startswith("-") or "=" in word
 
 
 def outputs_in(words: Sequence[str]) -> list[str]:

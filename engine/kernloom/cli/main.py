@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from kernloom import __version__
 from kernloom.base.errors import KernloomError, Terminated, UsageError, nearest
 from kernloom.base.streams import prepare_streams
+from kernloom.cli.hydra_flags import HYDRA_FLAGS, QUESTIONS, SHORT, with_config_dir
 from kernloom.cli.invocation import Flag, Invocation, check_output, output_of, parse
 
 COMMANDS = {
@@ -74,6 +75,8 @@ def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(help_text())
         return 0 if words else 2
+    if words[0] == "--hydra-help":
+        words = ["run", *words]
     if words[0] in ("-V", "--version", "version"):
         print(f"kernloom {__version__}")
         return 0
@@ -82,9 +85,9 @@ def _dispatch(words: list[str]) -> int:
         raise UsageError(f"unknown command '{name}'", hint=nearest(name, COMMANDS))
     if name == "completion" and rest[1:2] == ["--words"]:
         # From a shell's script: the words are of another command line, --help among them or not.
-        from kernloom.cli.completion.protocol import answer
+        from kernloom.cli.completion import protocol
 
-        return answer(rest)
+        return protocol.answer(rest)
     with _let_idle_threads_sleep():
         command: Any = importlib.import_module(f"kernloom.cli.commands.{name}")
     flags: dict[str, Flag] = getattr(command, "FLAGS", {})
@@ -92,9 +95,14 @@ def _dispatch(words: list[str]) -> int:
     if any(word in ("-h", "--help") for word in rest):
         print(_command_help(name, command, flags, sweeps=sweeps))
         return 0
+    given, short = (flags | HYDRA_FLAGS, SHORT) if sweeps else (flags, {})
+    invocation: Invocation = parse(name, rest, given, sweeps=sweeps, short=short)
+    if any(flag in invocation.flags for flag in QUESTIONS):
+        from kernloom.cli import hydra_answers
+
+        return hydra_answers.answer(invocation)
     check_output(name, rest, getattr(command, "REPORT", ""))
-    invocation: Invocation = parse(name, rest, flags, sweeps=sweeps)
-    code: int = command.run(invocation)
+    code: int = command.run(with_config_dir(invocation))
     return code
 
 
@@ -140,6 +148,12 @@ def _command_help(name: str, command: Any, flags: dict[str, Flag], *, sweeps: bo
 
         shown["output=FORMAT"] = ", ".join(formats_for(report))
     lines += [f"  {flag:22} {about}" for flag, about in shown.items()]
+    if sweeps:
+        lines += ["", "Hydra's flags:"]
+        letters = {name: f"-{letter}, " for letter, name in SHORT.items()}
+        for flag, item in HYDRA_FLAGS.items():
+            lines.append(f"  {letters.get(flag, '')}--{flag} {item.value}".rstrip())
+            lines.append(f"{'':25}{item.about}")
     return "\n".join(lines).rstrip()
 
 

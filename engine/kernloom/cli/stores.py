@@ -9,7 +9,7 @@ from typing import Any
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.places import Places
-from kernloom.config.groups import Groups
+from kernloom.config.groups import Groups, groups_of
 from kernloom.config.overrides import Override, Overrides, spelled
 from kernloom.config.settings import StoreSettings
 from kernloom.run.stores import store_location
@@ -21,7 +21,7 @@ def split_store(
     words: Sequence[str], places: Places, before: Iterable[Override] = ()
 ) -> tuple[Path | str, tuple[str, ...]]:
     """The store selected by words, or else by the overrides `before` them; and the other words."""
-    groups = Groups(places.folders("configs"))
+    groups = groups_of(places)
     mine = [word for word in words if word.startswith(("store=", "store.")) and "=" in word]
     chosen = Overrides(tuple(before))
     if mine:

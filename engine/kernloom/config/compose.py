@@ -19,9 +19,19 @@ from kernloom.base.errors import ConfigError, UsageError, nearest, without_passw
 from kernloom.base.files import sha256_json, tree_stamps
 from kernloom.base.recalled import Recalled
 from kernloom.base.sealed import read_sealed, write_sealed
-from kernloom.config.groups import Groups
+from kernloom.config.groups import REGISTERED, Groups
+from kernloom.config.naming import EXPERIMENT
 from kernloom.config.override_parser import parse_overrides
 from kernloom.config.overrides import Override, Overrides
+from kernloom.config.registered import RegisteredOptions
+from kernloom.config.search_path import (
+    KEY as SEARCH_PATH,
+)
+from kernloom.config.search_path import (
+    in_root_config,
+    search_folder,
+    split_search_path,
+)
 from kernloom.config.settings import SweepSettings
 from kernloom.config.sweeps import (
     NOT_SWEPT,
@@ -42,7 +52,15 @@ if TYPE_CHECKING:
 MAX_POINTS = 200_000
 CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """Keys that a case of a workload may change."""
-_READING = ("hydra_compose", "naming", "yaml_source", "reader", "yaml_builder")
+_READING = (
+    "hydra_compose",
+    "hydra_search_path",
+    "naming",
+    "resolvers",
+    "yaml_source",
+    "reader",
+    "yaml_builder",
+)
 """Modules that decide how config files are read; part of the cache's stamp."""
 _NO_SWEEP: Section[Any] = Section()
 """The `sweep` section of every point: empty, since a point is not a sweep."""
@@ -94,9 +112,11 @@ class Composer:
         say: Callable[[str], None] = lambda note: None,
         results: DigestCache | None = None,
     ) -> None:
-        self._folders = list(folders)
-        self._groups = Groups(folders)
         self._cache = cache
+        self._registered = RegisteredOptions(cache / REGISTERED)
+        self._own_folders = list(folders)
+        self._folders: list[Path] = []
+        self._use_folders(())
         self._resolve_arch = resolve_arch
         self._say = say
         """Called with notes about a sweep that are not errors."""
@@ -104,12 +124,38 @@ class Composer:
         """Cache of results derived from sections of composed configs."""
         self._stamp = ""
 
+    @property
+    def folders(self) -> Sequence[Path]:
+        """Every folder of config files, highest priority first."""
+        return self._folders
+
+    def _use_folders(self, added: Sequence[Path]) -> None:
+        folders = [*self._own_folders, *added]
+        if folders != self._folders:
+            self._folders = folders
+            self._groups = Groups(folders, self._registered)
+            self._stamp = ""
+            self.__dict__.pop("_hydra", None)
+
     def options(self, group: str) -> list[str]:
         return self._groups.options(group)
 
     def parse(self, words: Sequence[str], *, multirun: bool, to_hydra: bool = False) -> Overrides:
-        """Parse words to overrides; with `to_hydra`, Hydra's own settings are allowed."""
-        return parse_overrides(words, self._groups, multirun=multirun, to_hydra=to_hydra)
+        """Parse words to overrides; with `to_hydra`, Hydra's own settings are allowed.
+
+        Folders of `hydra.searchpath` are used from here on. The override stays among the others, as
+        absolute paths: it is needed to compose a point again elsewhere.
+        """
+        given, rest = split_search_path(words)
+        entries = given or in_root_config(self._own_folders)
+        added = list(dict.fromkeys(map(search_folder, entries)))
+        before = self._folders[len(self._own_folders) :]
+        # Other overrides of this command may have added folders before.
+        self._use_folders([*before, *(folder for folder in added if folder not in before)])
+        overrides = parse_overrides(rest, self._groups, multirun=multirun, to_hydra=to_hydra)
+        if not given:
+            return overrides
+        return overrides.then([Override.of(SEARCH_PATH, list(map(str, added)), group=False)])
 
     def choose(self, values: Mapping[str, Any]) -> Overrides:
         """Overrides that set keys to these values."""
@@ -128,9 +174,12 @@ class Composer:
         _check_axes(overrides)
         sweep = self._sweep(overrides)
         if describes_points(sweep) and not overrides.multirun:
+            preset = overrides.values(EXPERIMENT)
             raise UsageError(
-                "a sweep is described, but this is a single run",
-                hint="Add -m to carry it out, or say sweep=none.",
+                f"experiment={preset[-1]} is a sweep, but this is a single run"
+                if preset and not overrides.mentions("sweep")
+                else "a sweep is described, but this is a single run",
+                hint="Add -m to carry it out" + ("." if preset else ", or say sweep=none."),
             )
         yield from self._points(sweep, overrides.without("sweep"), refuse)
 
@@ -189,6 +238,19 @@ class Composer:
         """Whether a swept key of a point is a config group."""
         return any(self._groups.exists(key.partition("@")[0]) for key in swept)
 
+    def check_composes(self, overrides: Overrides, *, resolved: bool) -> Mapping[str, Any]:
+        """The config composed from the groups, once it is certain that the values fit it, and that
+        its references resolve; no point of a sweep is applied."""
+        self._stamp = self._stamped()
+        for override in overrides:
+            self._check_options(override)
+        self._sweep(overrides)
+        chosen = [(override, _first(override)) for override in overrides.without("sweep")]
+        data = self._unresolved(chosen)
+        if resolved:
+            resolve(data, self._results)
+        return self._compose(_groups(chosen))
+
     def composed_groups(self, point: Point) -> Section[Any]:
         """The config composed from a point's group options, without its value overrides."""
         return self._data([(o, _first(o)) for o in point.overrides if o.group])
@@ -240,9 +302,16 @@ class Composer:
         return value
 
     def chosen(self, overrides: Overrides, group: str) -> list[str]:
-        """The chosen options of a group, or the root config's default."""
-        default = self._groups.defaults(self._groups.read("", "kernloom")).get(group, "")
-        return [str(value) for value in overrides.values(group)] or [default]
+        """The chosen options of a group, or the default of a preset or of the root config."""
+        named = [str(value) for value in overrides.values(group)]
+        presets = [(EXPERIMENT, str(name)) for name in overrides.values(EXPERIMENT) if name]
+        for place in (*presets, ("", "kernloom")):
+            if not named:
+                # An error in a preset is reported when it is composed.
+                with contextlib.suppress(ConfigError):
+                    option = self._groups.defaults(self._groups.read(*place)).get(group)
+                    named = [option] if option else []
+        return named or [""]
 
     def _check_options(self, override: Override) -> None:
         """Refuse an unknown option of a group with a clear error, before Hydra composes."""
@@ -263,6 +332,8 @@ class Composer:
                     f"a list is no option of {override.key}",
                     hint=f"For a sweep over several: -m {override.key}={several}.",
                 )
+            if value is None and override.key == EXPERIMENT:
+                continue  # no preset
             if value not in options:
                 raise ConfigError(
                     f"unknown {override.key} '{value}'", hint=nearest(str(value), options)
@@ -274,7 +345,7 @@ class Composer:
         return resolve({**data, "arch": arch, "sweep": _NO_SWEEP}, self._results)
 
     def _unresolved(self, chosen: list[tuple[Override, Any]]) -> Section[Any]:
-        values = [(override, value) for override, value in chosen if not override.group]
+        values = [(o, value) for o, value in chosen if not o.group and o.key != SEARCH_PATH]
         composed = self._compose(_groups(chosen))
         data = _applied(composed, values)
         for section in ("workload", "arch", "toolchain"):
@@ -297,7 +368,7 @@ class Composer:
         with contextlib.suppress(OSError, ValueError):
             return read_sealed(path)
         data = self._hydra.compose(groups)
-        if not _is_secret(data):
+        if self._hydra.cacheable and not _is_secret(data):
             with contextlib.suppress(OSError):  # the cache only saves time
                 write_sealed(path, data)
         return data
@@ -314,6 +385,7 @@ class Composer:
         stamps: list[Any] = [code_stamp(*modules, packages=("hydra", "omegaconf", "yaml"))]
         for folder in self._folders:
             stamps.extend(tree_stamps(folder, ".yaml"))
+        stamps.append(self._registered.stamp)
         return sha256_json(stamps)
 
 

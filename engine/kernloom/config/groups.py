@@ -1,4 +1,4 @@
-"""Options of config groups, read one by one without Hydra where possible."""
+"""Options of config groups, from files and from Hydra's plugins; without Hydra where possible."""
 
 from __future__ import annotations
 
@@ -8,24 +8,46 @@ from typing import Any
 
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.files import read_text, tree_stamps
-from kernloom.config.naming import at_root, check_file, with_name
+from kernloom.base.places import Places
+from kernloom.config.naming import AT_ROOT, at_root, check_file, with_name
+from kernloom.config.registered import RegisteredOptions
+
+REGISTERED = "registered.json"
+"""File with the options of Hydra's plugins, in the cache of compositions."""
+
+
+def groups_of(places: Places) -> Groups:
+    """The options of the shipped and the project's configs/ folders, and of Hydra's plugins."""
+    cache = composed_cache(places)
+    return Groups(places.folders("configs"), RegisteredOptions(cache / REGISTERED))
+
+
+def composed_cache(places: Places) -> Path:
+    return places.cache / "composed"
 
 
 class Groups:
     """The options of each config group in a list of configs/ folders; the first folder wins."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(
+        self, folders: Sequence[Path], registered: RegisteredOptions | None = None
+    ) -> None:
         self._folders = list(folders)
+        self._registered = registered
         self._composed: dict[tuple[str, str], dict[str, Any]] = {}
         self._stamps: list[Any] = []
 
     def exists(self, group: str) -> bool:
-        return bool(group) and any(_is(Path.is_dir, folder / group) for folder in self._folders)
+        if not group:
+            return False
+        in_files = any(_is(Path.is_dir, folder / group) for folder in self._folders)
+        return in_files or (self._registered is not None and self._registered.has_group(group))
 
     def options(self, group: str) -> list[str]:
         files = (path for folder in self._folders for path in (folder / group).glob("*.yaml"))
         # Names with a leading dot are hidden, such as editors' lock files.
-        return sorted({path.stem for path in files if not path.name.startswith(".")})
+        names = {path.stem for path in files if not path.name.startswith(".")}
+        return sorted({*names, *(self._registered.names(group) if self._registered else ())})
 
     def read(self, group: str, name: str) -> dict[str, Any]:
         """One option as its file describes it, with inherited files merged in. The defaults list
@@ -44,17 +66,22 @@ class Groups:
                     return {}
                 check_file(group, name, data, text, str(path))
                 if _inherits(data, group):
-                    data = self._inherited(group, name, text)
+                    data = self._composed_option(group, name, root=at_root(group, text))
                 if not at_root(group, text):
                     return _without_defaults(with_name(group, name, data))
-                own = {group: with_name(group, name, data[group])} if group in data else {}
-                return {**data, **own}
+                return _named_at_root(group, name, data)
+        if self._registered and name in self._registered.names(group):
+            data = self._composed_option(group, name, root=group in AT_ROOT)
+            if group in AT_ROOT:
+                return _named_at_root(group, name, data)
+            return _without_defaults(with_name(group, name, data))
         raise ConfigError(
             f"unknown {group} '{name}'", key=group, hint=nearest(name, self.options(group))
         )
 
-    def _inherited(self, group: str, name: str, text: str) -> dict[str, Any]:
-        """The composed option, in the form of a file without inheritance."""
+    def _composed_option(self, group: str, name: str, *, root: bool) -> dict[str, Any]:
+        """The composed option, in the form of a file without inheritance. `root`: its keys belong
+        to the root of the config."""
         stamps = [stamp for folder in self._folders for stamp in tree_stamps(folder, ".yaml")]
         if stamps != self._stamps:
             self._stamps = stamps
@@ -63,7 +90,7 @@ class Groups:
             from kernloom.config.hydra_compose import HydraComposer
 
             composed, chosen = HydraComposer(self._folders).compose_option(group, name)
-            own = composed if at_root(group, text) else composed.get(group)
+            own = composed if root else composed.get(group)
             defaults = [{f"/{other}": option} for other, option in chosen.items()]
             data = {**own, "defaults": defaults} if isinstance(own, dict) else {}
             self._composed[group, name] = data
@@ -76,8 +103,14 @@ class Groups:
         for entry in data.get("defaults") or []:
             if isinstance(entry, Mapping):
                 for group, option in entry.items():
-                    chosen[str(group).removeprefix("override ").lstrip("/")] = str(option)
+                    if option is not None:
+                        chosen[str(group).removeprefix("override ").lstrip("/")] = str(option)
         return chosen
+
+
+def _named_at_root(group: str, name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    own = {group: with_name(group, name, data[group])} if group in data else {}
+    return {**data, **own}
 
 
 def _without_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +132,8 @@ def _is_choice(entry: Any, group: str) -> bool:
     ((key, option),) = entry.items()
     other = str(key).removeprefix("override ")
     elsewhere = not group or (other.startswith("/") and other.strip("/") != group)
-    return elsewhere and isinstance(option, str) and "@" not in other and "${" not in option
+    plain = option is None or (isinstance(option, str) and "${" not in option)
+    return elsewhere and plain and "@" not in other
 
 
 def _is(kind: Callable[[Path], bool], path: Path) -> bool:

@@ -13,8 +13,13 @@ from kernloom.base.errors import ConfigError
 
 NAMED = ("workload", "kernel", "target", "arch", "toolchain", "runtime", "pipeline", "measure")
 """Groups whose options have a `name`. In a store or fleet, the name says the kind."""
-AT_ROOT = "target"
-"""The group whose files set keys at the root of the config, below `target` and beside it."""
+EXPERIMENT = "experiment"
+"""The group of presets: files that choose options of other groups and set values."""
+AT_ROOT = {
+    "target": "Without it the toolchain, arch and pipeline that it chooses go below `target`.",
+    EXPERIMENT: "Without it the keys that it sets go below `experiment`.",
+}
+"""Groups whose files set keys at the root of the config -> what goes wrong otherwise."""
 _GLOBAL = re.compile(r"\s*(?:#\s*@[^\n]*\n\s*)*?#\s*@package\s+_global_\s")
 """A header that puts the keys of a file at the root of the config."""
 
@@ -25,15 +30,15 @@ def at_root(group: str, text: str) -> bool:
 
 
 def check_file(group: str, option: str, data: Mapping[str, Any], text: str, where: str) -> None:
-    """Refuse a file whose `name` is not its file name, and a target's file without its header."""
+    """Refuse a file whose `name` is not its file name, and one without a header that it needs."""
+    if group in AT_ROOT and not at_root(group, text):
+        raise ConfigError(
+            f"the first line of {_a(group)}'s file must be `# @package _global_`",
+            key=where,
+            hint=AT_ROOT[group],
+        )
     if group not in NAMED:
         return
-    if group == AT_ROOT and not at_root(group, text):
-        raise ConfigError(
-            "the first line of a target's file must be `# @package _global_`",
-            key=where,
-            hint="Without it the toolchain, arch and pipeline that it chooses go below `target`.",
-        )
     section = data.get(group) if at_root(group, text) else data
     if not isinstance(section, Mapping) or "name" not in section:
         return
@@ -43,6 +48,10 @@ def check_file(group: str, option: str, data: Mapping[str, Any], text: str, wher
             key=where,
             hint=f"Say name: {option}, or leave that line out: the name follows from the file.",
         )
+
+
+def _a(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
 def with_name(group: str, option: str, section: Any) -> Any:

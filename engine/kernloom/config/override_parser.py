@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kernloom.base.errors import UsageError
 from kernloom.config.groups import Groups
-from kernloom.config.overrides import CONSTANTS, WORD, Kind, Override, Overrides, is_open
+from kernloom.config.overrides import CONSTANTS, WORD, Kind, Override, Overrides, is_open, spelled
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override as HydraOverride
@@ -73,6 +74,11 @@ def parse_for_hydra(word: str, groups: Groups) -> Override:
     from hydra.core.override_parser.types import ChoiceSweep
     from hydra.errors import HydraException
 
+    literal = _path(word, multirun=True)
+    if literal:
+        # Hydra's grammar would not take the value as it is.
+        sign = word[: len(word) - len(word.lstrip("+"))]
+        return replace(literal, text=f"{sign}{literal.key}={spelled(literal.values[0])}")
     typed = word.partition("=")[0]
     key, _, package = typed.lstrip("+~").partition("@")
     kind = _SIGNS.get(typed[: len(typed) - len(typed.lstrip("+~"))], "force")
@@ -88,6 +94,11 @@ def parse_for_hydra(word: str, groups: Groups) -> Override:
         swept = parsed.is_sweep_override() and not one
         values = () if parsed.is_sweep_override() else (value,)
     return Override(word, kind, key, values, groups.exists(key), swept, package or None)
+
+
+def is_literal(key: str) -> bool:
+    """Whether the value of a key is taken as it is, with characters of Hydra's grammar."""
+    return bool(PATH_KEYS.fullmatch(key) or EXPRESSION_KEYS.fullmatch(key))
 
 
 def _check_length(word: str) -> None:

@@ -67,9 +67,11 @@ class Override:
 
     def hydra_text(self, value: Any) -> str:
         """The group choice in Hydra's syntax."""
-        prefix = {"change": "", "add": "+", "force": "++", "delete": "~"}[self.kind]
+        # Hydra has no option null: no option is chosen if the entry is deleted.
+        kind = self.kind if value is not None else "delete"
+        prefix = {"change": "", "add": "+", "force": "++", "delete": "~"}[kind]
         package = f"@{self.package}" if self.package else ""
-        chosen = "" if self.kind == "delete" and value is None else f"={value}"
+        chosen = "" if value is None else f"={value}"
         return f"{prefix}{self.key}{package}{chosen}"
 
 

@@ -7,7 +7,6 @@ place: a new point shares all unchanged parts with the composed data.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +16,10 @@ from kernloom.base.errors import ConfigError, nearest
 from kernloom.config.convert import fields_at
 from kernloom.config.overrides import Override
 from kernloom.config.renamed import nearest_key
+from kernloom.config.resolvers import NODE as _NODE
+from kernloom.config.resolvers import check_resolvers, evaluate, reads_no_config, resolving_error
 from kernloom.config.schema import Experiment
 
-_NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _NESTED = (dict, list)
 _DEEPEST = 20
 """Maximum length of a chain of references, to detect cycles."""
@@ -195,6 +195,9 @@ def resolve(data: dict[str, Any], cache: DigestCache) -> Section[Any]:
     """`data` with every `${...}` replaced; OmegaConf resolves the rare kinds."""
     references = {name: _references_of(section) for name, section in data.items()}
     if any(found.rare for found in references.values()):
+        for name, found in references.items():
+            for path in found.paths:
+                check_resolvers(_at(data[name], path), ".".join(map(str, (name, *path))))
         resolved: Section[Any] = as_section(_resolved_by_omegaconf(data))
         return resolved
     return Section(
@@ -219,8 +222,19 @@ def _references_in(section: Any) -> _References:
     return _References(
         paths,
         sorted({match.split(".")[0] for text in texts for match in _NODE.findall(text)}),
-        any("${" in _NODE.sub("", text) or "\\" in text for text in texts),
+        any(_is_rare(text) for text in texts),
     )
+
+
+def _is_rare(text: str) -> bool:
+    """Whether OmegaConf must resolve a text with the whole config at hand."""
+    plain = not _has_call(text) and "\\" not in text
+    return not plain and not reads_no_config(text)
+
+
+def _has_call(text: str) -> bool:
+    """Whether a text holds more than references to keys by their full names."""
+    return "${" in _NODE.sub("", text)
 
 
 def _resolved_section(
@@ -266,7 +280,7 @@ def _resolved_by_omegaconf(data: dict[str, Any]) -> dict[str, Any]:
     try:
         result = OmegaConf.to_container(OmegaConf.create(as_plain(data)), resolve=True)
     except OmegaConfBaseException as error:
-        raise ConfigError(str(error).splitlines()[0], key=str(error.full_key or "")) from None
+        raise resolving_error(error) from None
     if not isinstance(result, dict):
         raise ConfigError("the config is not a mapping")
     return {str(key): value for key, value in result.items()}
@@ -320,6 +334,11 @@ def _resolved(data: Mapping[str, Any], text: str, place: Path, depth: int, budge
         budget.spend(found, place)
         return found
 
+    if _has_call(text):
+        references = {name: as_plain(look_up(name)) for name in _NODE.findall(text)}
+        found = evaluate(text, references, ".".join(map(str, place)))
+        budget.spend(found, place)
+        return as_section(found)
     whole = _NODE.fullmatch(text)
     if whole:
         return look_up(whole.group(1))

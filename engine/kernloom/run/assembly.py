@@ -26,6 +26,7 @@ from kernloom.build.stage import Compile, Compilers
 from kernloom.build.toolchains import check_compiles
 from kernloom.config.compose import Composer
 from kernloom.config.convert import convert
+from kernloom.config.groups import composed_cache
 from kernloom.config.schema import Emulator, Experiment, Toolchain
 from kernloom.device.devices import DEVICES
 from kernloom.measure.roof import Roofs
@@ -89,7 +90,7 @@ class Assembly:
         folders = self.places.folders("configs")
         return Composer(
             folders,
-            self.places.cache / "composed",
+            composed_cache(self.places),
             self.resolve_arch,
             say=_say,
             results=self.results,

@@ -29,7 +29,7 @@ from kernloom.build.programs import BuiltFor, Programs
 from kernloom.build.runtimes import HOST_TOOLCHAINS
 from kernloom.build.toolchains import Detected, accepts, detect
 from kernloom.config.convert import convert
-from kernloom.config.groups import Groups
+from kernloom.config.groups import Groups, groups_of
 from kernloom.config.schema import Arch, Policy, Toolchain
 from kernloom.device.contract import LaunchSettings
 from kernloom.device.host import HostDevice
@@ -62,7 +62,7 @@ VARIANT = "release"
 
 def calibrate(places: Places, progress: Progress) -> Calibration:
     """Measure this machine's peaks and bandwidths, and store them for its class."""
-    groups = Groups(places.folders("configs"))
+    groups = groups_of(places)
     toolchain, found = _compiler(groups, places)
     arches = _arches(groups, toolchain, found, places)
     artifacts = {

@@ -11,14 +11,14 @@ from kernloom.build.arches import NATIVE, check_runs, is_native, with_vector_byt
 from kernloom.build.emulators import find_emulator
 from kernloom.build.toolchains import detect
 from kernloom.config.convert import convert
-from kernloom.config.groups import Groups
+from kernloom.config.groups import Groups, groups_of
 from kernloom.config.schema import Arch, Target, Toolchain
 from kernloom.device.devices import DEVICES
 
 
 def list_targets(places: Places) -> list[dict[str, Any]]:
     """The targets as their files describe them; Hydra is not needed for that."""
-    groups = Groups(places.folders("configs"))
+    groups = groups_of(places)
     return [_listed(groups, name, places) for name in groups.options("target")]
 
 

@@ -1,6 +1,7 @@
 """Verify every case of the workloads on the target against the golden, without measuring.
 
-Nothing is stored. Without a named workload, all are checked; with a chosen case, all that have it.
+Nothing is stored. Without a named workload or experiment, all workloads are checked; with a chosen
+case, all that have it.
 
   kernloom check
   kernloom check workload=matmul toolchain=clang
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from kernloom.base.errors import ConfigError, KernloomError, UnavailableError, nearest
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
+from kernloom.config.naming import EXPERIMENT
 from kernloom.config.overrides import Override, Overrides
 from kernloom.fleet.local import Local, LocalSettings
 from kernloom.measure.trial import Trial
@@ -82,7 +84,7 @@ def _plan_workloads(
 def _workloads(assembly: Assembly, overrides: Overrides) -> list[tuple[str, Overrides]]:
     """The overrides for each workload, with its name if there are several."""
     named = overrides.values("workload")
-    if len(named) == 1:
+    if len(named) == 1 or (not named and any(overrides.values(EXPERIMENT))):
         return [("", overrides)]
     rest = overrides.where(lambda override: override.key != "workload")
     names = named or assembly.composer.options("workload")

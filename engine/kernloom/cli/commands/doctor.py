@@ -31,7 +31,7 @@ from kernloom.cli.installing import Missing, find_missing, install
 from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.cli.progress import Progress
 from kernloom.config.convert import convert
-from kernloom.config.groups import Groups
+from kernloom.config.groups import groups_of
 from kernloom.config.schema import Target, Toolchain
 from kernloom.measure.roof import Calibration, load_calibration
 from kernloom.measure.statistics import median
@@ -99,7 +99,7 @@ def _calibration(invocation: Invocation, places: Places) -> Calibration | None:
 
 
 def _toolchains(places: Places) -> list[dict[str, Any]]:
-    groups = Groups(places.folders("configs"))
+    groups = groups_of(places)
     found = []
     for name in groups.options("toolchain"):
         entry: dict[str, Any] = {"name": name, "available": True, "version": "", "hint": ""}
@@ -117,7 +117,7 @@ def _toolchains(places: Places) -> list[dict[str, Any]]:
 
 def _emulators(places: Places) -> list[dict[str, Any]]:
     """Each emulator of a target once, with its targets."""
-    groups = Groups(places.folders("configs"))
+    groups = groups_of(places)
     found: dict[str, dict[str, Any]] = {}
     for name in groups.options("target"):
         try:

@@ -13,6 +13,7 @@ from kernloom.cli.completion import stored
 from kernloom.cli.completion.candidates import Candidate, chosen_from, files_after
 from kernloom.cli.completion.constants import Call, constants
 from kernloom.cli.completion.overrides import OverrideCompleter
+from kernloom.cli.hydra_flags import HYDRA_FLAGS
 from kernloom.cli.invocation import MULTIRUN, PLAIN_OUTPUTS, Flag
 from kernloom.cli.main import COMMANDS
 
@@ -40,8 +41,10 @@ def syntax_of(command: str) -> Syntax:
         for name, call in declared.get("FLAGS", {}).items()
         if isinstance(call, Call)
     }
-    actions = declared.get("ACTIONS", {})
-    return Syntax(flags, declared.get("SWEEPS", False), declared.get("REPORT", ""), actions)
+    actions, sweeps = declared.get("ACTIONS", {}), declared.get("SWEEPS", False)
+    return Syntax(
+        flags | HYDRA_FLAGS if sweeps else flags, sweeps, declared.get("REPORT", ""), actions
+    )
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,13 @@ class _Completer:
 
     def _values(self, flag: str, typed: str) -> list[Candidate]:
         """Candidates for the value of a flag, by the name that the help gives it."""
+        if flag == "package":
+            return []
         match self.syntax.flags.get(flag, Flag("")).value:
-            case "FILE":
+            case "FILE" | "FOLDER":
                 return files_after()
+            case choices if "|" in choices:
+                return [Candidate(choice) for choice in choices.split("|")]
             case "NAME":
                 return [Candidate(name) for name in self._baselines()]
             case "KEY":
