@@ -28,7 +28,6 @@ NOT_RUN = {
     r"apt-get install .*": "changes the system; the packages are compared with those of tests/run",
     r"\.venv/bin/python -m pip install .*": "changes .venv; the packages are looked up below",
     r"createdb .*": "the tests' server makes its databases itself",
-    r"python -m SCons": "test_plain_scons_builds_every_runner_and_then_nothing",
     r"kernloom recipe run": "a part of a command: the file is missing",
     r"kernloom run \.\.\. .*": "a part of a command",
     r"source <\(kernloom .*|kernloom .* \| source": "test_what_is_typed_is_completed",
