@@ -116,7 +116,7 @@ def test_cleaning_removes_its_own_and_nothing_else(tree: Path, built: Scons) -> 
     mine.unlink()
     built()
     built("-c")
-    assert {path.name for path in (tree / "build").iterdir()} <= {"cache", "tmp"}
+    assert {path.name for path in (tree / "build").iterdir()} <= {".lock", "cache", "tmp"}
     assert compiled(built(RUNNER)) == {"main.o", "part.o", "runner"}
 
 
@@ -217,3 +217,62 @@ def test_a_cache_that_cannot_be_written_is_said(built: Scons, tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     output = built(f"--build-cache={tmp_path / 'file' / 'below'}", code=2)
     assert "cannot be made" in output and "Traceback" not in output
+
+
+def test_a_dry_run_of_cleaning_removes_nothing(tree: Path, built: Scons) -> None:
+    built(RUNNER)
+    before = sorted(path for path in (tree / "build").rglob("*") if "/cache" not in str(path))
+    built("-c", "-n")
+    after = sorted(path for path in (tree / "build").rglob("*") if "/cache" not in str(path))
+    assert before == after
+
+
+def test_a_dollar_sign_in_the_path_means_nothing(tree: Path, built: Scons) -> None:
+    other = tree.with_name("share tree$HOME$x")
+    shutil.copytree(tree, other)
+    built(RUNNER)
+    for options in ((RUNNER,), ("-c",)):
+        done = scons(other, *options)
+        assert done.returncode == 0, done.stderr
+    assert run(tree / RUNNER) == "42"
+    assert not list(other.glob("build/objects/*"))
+
+
+def test_a_program_of_a_project_is_built_from_there(tree: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "native/mine").mkdir(parents=True)
+    (project / "kernloom.yaml").touch()
+    (project / "native/mine/program.yaml").write_text(
+        "{name: mine, kind: objects, sources: [odd.c], varies_by: [isa]}"
+    )
+    (project / "native/mine/odd.c").write_text("int odd;\n")
+    for _ in range(2):
+        done = scons(project, "-f", str(tree / "SConstruct"), "--tree=all", "mine")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "native/mine/odd.c" in done.stdout
+    assert list(project.glob(".kernloom/build/objects/*/odd.o"))
+
+
+def test_a_missing_tool_for_one_program_leaves_only_that_out(tree: Path, built: Scons) -> None:
+    toolchain = tree / "configs/toolchain/gcc.yaml"
+    toolchain.write_text(toolchain.read_text().replace("cxx: g++", "cxx: no-such-g++"))
+    (tree / "native/plus").mkdir()
+    (tree / "native/plus/plus.cpp").write_text("int main() {}\n")
+    (tree / "native/plus/program.yaml").write_text(
+        "{name: plus, kind: executable, language: c++, sources: [plus.cpp]}"
+    )
+    output = built()
+    assert "left out: toolchain 'gcc': no program 'no-such-g++'" in output
+    assert "toolchain.tools.cxx" in output
+    assert run(tree / RUNNER) == "42"
+    assert "no toolchain for 'plus' is on this machine" in built("plus", code=2)
+
+
+def test_what_comes_from_the_cache_is_known_to_editors(
+    tree: Path, built: Scons, tmp_path: Path
+) -> None:
+    cache = f"--build-cache={tmp_path / 'shared'}"
+    built(cache)
+    shutil.rmtree(tree / "build")
+    built(cache)
+    assert len(json.loads((tree / "build/compile_commands.json").read_text())) == 2

@@ -217,7 +217,7 @@ def test_the_programs_that_are_shipped() -> None:
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ({"sources": ["none.c"]}, "nothing is called 'none.c'"),
+        ({"sources": ["none.c"]}, "has no source 'native/zzz/none.c'"),
         ({"sources": ["{board}/*.c"]}, "unknown placeholder"),
         ({"uses": ["nobody"]}, "there is no program 'nobody'"),
         ({"uses": ["bad"]}, "programs use each other: bad -> bad"),
@@ -225,7 +225,7 @@ def test_the_programs_that_are_shipped() -> None:
         ({"sourcs": []}, "unknown key 'sourcs'"),
         ({"name": "tool"}, "two programs are called 'tool'"),
         ({"tool": "fortran"}, "needs the tool 'fortran'"),
-        ({"language": "c++", "sources": ["main.c"]}, "nothing is called 'main.c'"),
+        ({"language": "c++", "sources": ["main.c"]}, "has no source 'native/zzz/main.c'"),
     ],
 )
 def test_a_wrong_declaration_is_refused_by_name(
@@ -260,3 +260,161 @@ def test_two_checkouts_build_the_same(
     there = Programs([other]).artifact("tool", built_for)
     assert here.key == there.key
     assert made(here, places).read_bytes() == made(there, elsewhere).read_bytes()
+
+
+def test_an_absolute_include_is_an_outside_file_and_never_written(
+    root: Path, built_for: BuiltFor, places: Places, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside.h"
+    outside.write_text("#define PART 9\nint part(void);\n")
+    before = outside.stat()
+    for name in ("main.c", "part.c"):
+        path = root / "native/tool" / name
+        path.write_text(path.read_text().replace('"part.h"', f'"{outside}"'))
+    program = Programs([root]).artifact("tool", built_for)
+    assert run(made(program, places)) == "9"
+    assert outside.stat().st_mtime_ns == before.st_mtime_ns
+    outside.write_text("#define PART 10\nint part(void);\n")
+    assert run(made(Programs([root]).artifact("tool", built_for), places)) == "10"
+
+
+def test_files_of_the_same_name_in_two_roots_are_not_mixed_up(
+    root: Path, built_for: BuiltFor, places: Places, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    for number, (place, name) in enumerate(((root, "one"), (other, "two"))):
+        text = f'#include <stdio.h>\nint main(void) {{ return printf("{number}") < 0; }}\n'
+        declare(place, "same", {"main.c": text}, name=name, kind="executable", sources=["main.c"])
+    programs = Programs([root, other])
+    assert [run(made(programs.artifact(n, built_for), places)) for n in ("one", "two")] == [
+        *("0", "1")
+    ]
+
+
+def test_a_program_of_a_project_finds_the_headers_that_are_shipped(
+    root: Path, built_for: BuiltFor, places: Places
+) -> None:
+    text = '#include "kernloom/kernel.h"\nint main(void) { return 0; }\n'
+    usual = {"kind": "executable", "sources": ["main.c"], "include": ["../include"]}
+    declare(root, "mine", {"main.c": text}, name="mine", **usual)
+    run(made(Programs([root, share_folder()]).artifact("mine", built_for), places))
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_what_assembly_reads_does_not_go_unnoticed(
+    root: Path, arch: Arch, cache: Path, places: Places, tmp_path: Path, compiler: str
+) -> None:
+    toolchain = shipped(Toolchain, "toolchain", compiler)
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    (tmp_path / "blob").write_text("blob")
+    text = f'__asm__(".inc" "bin \\"{tmp_path / "blob"}\\"");\n'
+    (root / "native/tool/other.c").write_text(text + OTHER)
+    built_for = BuiltFor(toolchain, arch, "release", detect(toolchain, cache))
+    program = Programs([root]).artifact("tool", built_for)
+    outcome = Builder(places).build([program])[program.key]
+    assert not outcome.ok and "reads a file by" in outcome.message
+
+
+def test_a_linker_script_is_a_part_of_a_program(
+    root: Path, built_for: BuiltFor, places: Places
+) -> None:
+    script = {"common/v.ld": "{ global: answer; local: *; };\n", "x.c": "int answer = 42;\n"}
+    flags = ["-Wl,--version-script=native/lib/common/v.ld"]
+    usual = {"kind": "library", "sources": ["x.c"], "data": ["common/v.ld"], "link": flags}
+    declare(root, "lib", script, name="lib", **usual)
+    first = Programs([root]).artifact("lib", built_for)
+    made(first, places)
+    (root / "native/lib/common/v.ld").write_text("{ global: answer; };\n")
+    assert Programs([root]).artifact("lib", built_for).key != first.key
+
+
+def test_what_is_used_is_linked_wherever_it_comes_from(
+    root: Path, built_for: BuiltFor, places: Places
+) -> None:
+    deep = (
+        "#include <string>\nextern \"C\" int deep() { return (int)std::string(7, 'x').size(); }\n"
+    )
+    objects = {"kind": "objects"}
+    declare(
+        root, "deep", {"deep.cpp": deep}, name="deep", language="c++", sources=["*.cpp"], **objects
+    )
+    part = "int deep(void);\nint part(void) { return deep(); }\n"
+    declare(root, "mid", {"p.c": part}, name="mid", sources=["p.c"], uses=["deep"], **objects)
+    using = {"uses": ["mid"], "include": ["../tool"], "sources": ["main.c"]}
+    declare(root, "user", {"main.c": MAIN}, name="user", kind="executable", **using)
+    declare(
+        root,
+        "lib",
+        {"main.c": PART.replace("part(", "other(")},
+        name="lib",
+        kind="library",
+        **using,
+    )
+    programs = Programs([root])
+    assert run(made(programs.artifact("user", built_for), places)) == "7"
+    made(programs.artifact("lib", built_for), places)
+
+
+def test_a_header_that_is_asked_for_is_seen(
+    root: Path, built_for: BuiltFor, places: Places
+) -> None:
+    text = '#if __has_include("part.h")\n/**/ #include "part.h"\n#else\n#error none\n#endif\n'
+    (root / "native/tool/part.c").write_text(text + "int part(void) { return PART; }\n")
+    assert run(made(Programs([root]).artifact("tool", built_for), places)) == "7"
+
+
+def test_an_object_that_vanishes_before_the_link_is_made_again(
+    root: Path, built_for: BuiltFor, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Programs([root]).artifact("tool", built_for)
+    made(program, places)
+    shutil.rmtree(places.build / "runtimes")
+    builder = Builder(places)
+    jobs = Builder._jobs
+
+    def vanishing(self: Builder, *given: Any) -> Any:
+        found = jobs(self, *given)
+        for folder in (places.build / "objects").iterdir():
+            shutil.rmtree(folder)
+        return found
+
+    monkeypatch.setattr(Builder, "_jobs", vanishing)
+    assert builder.build([program])[program.key].ok
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"output": "../../escaped"}, "cannot be the name of a program"),
+        ({"name": "a/b"}, "cannot be the name of a program"),
+        ({"name": ""}, "cannot be the name of a program"),
+        ({"name": "all"}, "cannot be the name of a program"),
+        ({"output": "tool"}, "are both built as 'tool'"),
+        ({"sources": []}, "is empty"),
+        ({"sources": [""]}, "is not a path below native/"),
+        ({"sources": ["/etc/*.c"]}, "is not a path below native/"),
+        ({"include": ["/usr/include"]}, "is not a path below native/"),
+        ({"include": ["../../.."]}, "is not a path below native/"),
+        ({"data": ["../../secret"]}, "is not a path below native/"),
+        ({"link": ["@/tmp/flags"]}, "refused|is no flag|not known"),
+        ({"link": ["-Llib"]}, "relative path"),
+        ({"uses": ["tool"]}, "is no set of objects"),
+        ({"kind": "objects", "runs_on": "host"}, "objects are linked"),
+        ({"language": "c++", "sources": ["a.*"]}, "two sources would be compiled"),
+    ],
+)
+def test_what_a_declaration_must_not_say_is_refused(
+    root: Path, built_for: BuiltFor, declared: dict[str, Any], said: str
+) -> None:
+    usual = {"name": "bad", "kind": "executable", "sources": ["main.c"]}
+    files = {"main.c": MAIN, "a.cpp": "", "a.cc": ""}
+    declare(root, "zzz", files, **{**usual, **declared})
+    with pytest.raises(ConfigError, match=said):
+        Programs([root]).artifact(declared.get("name", "bad"), built_for)
+
+
+def test_a_source_that_is_no_text_is_said(root: Path, built_for: BuiltFor) -> None:
+    (root / "native/tool/other.c").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        Programs([root]).artifact("tool", built_for)

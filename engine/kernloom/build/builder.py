@@ -108,6 +108,10 @@ class Builder:
             ) from None
         return State("cached", self._kept(artifact))
 
+    def is_whole(self, artifact: Artifact) -> bool:
+        """Whether the artifact is present and undamaged."""
+        return isinstance(self._verifier.condition(artifact, self.build_folder), Whole)
+
     def fetched_state(self, artifact: Artifact) -> State:
         """The same, after looking into the shared cache, which gets what it lacks."""
         state = self.state(artifact)

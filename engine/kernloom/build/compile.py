@@ -130,15 +130,17 @@ def read_outside(
     detected: Detected,
     *,
     specs: bool = False,
+    link: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[OutsideFiles, OutsideFiles, Mapping[str, Stamp]]:
     """The headers outside `files` that a command reads, the files that it links, and the stamps of
     these and of the compiler. `specs`: whether specs files are allowed, as C libraries for parts
-    without an operating system need them."""
+    without an operating system need them. `link`: further flags of the linker, by their key."""
     if argv not in detected.known:
         # Equal for all kernels of a sweep, and for all objects of a program.
         alike = _without_names(argv, sources)
         if alike not in detected.known:
             reached = _reach_with_specs(groups, detected) if specs else reach(groups)
+            reached = _with_linker_flags(reached, link or {})
             linked = linked_files(alike, (), reached, detected)
             detected.known[alike] = (reached, linked, {**detected.stamps, **linked.stamps})
         detected.known[argv] = detected.known[alike]
@@ -148,6 +150,19 @@ def read_outside(
         return OutsideFiles(), linked, stamps
     headers = system_headers(files, argv, reached, detected)
     return headers, linked, {**stamps, **headers.stamps} if headers.stamps else stamps
+
+
+def _with_linker_flags(reached: Reach, link: Mapping[str, Sequence[str]]) -> Reach:
+    """The reach with that of a program's own flags of the linker. Libraries by name are found where
+    the linker looks anyway, and it lists them."""
+    more = reach(link)
+    folders = any(word.startswith("-L") for words in link.values() for word in words)
+    return replace(
+        reached,
+        searches=reached.searches or folders,
+        files=(*reached.files, *more.files),
+        programs=(*reached.programs, *more.programs),
+    )
 
 
 def _reach_with_specs(groups: Mapping[str, Sequence[str]], detected: Detected) -> Reach:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from kernloom.plan.artifact import Artifact, steps_of
 FILE = "compile_commands.json"
 SEAL_FILE = "index/compile_commands.json"
 """Holds the hash of the file itself, since editors reject entries they do not know."""
-_MOST = 500
+_SUFFIXES = (".c", ".cpp", ".cc", ".cxx")
+_MOST = 10_000
 
 
 def write_compile_commands(places: Places, artifacts: Iterable[Artifact]) -> None:
@@ -35,8 +36,11 @@ def _commands(places: Places, artifacts: Iterable[Artifact]) -> Iterator[dict[st
     for artifact in chain.from_iterable(map(steps_of, artifacts)):
         # A runner's sources are edited where they are shipped; a kernel's are generated.
         kernel = artifact.kind == "kernel"
-        folder = artifact.folder(places.build) if kernel else places.share
-        sources = [path for path in artifact.files if path in artifact.argv]
+        folder = artifact.folder(places.build)
+        if not kernel:
+            folder = origin_of(artifact, artifact.main, places.roots) or places.share
+        compiled = [path for path in artifact.files if path in artifact.argv]
+        sources = [path for path in compiled if path.endswith(_SUFFIXES)]
         known = {*sources, *artifact.steps, "-c"}
         flags = [part for part in without_linking(artifact.argv) if part not in known]
         for source in sources:
@@ -45,6 +49,17 @@ def _commands(places: Places, artifacts: Iterable[Artifact]) -> Iterator[dict[st
                 "file": source,
                 "arguments": [artifact.tools[artifact.argv[0]], *flags, "-c", source],
             }
+
+
+def origin_of(artifact: Artifact, name: str, roots: Sequence[Path]) -> Path | None:
+    """The root whose file of this name an artifact is made from."""
+    for root in roots:
+        try:
+            if sha256_file(root / name) == artifact.inputs.get(name):
+                return root
+        except OSError:
+            continue
+    return None
 
 
 def _existing(path: Path, sealed: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -90,10 +90,10 @@ class BuildGraph:
         return self.workspace / artifact.key
 
     def sources(self, target: str) -> list[str]:
-        """The targets and files that a target is made from."""
+        """The targets that a target is made from; what exists already is no node, because it may
+        still be deleted."""
         steps = self.jobs[target].artifact.steps.values()
-        targets = ((str(self.target(step)), step) for step in steps)
-        return [name if name in self.jobs else str(step.path(self.build)) for name, step in targets]
+        return [name for step in steps if (name := str(self.target(step))) in self.jobs]
 
     def make(self, target: list[Any], source: list[Any], env: Any) -> int:
         """The action of SCons' builder."""

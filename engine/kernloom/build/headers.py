@@ -17,6 +17,7 @@ from kernloom.build.listing import Listing, OutsideFiles, outside_files
 from kernloom.build.probe import scratch, tool_output
 from kernloom.build.reads import COMPILING, read_log
 from kernloom.build.toolchains import DRIVER, Detected
+from kernloom.plan.artifact import check_relative
 
 _INCLUDE = re.compile(
     r"(?:#|%:)(?:\s|/\*(?:[^*]|\*(?!/))*\*/)*(?:include(?:_next)?|import|embed)\b[ \t]*(.*)"
@@ -86,7 +87,7 @@ def spliced(text: str, *, trigraphs: bool = True) -> str:
 
 
 @lru_cache(maxsize=256)
-def _included(text: str) -> tuple[str, ...]:
+def included(text: str) -> tuple[str, ...]:
     """The operand of each #include; cached, as the kernels of a sweep share most of their text."""
     return tuple(_INCLUDE.findall(spliced(text)))
 
@@ -94,7 +95,7 @@ def _included(text: str) -> tuple[str, ...]:
 def includes_outside_files(files: Mapping[str, str]) -> bool:
     """Whether a file includes, or tests for, a file that is not among `files`."""
     for path, text in files.items():
-        for target in _included(text):
+        for target in included(text):
             quoted = re.match(r'"([^"]+)"', target)
             beside = quoted and posixpath.normpath(
                 posixpath.join(posixpath.dirname(path), quoted[1])
@@ -110,6 +111,7 @@ def _listing(files: Mapping[str, str], argv: Sequence[str], detected: Detected) 
     """Files that the preprocessor reads; empty if it fails, since compiling fails as well."""
     with scratch(detected.cache) as folder, read_log(folder) as log:
         for path, text in files.items():
+            check_relative(path)
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
         command = [str(detected.tools[DRIVER]), *without_linking(argv), "-E", "-v", *COMPILING]
@@ -174,8 +176,9 @@ def without_linking(argv: Sequence[str]) -> list[str]:
         if (
             not skip
             and part != "-o"
+            and part != "-T"
             and not part.startswith(("-l", "-Wl,", "-shared", "-rdynamic", "-fuse-ld="))
         ):
             kept.append(part)
-        skip = part == "-o"
+        skip = part in ("-o", "-T")
     return kept

@@ -1,20 +1,16 @@
-"""Programs below native/, each declared beside its sources in a program.yaml.
+"""Programs below native/ as artifacts: an object for each source, and a link.
 
-An object is built for each source. Objects with equal inputs have the same key, whoever needs them:
-arches that differ by data, variants, programs that share a source.
+Objects with equal inputs have the same key, whoever needs them: arches that differ by data,
+variants, programs that share a source.
 """
 
 from __future__ import annotations
 
-import posixpath
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 
 from kernloom.base.errors import ConfigError, UnavailableError, nearest
-from kernloom.base.files import files_below
 from kernloom.build.compile import (
     DETERMINISTIC,
     SHARED_LIBRARY,
@@ -23,20 +19,20 @@ from kernloom.build.compile import (
     read_outside,
     variant_flags,
 )
-from kernloom.build.headers import spliced
-from kernloom.build.toolchains import CXX, DRIVER, Detected, cxx_toolchain, detect
-from kernloom.config.convert import convert
-from kernloom.config.reader import read_yaml
+from kernloom.build.program import (
+    DECLARATION,
+    NATIVE,
+    PLACEHOLDER,
+    Declared,
+    Program,
+    read_program,
+)
+from kernloom.build.source_texts import SourceTexts
+from kernloom.build.toolchains import CXX, DRIVER, Detected, detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Artifact
 
-DECLARATION = "program.yaml"
-NATIVE = "native"
 _SUFFIXES = {"c": (".c",), "c++": (".cpp", ".cc", ".cxx")}
-_HEADERS = (".h", ".hpp", ".inc")
-_INCLUDE = re.compile(
-    r'^[ \t]*#[ \t]*include\b[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(.*))', re.MULTILINE
-)
 _OLDEST_PROCESSOR = {
     "x86_64": ("-march=x86-64",),
     "aarch64": ("-march=armv8-a",),
@@ -45,49 +41,6 @@ _OLDEST_PROCESSOR = {
 """ISA -> flags of its oldest supported processor: a program for an ISA must run on all of them."""
 _COMPILERS = {"armv7m": "arm", "rv64": "riscv64"}
 """ISA of an arch without an operating system -> prefix of the triple of its compilers."""
-_PLACEHOLDER = re.compile(r"\{(\w*)\}")
-
-
-@dataclass(frozen=True)
-class Program:
-    """A program.yaml. `{isa}`, `{arch}`, `{variant}` and `{runtime}` in sources, include folders
-    and defines stand for what the program is built for."""
-
-    name: str
-    kind: Literal["executable", "library", "objects"]
-    sources: tuple[str, ...]
-    """Patterns, relative to the declaration's folder."""
-    language: Literal["c", "c++"] = "c"
-    include: tuple[str, ...] = ()
-    """Folders that are searched for headers."""
-    defines: Mapping[str, str] = field(default_factory=dict)
-    data: tuple[str, ...] = ()
-    """Further files for the linker."""
-    link: tuple[str, ...] = ()
-    """Flags after the objects: libraries and options of the linker."""
-    uses: tuple[str, ...] = ()
-    """Programs of the kind `objects` that are linked into it."""
-    varies_by: tuple[Literal["isa", "arch", "variant", "runtime"], ...] = ()
-    """`isa`: one for all its processors; `arch`: with the flags of kernels."""
-    runs_on: Literal["target", "host"] = "target"
-    """`host`: beside an emulator, built by this machine's own compiler."""
-    system: Literal["linux", "none"] = "linux"
-    """Operating system that it is built for."""
-    isas: tuple[str, ...] = ()
-    """ISAs that it has sources for; empty: all."""
-    output: str = ""
-    """Name of the built file; default: the program's name."""
-    tool: str = ""
-    """Role of the toolchain's tool that builds it; default: by its language."""
-    about: str = ""
-
-    @property
-    def file(self) -> str:
-        return self.output or (f"{self.name}.so" if self.kind == "library" else self.name)
-
-    @property
-    def role(self) -> str:
-        return self.tool or (CXX if self.language == "c++" else DRIVER)
 
 
 @dataclass(frozen=True)
@@ -106,37 +59,34 @@ class Programs:
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = tuple(roots)
-        self._folders: dict[str, tuple[Path, str]] = {}
-        """Name -> the root, and the declaration's folder relative to it."""
-        self.declared: dict[str, Program] = {}
-        self._compiled: dict[tuple[str, ...], Artifact] = {}
-        """Compiler and command -> object: arches that differ by data share it."""
+        self._declared: dict[str, Declared] = {}
+        self._compiled: dict[tuple[object, ...], Artifact] = {}
+        """Root, compiler and command -> object: arches that differ by data share it."""
         for root in roots:
-            found: dict[str, Path] = {}
+            found: dict[str, Declared] = {}
             for path in sorted((root / NATIVE).glob(f"**/{DECLARATION}")):
-                program = _read(path)
-                if program.name in found:
-                    raise ConfigError(
-                        f"two programs are called '{program.name}'",
-                        key=f"{path}: name",
-                        hint=f"The other one is {found[program.name]}.",
-                    )
-                found[program.name] = path
-                if program.name not in self.declared:
-                    self.declared[program.name] = program
-                    folder = path.parent.relative_to(root).as_posix()
-                    self._folders[program.name] = (root, folder)
+                declared = read_program(path, root)
+                _check_unique(declared, found.values())
+                found[declared.program.name] = declared
+            self._declared = found | self._declared
         self._check_uses()
+
+    @property
+    def declared(self) -> dict[str, Program]:
+        return {name: one.program for name, one in self._declared.items()}
 
     def read_again(self) -> Programs:
         """The same from what the files contain now."""
         return Programs(self._roots)
 
     def program(self, name: str) -> Program:
+        return self._find(name).program
+
+    def _find(self, name: str) -> Declared:
         try:
-            return self.declared[name]
+            return self._declared[name]
         except KeyError:
-            hint = nearest(name, self.declared) if self.declared else "Reinstall Kernloom."
+            hint = nearest(name, self._declared) if self._declared else "Reinstall Kernloom."
             raise UnavailableError(
                 f"there is no program '{name}': no {DECLARATION} below {NATIVE}/ declares it",
                 hint=hint,
@@ -145,11 +95,17 @@ class Programs:
     def artifact(self, name: str, built_for: BuiltFor) -> Artifact:
         """The executable or library, linked from its objects."""
         program = self.program(name)
-        steps = self.objects(name, built_for)
-        used = (self.objects(other, built_for) for other in program.uses)
-        steps = {**steps, **{path: step for objects in used for path, step in objects.items()}}
-        data = self.data(name)
-        toolchain, detected = _compiler(program, built_for)
+        parts = self._linked(name)
+        steps: dict[str, Artifact] = {}
+        for part in parts:
+            shared = program.kind == "library"
+            for path, step in self.objects(part, built_for, position_independent=shared).items():
+                if path in steps:
+                    raise self._twice(part, path)
+                steps[path] = step
+        data = {path: text for part in parts for path, text in self.data(part).items()}
+        cxx = any(self.program(part).language == "c++" for part in parts)
+        toolchain, detected = _compiler(program, built_for, cxx=cxx)
         groups = _flags(program, replace(built_for, toolchain=toolchain))
         argv = (
             DRIVER,
@@ -161,8 +117,18 @@ class Programs:
             *steps,
             *program.link,
         )
-        _, linked, stamps = read_outside(groups, argv, [*steps], {}, detected)
-        main = next((step.main for path, step in steps.items() if path.endswith("main.o")), "")
+        # Words that name staged files make the linker open no others.
+        asked = tuple(word for word in argv if not any(path in word for path in data))
+        _, linked, stamps = read_outside(
+            groups,
+            asked,
+            [*steps],
+            {},
+            detected,
+            specs=program.system == "none",
+            link={self._find(name).key("link"): program.link},
+        )
+        main = next((step.main for path, step in steps.items() if path.endswith("/main.o")), "")
         return Artifact(
             name=name,
             kind="program",
@@ -174,12 +140,19 @@ class Programs:
             identity=detected.identity,
             steps=steps,
             linked=linked.hashes,
-            arch=built_for.arch.name if program.runs_on == "target" else built_for.arch.isa,
+            arch=built_for.arch.name,
             variant=built_for.variant,
             runtime=built_for.runtime if "runtime" in program.varies_by else "none",
             stamps=stamps,
             redeclare=lambda: self.read_again().artifact(name, redetected(built_for)),
         )
+
+    def _linked(self, name: str) -> list[str]:
+        """A program and all that it uses, directly or not."""
+        found = {name: None}
+        for other in self.program(name).uses:
+            found |= dict.fromkeys(self._linked(other))
+        return list(found)
 
     def ends(self, name: str, built_for: BuiltFor) -> list[Artifact]:
         """What a program consists of once it is built: one file, or its objects."""
@@ -187,196 +160,181 @@ class Programs:
             return list(self.objects(name, built_for).values())
         return [self.artifact(name, built_for)]
 
-    def objects(self, name: str, built_for: BuiltFor) -> dict[str, Artifact]:
+    def objects(
+        self, name: str, built_for: BuiltFor, *, position_independent: bool = False
+    ) -> dict[str, Artifact]:
         """Path -> object of each source of a program."""
-        program = self.program(name)
-        toolchain, detected = _compiler(program, built_for)
+        declared = self._find(name)
+        cxx = declared.program.language == "c++"
+        toolchain, detected = _compiler(declared.program, built_for, cxx=cxx)
         built_for = replace(built_for, toolchain=toolchain, detected=detected)
-        sources = self.sources(name, built_for)
-        texts = _Texts(self._folders[name][0])
-        return {
-            f"{posixpath.splitext(path)[0]}.o": self._object(program, path, texts, built_for)
-            for path in sources
-        }
+        texts = self._texts(declared)
+        found: dict[str, Artifact] = {}
+        for source in self._sources(declared, built_for):
+            path = str(PurePosixPath(source).with_suffix(".o"))
+            if path in found:
+                raise self._twice(name, path)
+            found[path] = self._object(
+                declared, source, texts, built_for, position_independent=position_independent
+            )
+        return found
 
-    def sources(self, name: str, built_for: BuiltFor) -> list[str]:
+    def _twice(self, name: str, path: str) -> ConfigError:
+        return ConfigError(
+            f"two sources would be compiled to {path}",
+            key=self._find(name).key("sources"),
+            hint="Rename one of them.",
+        )
+
+    def _sources(self, declared: Declared, built_for: BuiltFor) -> list[str]:
         """Paths of a program's sources, relative to its root."""
-        program, (root, folder) = self.program(name), self._folders[name]
+        program = declared.program
         if program.isas and built_for.arch.isa not in program.isas:
             raise ConfigError(
-                f"there is no {name} for '{built_for.arch.isa}'",
+                f"there is no {program.name} for '{built_for.arch.isa}'",
                 key="arch.isa",
                 hint=nearest(built_for.arch.isa, program.isas),
             )
-        found: list[str] = []
+        found: dict[str, None] = {}
         for pattern in program.sources:
-            place, wanted = root / folder, _filled(pattern, built_for)
+            wanted = declared.path(_filled(pattern, built_for))
             matching = [
                 path
-                for path in place.glob(wanted)
+                for path in sorted(declared.root.glob(wanted))
                 if path.suffix in _SUFFIXES[program.language] and not path.name.startswith(".")
             ]
-            names = [posixpath.normpath(path.relative_to(root).as_posix()) for path in matching]
-            if not names or any(not name.startswith(f"{NATIVE}/") for name in names):
+            if not matching:
                 raise ConfigError(
-                    f"the {name}'s source is not in {place}: nothing is called '{wanted}' there"
-                    if not names
-                    else f"the {name}'s source '{wanted}' is not below {NATIVE}/",
-                    key=self._key(name, "sources"),
+                    f"program '{program.name}' has no source '{wanted}' in {declared.root}",
+                    key=declared.key("sources"),
                     hint="Mend the declaration, or reinstall Kernloom.",
                 )
-            found += names
-        return sorted(dict.fromkeys(found))
+            found |= dict.fromkeys(path.relative_to(declared.root).as_posix() for path in matching)
+        return sorted(found)
 
     def data(self, name: str) -> dict[str, str]:
         """Path -> text of the files that a program declares for the linker."""
-        program, (root, folder) = self.program(name), self._folders[name]
-        texts = _Texts(root)
-        return {path: texts.read(path) for path in (f"{folder}/{file}" for file in program.data)}
+        declared = self._find(name)
+        texts = self._texts(declared)
+        paths = map(declared.path, declared.program.data)
+        return {path: texts.read(path) for path in paths}
 
     def headers(self, name: str, built_for: BuiltFor) -> dict[str, str]:
         """Path -> text of the headers in a program's include folders, for what is compiled to be
         linked with it."""
-        root, _ = self._folders[name]
-        texts, found = _Texts(root), self._include(self.program(name), built_for)
-        paths = (path for folder in found for path in files_below(root / folder, _HEADERS))
-        return {path: texts.read(path) for path in sorted({_below(path, root) for path in paths})}
+        declared = self._find(name)
+        texts = self._texts(declared)
+        found: dict[str, str] = {}
+        for folder in _include(declared, built_for):
+            found |= texts.below(folder)
+        return dict(sorted(found.items()))
 
     def include_flags(self, name: str, built_for: BuiltFor) -> tuple[str, ...]:
-        return tuple(f"-I{path}" for path in self._include(self.program(name), built_for))
+        return tuple(f"-I{path}" for path in _include(self._find(name), built_for))
 
-    def _include(self, program: Program, built_for: BuiltFor) -> list[str]:
-        _, folder = self._folders[program.name]
-        return [
-            posixpath.normpath(posixpath.join(folder, _filled(path, built_for)))
-            for path in program.include
-        ]
+    def _texts(self, declared: Declared) -> SourceTexts:
+        others = (root for root in self._roots if root != declared.root)
+        return SourceTexts((declared.root, *others))
 
     def _object(
-        self, program: Program, source: str, texts: _Texts, built_for: BuiltFor
+        self,
+        declared: Declared,
+        source: str,
+        texts: SourceTexts,
+        built_for: BuiltFor,
+        *,
+        position_independent: bool,
     ) -> Artifact:
-        arch, detected = built_for.arch, built_for.detected
-        include = self._include(program, built_for)
+        program, detected = declared.program, built_for.detected
+        include = _include(declared, built_for)
         groups = _flags(program, built_for)
         flags = [word for words in groups.values() for word in _compiling(words)]
-        output = f"{posixpath.splitext(posixpath.basename(source))[0]}.o"
+        output = PurePosixPath(source).with_suffix(".o").name
         argv = (
             DRIVER,
             *flags,
             *(f"-I{path}" for path in include),
             *(f"-D{name}={_filled(v, built_for)}" for name, v in program.defines.items()),
-            *(("-fPIC",) if program.kind == "library" else ()),
+            *(("-fPIC",) if position_independent else ()),
             "-c",
             "-o",
             output,
             source,
         )
-        known = self._compiled.get((detected.digest, *argv))
-        if known is not None:
-            return known
-        files = texts.with_headers(source, include)
-        specs = program.system == "none"
-        headers, linked, stamps = read_outside(groups, argv, [source], files, detected, specs=specs)
-        made = self._compiled[detected.digest, *argv] = Artifact(
-            name=source,
-            kind="object",
-            output=output,
-            main=source,
-            files=files,
-            argv=argv,
-            tools={role: str(path) for role, path in detected.tools.items()},
-            identity=detected.identity,
-            headers=headers.hashes,
-            linked=linked.hashes,
-            arch=arch.name,
-            variant=built_for.variant,
-            stamps=stamps,
-            lists_assembly=detected.lists_assembly,
-        )
-        return made
+        memo = (declared.root, detected.digest, argv)
+        if memo not in self._compiled:
+            files = texts.with_headers(source, include)
+            specs = program.system == "none"
+            headers, linked, stamps = read_outside(
+                groups, argv, [source], files, detected, specs=specs
+            )
+            self._compiled[memo] = Artifact(
+                name=source,
+                kind="object",
+                output=output,
+                main=source,
+                files=files,
+                argv=argv,
+                tools={role: str(path) for role, path in detected.tools.items()},
+                identity=detected.identity,
+                headers=headers.hashes,
+                linked=linked.hashes,
+                arch=built_for.arch.name,
+                variant=built_for.variant,
+                stamps=stamps,
+                assembles=headers.assembles,
+                lists_assembly=detected.lists_assembly,
+            )
+        return self._compiled[memo]
 
     def _check_uses(self) -> None:
-        """Refuse programs that use each other, or programs that are not declared."""
+        """Refuse programs that use each other, or what cannot be linked into them."""
         finished: set[str] = set()
 
         def visit(name: str, path: tuple[str, ...]) -> None:
+            declared = self._declared[name]
             if name in path:
                 circle = " -> ".join([*path[path.index(name) :], name])
-                raise ConfigError(f"programs use each other: {circle}", key=self._key(name, "uses"))
+                raise ConfigError(f"programs use each other: {circle}", key=declared.key("uses"))
             if name in finished:
                 return
-            for other in self.declared[name].uses:
-                if other not in self.declared:
+            for other in declared.program.uses:
+                if other not in self._declared:
                     raise ConfigError(
                         f"there is no program '{other}'",
-                        key=self._key(name, "uses"),
-                        hint=nearest(other, self.declared),
+                        key=declared.key("uses"),
+                        hint=nearest(other, self._declared),
                     )
                 visit(other, (*path, name))
+                if self._declared[other].program.kind != "objects":
+                    raise ConfigError(
+                        f"program '{other}' is no set of objects, so it cannot be linked into "
+                        f"'{name}'",
+                        key=declared.key("uses"),
+                    )
             finished.add(name)
 
-        for name in self.declared:
+        for name in self._declared:
             visit(name, ())
 
-    def _key(self, name: str, field: str) -> str:
-        root, folder = self._folders[name]
-        return f"{root / folder / DECLARATION}: {field}"
 
-
-class _Texts:
-    """Source files below a root; each is read once."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._read: dict[str, str] = {}
-        self._headers: list[str] | None = None
-
-    def read(self, path: str) -> str:
-        if path not in self._read:
-            try:
-                self._read[path] = (self._root / path).read_text(encoding="utf-8")
-            except OSError as error:
-                raise UnavailableError(
-                    f"{self._root / path} cannot be read: {error.strerror}",
-                    hint="Reinstall Kernloom.",
-                ) from None
-        return self._read[path]
-
-    def with_headers(self, source: str, include: Sequence[str]) -> dict[str, str]:
-        """A source and the headers below the root that it may include, directly or not. A header
-        that is missed here is missed by the compiler as well: it sees no other files."""
-        found: dict[str, str] = {}
-        waiting = [source]
-        while waiting:
-            path = waiting.pop()
-            if path in found:
-                continue
-            found[path] = self.read(path)
-            waiting += self._included(path, found[path], include)
-        return dict(sorted(found.items()))
-
-    def _included(self, path: str, text: str, include: Sequence[str]) -> Iterator[str]:
-        for quoted, angled, other in _INCLUDE.findall(spliced(text)):
-            if other:
-                # Named by a macro: any header may be meant.
-                yield from self._all_headers()
-                continue
-            beside = [posixpath.dirname(path)] if quoted else []
-            for folder in (*beside, *include):
-                candidate = posixpath.normpath(posixpath.join(folder, quoted or angled))
-                if not candidate.startswith("..") and (self._root / candidate).is_file():
-                    yield candidate
-                    break
-
-    def _all_headers(self) -> list[str]:
-        if self._headers is None:
-            found = files_below(self._root / NATIVE, _HEADERS)
-            self._headers = [path.relative_to(self._root).as_posix() for path in found]
-        return self._headers
-
-
-def _below(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()
+def _check_unique(declared: Declared, others: Iterable[Declared]) -> None:
+    """Refuse a second program of one name, or with the same built file."""
+    program = declared.program
+    for other in others:
+        if program.name == other.program.name:
+            raise ConfigError(
+                f"two programs are called '{program.name}'",
+                key=declared.key("name"),
+                hint=f"The other one is in {other.root / other.folder}.",
+            )
+        built = "objects" not in (program.kind, other.program.kind)
+        if built and program.file == other.program.file:
+            raise ConfigError(
+                f"programs '{program.name}' and '{other.program.name}' are both built as "
+                f"'{program.file}'",
+                key=declared.key("output"),
+            )
 
 
 def compiler_of(isa: str, otherwise: str) -> str:
@@ -393,17 +351,8 @@ def is_for(program: Program, arch: Arch, triple: str) -> bool:
     return isa == wanted and ("linux" in system) == (program.system == "linux")
 
 
-def _read(path: Path) -> Program:
-    program = convert(Program, read_yaml(path), f"{path}: ")
-    for text in (*program.sources, *program.include, *program.defines.values()):
-        for name in _PLACEHOLDER.findall(text):
-            if name not in ("isa", "arch", "variant", "runtime"):
-                raise ConfigError(
-                    f"'{text}' has an unknown placeholder",
-                    key=str(path),
-                    hint=nearest(name, ("isa", "arch", "variant", "runtime")),
-                )
-    return program
+def _include(declared: Declared, built_for: BuiltFor) -> list[str]:
+    return [declared.path(_filled(path, built_for)) for path in declared.program.include]
 
 
 def _filled(text: str, built_for: BuiltFor) -> str:
@@ -413,22 +362,27 @@ def _filled(text: str, built_for: BuiltFor) -> str:
         "variant": built_for.variant,
         "runtime": built_for.runtime,
     }
-    return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
+    return PLACEHOLDER.sub(lambda found: values[found[1]], text)
 
 
-def _compiler(program: Program, built_for: BuiltFor) -> tuple[Toolchain, Detected]:
-    """The toolchain with the tool for a program's language as its driver."""
-    if program.role == DRIVER:
+def _compiler(program: Program, built_for: BuiltFor, *, cxx: bool) -> tuple[Toolchain, Detected]:
+    """The toolchain with the tool for a program as its driver; `cxx`: with the flags of C++."""
+    role = CXX if cxx and not program.tool else program.role
+    if role == DRIVER:
         return built_for.toolchain, built_for.detected
-    if program.role not in built_for.toolchain.tools:
-        raise ConfigError(
-            f"program '{program.name}' needs the tool '{program.role}', which toolchain "
-            f"'{built_for.toolchain.name}' does not have",
-            key="toolchain.tools",
-            hint=nearest(program.role, built_for.toolchain.tools),
+    toolchain = built_for.toolchain
+    if role not in toolchain.tools:
+        known = {*toolchain.tools, CXX}
+        problem = UnavailableError if role == CXX else ConfigError
+        raise problem(
+            f"program '{program.name}' needs the tool '{role}', which toolchain "
+            f"'{toolchain.name}' does not have (toolchain.tools)",
+            hint=nearest(role, known),
         )
-    toolchain = cxx_toolchain(built_for.toolchain, program.role)
-    return toolchain, detect(toolchain, built_for.detected.cache)
+    flags = toolchain.cxx_flags if cxx else toolchain.flags
+    # With another identity, so that updating it leaves programs of other tools alone.
+    other = replace(toolchain, tools={DRIVER: toolchain.tools[role]}, flags=flags)
+    return other, detect(other, built_for.detected.cache, role=role)
 
 
 def redetected(built_for: BuiltFor) -> BuiltFor:

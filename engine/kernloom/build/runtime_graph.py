@@ -25,7 +25,7 @@ from kernloom.base.places import Places
 from kernloom.build.builder import Builder
 from kernloom.build.compile_commands import FILE as COMMANDS
 from kernloom.build.compile_commands import SEAL_FILE as COMMANDS_SEAL
-from kernloom.build.compile_commands import write_compile_commands
+from kernloom.build.compile_commands import origin_of, write_compile_commands
 from kernloom.build.explain import to_plain
 from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import read_manifest
@@ -50,11 +50,13 @@ class Target:
 
 @dataclass
 class _Made:
-    """Processes of this run that write."""
+    """What this run has made so far."""
 
     stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    """Holds the lock of the build folder and the workspace, from the first build on."""
     folder: Path | None = None
-    built: int = 0
+    """The workspace."""
+    files: int = 0
 
 
 class RuntimeGraph:
@@ -65,6 +67,7 @@ class RuntimeGraph:
         self._builder = Builder(places, shared=shared)
         self._made = _Made()
         self._lock = threading.Lock()
+        self._locked = False
 
     @property
     def signatures(self) -> Path:
@@ -94,7 +97,7 @@ class RuntimeGraph:
         }
         for path, artifact in self._artifacts.items():
             if artifact.key in wanted:
-                files = (self._places.share / name for name in artifact.files)
+                files = (self._origin(artifact, name) for name in artifact.files)
                 steps = (self._builder.path(step) for step in artifact.steps.values())
                 yield Target(Path(path), (*files, *steps), self._is_whole(artifact))
 
@@ -120,17 +123,20 @@ class RuntimeGraph:
     def aliases(self) -> dict[str, list[Path]]:
         """Programs, arches and toolchains -> the files they stand for."""
         found: dict[str, list[Path]] = {EVERYTHING: []}
-        for artifact in self.runtimes.artifacts:
-            path = self._builder.path(artifact)
-            link = artifact.link(self._builder.build_folder)
-            ends = [path, *([link] if link in self.names and self.names[link] is artifact else [])]
-            program = artifact.name if artifact.kind == "program" else Path(artifact.name).parts[1]
-            for alias in (EVERYTHING, program, artifact.arch, artifact.identity.toolchain):
+        for runtime in self.runtimes.built:
+            link = runtime.artifact.link(self._builder.build_folder)
+            ends = [self._builder.path(runtime.artifact)]
+            if link is not None and self.names[link] is runtime.artifact:
+                ends.append(link)
+            for alias in (EVERYTHING, runtime.program, runtime.arch, runtime.toolchain):
                 found.setdefault(alias, []).extend(ends)
         return {alias: list(dict.fromkeys(paths)) for alias, paths in found.items()}
 
     def unknown(self, name: str) -> str:
         """What is wrong with a target that nothing builds."""
+        if name in self.runtimes.programs:
+            reasons = "; ".join(str(error) for error in self.runtimes.unavailable)
+            return f"no toolchain for '{name}' is on this machine. {reasons}"
         top = Path.cwd()
         named = [str(p.relative_to(top)) for p in self.names if p.is_relative_to(top)]
         close = get_close_matches(name, named if "/" in name else self.aliases, 1)
@@ -144,12 +150,14 @@ class RuntimeGraph:
             folder = self._workspace()
         state = self._builder.fetched_state(artifact)
         if state.cached:
+            with self._lock:
+                self._made.files += 1
             return 0
         job = Job(artifact, to_plain(state.explanation))
         result = execute(job, self._builder.build_folder, folder, self._builder.shared)
         said = _message(artifact, result)
         with self._lock:
-            self._made.built += result.ok
+            self._made.files += result.ok
             if said:
                 print(said, file=sys.stdout if result.ok else sys.stderr, flush=True)
         return 0 if result.ok else 1
@@ -174,7 +182,7 @@ class RuntimeGraph:
         """What earlier runs have built: folders of programs and objects, and their histories."""
         build = self._builder.build_folder
         for kind in ("program", "object"):
-            for folder in _entries(build / FOLDERS[kind]):
+            for folder in filter(Path.is_dir, _entries(build / FOLDERS[kind])):
                 manifest = read_manifest(folder)
                 if manifest is not None or not any(folder.iterdir()):
                     yield folder
@@ -187,6 +195,7 @@ class RuntimeGraph:
 
     def prune(self) -> None:
         """Remove folders that cleaning has emptied."""
+        self.lock()
         build = self._builder.build_folder
         for path in build.glob(f"{self.signatures.name}*"):
             path.unlink()
@@ -197,7 +206,7 @@ class RuntimeGraph:
                     folder.rmdir()
         if not any((build / FOLDERS[kind]).exists() for kind in ("kernel", "batch")):
             # Then nothing but runtimes was built here.
-            for path in (build / COMMANDS, build / COMMANDS_SEAL, build / ".lock"):
+            for path in (build / COMMANDS, build / COMMANDS_SEAL):
                 path.unlink(missing_ok=True)
             for folder in (build / "index", build / "failed", build / "tmp"):
                 with contextlib.suppress(OSError):
@@ -207,23 +216,33 @@ class RuntimeGraph:
         """Record what was built for editors, and remove temporary files, also of killed runs."""
         sweep(self._builder.build_folder)
         with self._made.stack:
-            if self._made.built:
+            if self._made.files:
                 whole = [one for one in self.runtimes.artifacts if self._builder.state(one).cached]
                 self._builder.note_uses(whole)
                 write_compile_commands(self._places, whole)
 
-    def _is_whole(self, artifact: Artifact) -> bool:
-        return self._builder.state(artifact).cached
+    def _origin(self, artifact: Artifact, name: str) -> Path:
+        return (origin_of(artifact, name, self._places.roots) or self._places.share) / name
 
-    def _workspace(self) -> Path:
-        """A folder for this run, and the lock of the build folder, from the first build on."""
-        if self._made.folder is None:
+    def _is_whole(self, artifact: Artifact) -> bool:
+        return self._builder.is_whole(artifact)
+
+    def lock(self) -> None:
+        """Wait for other builds below the build folder, and keep them out until the end."""
+        if not self._locked:
+            self._locked = True
             build = self._builder.build_folder
             build.mkdir(parents=True, exist_ok=True)
             handle = os.open(build / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._made.stack.callback(os.close, handle)
             fcntl.flock(handle, fcntl.LOCK_EX)
-            self._made.folder = self._made.stack.enter_context(workspace(build))
+
+    def _workspace(self) -> Path:
+        """A folder for this run, and the lock of the build folder, from the first build on."""
+        if self._made.folder is None:
+            self.lock()
+            folder = workspace(self._builder.build_folder)
+            self._made.folder = self._made.stack.enter_context(folder)
         return self._made.folder
 
 
@@ -243,7 +262,10 @@ def _message(artifact: Artifact, result: Result) -> str:
     if result.broken:
         return f"{artifact.name}: {result.broken}"
     if result.outdated:
-        return f"{result.outdated} changed while {artifact.name} was being built; run scons again"
+        return (
+            f"{result.outdated} changed while {artifact.name} was being built, or it is read in a "
+            "way that cannot be foreseen; run scons again"
+        )
     return result.message
 
 
@@ -277,5 +299,5 @@ def help_text(graph: RuntimeGraph) -> str:
     ]
     if graph.runtimes.unavailable:
         lines += ["Left out, for lack of a toolchain:"]
-        lines += [f"  {error}" for error in graph.runtimes.unavailable.values()]
+        lines += [f"  {error}" for error in graph.runtimes.unavailable]
     return "\n".join(lines) + "\n"

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from itertools import product
+from typing import TypeVar
 
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places
 from kernloom.build.arches import host_isa, is_native, with_vector_bytes
-from kernloom.build.programs import BuiltFor, Program, Programs, is_for
+from kernloom.build.program import Program
+from kernloom.build.programs import BuiltFor, Programs, is_for
 from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import groups_of
 from kernloom.config.schema import Arch, Caches, Toolchain
 from kernloom.plan.artifact import Artifact
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
@@ -27,41 +25,61 @@ HOST_TOOLCHAINS = ("gcc", "clang")
 
 
 @dataclass(frozen=True)
+class Runtime:
+    """One file of a program, and what it is built for."""
+
+    program: str
+    arch: str
+    toolchain: str
+    artifact: Artifact
+
+
+@dataclass(frozen=True)
 class Runtimes:
-    """The runtimes to build, and the toolchains that are missing to build more."""
+    """The runtimes to build, and what is missing to build more."""
 
     programs: Mapping[str, Program]
-    artifacts: tuple[Artifact, ...]
-    unavailable: dict[str, UnavailableError]
-    """Toolchain -> why it cannot be used."""
+    built: tuple[Runtime, ...]
+    unavailable: tuple[UnavailableError, ...]
+    """Why some toolchains, or tools for some programs, cannot be used."""
+
+    @property
+    def artifacts(self) -> list[Artifact]:
+        return [runtime.artifact for runtime in self.built]
 
 
 def all_runtimes(places: Places) -> Runtimes:
     """Every program for each arch and variant that a toolchain on this machine can build."""
     programs = Programs(places.roots)
-    on_target = [p for p in programs.declared.values() if p.runs_on == "target"]
-    artifacts: list[Artifact] = []
-    with contextlib.suppress(UnavailableError):
-        artifacts += host_programs(
-            programs, places, lambda toolchain: detect(toolchain, places.cache)
-        ).values()
+    built: list[Runtime] = []
     unavailable: dict[str, UnavailableError] = {}
+    try:
+        beside = host_programs(programs, places, lambda toolchain: detect(toolchain, places.cache))
+        built += [Runtime(name, a.arch, a.identity.toolchain, a) for name, a in beside.items()]
+    except UnavailableError as error:
+        unavailable[str(error)] = error
     arches = _shipped(places, "arch", Arch)
     for toolchain in _shipped(places, "toolchain", Toolchain):
         try:
             detected = detect(toolchain, places.cache)
         except UnavailableError as error:
-            unavailable[toolchain.name] = error
+            unavailable[str(error)] = error
             continue
-        for arch in arches:
-            if toolchain.family not in arch.flags:
+        for arch, program in product(arches, programs.declared.values()):
+            fits = program.runs_on == "target" and is_for(program, arch, detected.triple)
+            if not fits or toolchain.family not in arch.flags:
                 continue
-            for program in on_target:
-                if is_for(program, arch, detected.triple):
-                    for variant in toolchain.variants:
-                        built_for = BuiltFor(toolchain, arch, variant, detected)
-                        artifacts += programs.ends(program.name, built_for)
-    return Runtimes(programs.declared, tuple(artifacts), unavailable)
+            try:
+                built += [
+                    Runtime(program.name, arch.name, toolchain.name, artifact)
+                    for variant in toolchain.variants
+                    for artifact in programs.ends(
+                        program.name, BuiltFor(toolchain, arch, variant, detected)
+                    )
+                ]
+            except UnavailableError as error:
+                unavailable[str(error)] = error
+    return Runtimes(programs.declared, tuple(built), tuple(unavailable.values()))
 
 
 def host_programs(
@@ -73,15 +91,16 @@ def host_programs(
     groups = groups_of(places)
     isa = host_isa()
     here = Arch(isa, isa, flags={}, vector_bytes=4, registers=4, caches=Caches(0, 0, 0))
+    wanted = [
+        program.name
+        for program in programs.declared.values()
+        if program.runs_on == "host" and isa in (program.isas or (isa,))
+    ]
     for name in HOST_TOOLCHAINS:
         toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
         try:
             built_for = BuiltFor(toolchain, here, "release", find(toolchain))
-            return {
-                program.name: programs.artifact(program.name, built_for)
-                for program in programs.declared.values()
-                if program.runs_on == "host"
-            }
+            return {program: programs.artifact(program, built_for) for program in wanted}
         except UnavailableError as error:
             problem = problem or error
     raise problem or UnavailableError("this machine has no compiler of its own")

@@ -6,11 +6,11 @@ finds it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 from kernloom.base.errors import ConfigError
 from kernloom.build.manifest import Damaged, Verifier, Whole
@@ -29,12 +29,12 @@ class SharedCache:
     @classmethod
     def at(cls, text: str, base: Path) -> SharedCache:
         """The cache in a folder, which is created if need be."""
-        folder = (base / Path(text).expanduser()).absolute()
         try:
+            folder = (base / Path(text).expanduser()).absolute()
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
             raise ConfigError(
-                f"'{folder}' cannot be made: {error.strerror}",
+                f"'{text}' cannot be made: {getattr(error, 'strerror', None) or error}",
                 key=KEY,
                 hint="Name a folder that can be written to, or leave it out.",
             ) from None
@@ -60,14 +60,23 @@ class SharedCache:
                 if not isinstance(condition, Whole):
                     shutil.rmtree(place, ignore_errors=True)
                     return condition if isinstance(condition, Damaged) else None
-                target = artifact.folder(build)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                if target.exists():
-                    # Empty, damaged, or another process was faster.
-                    target.rename(folder / "before")
-                taken.rename(target)
+                return self._put(artifact, taken, build, folder)
         except (OSError, shutil.Error) as error:
             return Damaged(f"it cannot be copied: {error}")
+
+    def _put(self, artifact: Artifact, taken: Path, build: Path, folder: Path) -> Whole:
+        """Move a copy to its place, unless another process was faster."""
+        target = artifact.folder(build)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(Verifier().condition_of(artifact, target), Whole):
+            return Whole()
+        if target.exists():
+            target.rename(folder / "before")
+        try:
+            taken.rename(target)
+        except OSError:
+            if not isinstance(Verifier().condition_of(artifact, target), Whole):
+                raise
         return Whole()
 
     def publish(self, artifact: Artifact, build: Path) -> None:
@@ -75,10 +84,8 @@ class SharedCache:
         place = artifact.folder(self.folder)
         if place.exists():
             return
-        made = self.folder / f".new-{artifact.key}-{uuid4().hex}"
-        try:
+        with contextlib.suppress(OSError, shutil.Error), workspace(self.folder) as folder:
+            made = folder / artifact.key
             shutil.copytree(artifact.folder(build), made)
             place.parent.mkdir(parents=True, exist_ok=True)
             made.rename(place)
-        except (OSError, shutil.Error):
-            shutil.rmtree(made, ignore_errors=True)

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -83,15 +83,16 @@ class Detected:
         return Identity(self.toolchain, self.version, self.triple, self.digest, self.parts)
 
 
-def detect(toolchain: Toolchain, cache: Path) -> Detected:
-    """The toolchain's tools and identity, or UnavailableError with what to install."""
+def detect(toolchain: Toolchain, cache: Path, *, role: str = DRIVER) -> Detected:
+    """The toolchain's tools and identity, or UnavailableError with what to install. `role` is what
+    the toolchain calls its driver, if not `cc`."""
     if not toolchain.tools:
         # The device's own driver compiles when the kernel is loaded.
         return Detected(toolchain.name, toolchain.family, {}, "", "", "")
     if DRIVER not in toolchain.tools:
         raise ConfigError(f"no tool has the role '{DRIVER}'", key="toolchain.tools")
     # Other tools are needed by few programs only.
-    tools = {DRIVER: _find(toolchain, DRIVER, toolchain.tools[DRIVER])}
+    tools = {DRIVER: _find(toolchain, role, toolchain.tools[DRIVER])}
     # Clang has many targets, and reports which libraries it would use for this one.
     target = [flag for flag in toolchain.flags if flag.startswith("--target=")]
     # Only by name: a user's specs file could make the compiler start any program.
@@ -136,13 +137,6 @@ def detect(toolchain: Toolchain, cache: Path) -> Detected:
             hint=install_hint(toolchain),
         )
     return found
-
-
-def cxx_toolchain(toolchain: Toolchain, role: str = CXX) -> Toolchain:
-    """A toolchain whose driver is its tool for C++: with another identity, so that updating it
-    leaves programs in C alone."""
-    name = toolchain.tools[role]
-    return replace(toolchain, tools={DRIVER: name}, flags=toolchain.cxx_flags, cxx_flags=())
 
 
 def check_compiles(found: Detected, arch: Arch) -> None:

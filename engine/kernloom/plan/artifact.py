@@ -99,12 +99,8 @@ class Artifact:
     """Declares the artifact again when outside files have changed; never serialised."""
 
     def __post_init__(self) -> None:
-        for path in (*self.files, *self.steps, *self.origins):
-            pure = PurePosixPath(path)
-            if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-                raise ConfigError(
-                    f"file '{path}' of {self.name} is not a relative path inside its folder"
-                )
+        for path in (self.output, *self.files, *self.steps, *self.origins):
+            check_relative(path)
 
     @property
     def packaged(self) -> bool:
@@ -150,6 +146,13 @@ class Artifact:
         if self.kind != "program":
             return None
         return build / "lib" / self.arch / self.variant / self.runtime / self.output
+
+
+def check_relative(path: str) -> None:
+    """Refuse a path that leads out of an artifact's folder."""
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+        raise ConfigError(f"file '{path}' is not a relative path inside the folder of its artifact")
 
 
 def steps_of(artifact: Artifact) -> Iterator[Artifact]:

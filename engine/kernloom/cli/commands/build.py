@@ -45,7 +45,7 @@ def _build_all(assembly: Assembly, invocation: Invocation) -> int:
     if without_output(invocation.words):
         raise UsageError("--all builds every runtime; it takes no overrides")
     runtimes = all_runtimes(assembly.places)
-    for error in runtimes.unavailable.values():
+    for error in runtimes.unavailable:
         print(f"left out: {error}", file=invocation.stderr)
     # Objects that are linked with kernels are built with these.
     programs = [artifact for artifact in runtimes.artifacts if artifact.kind == "program"]
