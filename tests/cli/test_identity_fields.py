@@ -225,6 +225,7 @@ CHANGES_NOTHING: dict[str, Change] = {
     "Arch.vector_lengths": other("arch.vector_lengths", [128]),
     "Arch.cores": other("arch.cores", 1),
     "Toolchain.minimum_version": other("toolchain.minimum_version", "1.0"),
+    "Toolchain.cxx_flags": other("toolchain.cxx_flags", ["-O1"]),
     # How differences are judged afterwards, and how many trials happen to be measured together.
     "Policy.floor": other("measure.floor", 0.5),
     "Policy.together": other("measure.together", 3),
@@ -266,6 +267,7 @@ CHANGES_NOTHING: dict[str, Change] = {
     "SweepSettings.points": other("sweep.points", {"one": {"seed": 1}}),
     "BuildSettings.keep": other("build.keep", True),
     "BuildSettings.jobs": other("build.jobs", 1),
+    "BuildSettings.cache": other("build.cache", "shared"),
     "ScreenSettings.keep": other("screen.keep", 3),
     "ScreenSettings.batch": other("screen.batch", 3),
 }
