@@ -12,6 +12,8 @@ SLOW_FILES = {
     "test_cli_compare.py",
     "test_cli_doctor_install.py",
     "test_cli_faults_sweep.py",
+    "test_cli_hydra_flags.py",
+    "test_cli_hydra_packages.py",
     "test_cli_interrupts.py",
     "test_cli_killed.py",
     "test_cli_measure.py",
@@ -21,7 +23,9 @@ SLOW_FILES = {
     "test_cli_screening.py",
     "test_cli_sharing.py",
     "test_config_samples.py",
+    "test_completion_shells.py",
     "test_config_sweeps.py",
+    "test_plain_scons.py",
     "test_postgres.py",
 }
 """Where every test runs whole sweeps or rounds, interrupts or kills them, composes with Hydra again
@@ -140,6 +144,7 @@ SLOW_TESTS = (
     "test_planning_more_and_more_points_keeps_as_little_as_before",
     "test_points_that_are_the_same_trial_are_counted_once_and_called_so",
     "test_python_files_in_the_current_folder_are_not_run",
+    "test_build_all_tells_runners_apart",
     "test_rerun_all_measures_again_without_building",
     "test_rerun_failed_repeats_only_what_failed",
     "test_results_show_how_often_a_trial_was_reused",
