@@ -18,6 +18,7 @@ from kernloom.build.programs import BuiltFor, Programs
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Artifact
+from parts import needs
 
 MAIN = (
     '#include <stdio.h>\n#include "part.h"\nint main(void) { return printf("%d", part()) < 0; }\n'
@@ -130,8 +131,7 @@ def test_programs_can_be_in_cxx(
     root: Path, arch: Arch, cache: Path, places: Places, kind: str, compiler: str
 ) -> None:
     toolchain = shipped(Toolchain, "toolchain", compiler)
-    if not shutil.which(toolchain.tools["cxx"]):
-        pytest.skip(f"{toolchain.tools['cxx']} is not installed")
+    needs(toolchain.tools["cxx"])
     text = '#include <string>\nstd::string text() { return "c++"; }\n'
     main = "#include <cstdio>\n#include <string>\nstd::string text();\n"
     main += "int main() { std::puts(text().c_str()); }\n"
@@ -305,8 +305,7 @@ def test_what_assembly_reads_does_not_go_unnoticed(
     root: Path, arch: Arch, cache: Path, places: Places, tmp_path: Path, compiler: str
 ) -> None:
     toolchain = shipped(Toolchain, "toolchain", compiler)
-    if not shutil.which(compiler):
-        pytest.skip(f"{compiler} is not installed")
+    needs(compiler)
     (tmp_path / "blob").write_text("blob")
     text = f'__asm__(".inc" "bin \\"{tmp_path / "blob"}\\"");\n'
     (root / "native/tool/other.c").write_text(text + OTHER)
