@@ -119,7 +119,8 @@ def test_what_failed_in_full_is_not_tried_again(slow: Project) -> None:
 
 def test_an_interrupt_in_the_middle_leaves_what_was_seen(slow: Project) -> None:
     slow.add("stuck", BODY.replace("y[0] = 1e9f;", "while (1) {}"), kernel=tunable("stuck"))
-    sweep = ("run", "-m", "workload=stuck", "screen.keep=1", "timeout=600")
+    # In the order of the points, so that the one without end comes last.
+    sweep = ("run", "-m", "workload=stuck", "screen.keep=1", "timeout=600", "fleet.overlap=false")
     started = slow.start(*sweep, "select.fixed.unroll.by=1,2,4,7", "output=jsonl")
     assert started.stdout is not None
     lines = [json.loads(started.stdout.readline()) for _ in range(3)]
