@@ -17,12 +17,12 @@ from kernloom.base.errors import BuildError, KernloomError
 from kernloom.base.files import link_atomically
 from kernloom.base.places import Places
 from kernloom.build.cores import MeasuredCore
-from kernloom.build.explain import Explanation, Index, explain, to_plain
+from kernloom.build.explain import FETCHED, Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Damaged, Verifier, Whole, read_manifest
 from kernloom.build.scons import LOG, Ahead, Scons
 from kernloom.build.shared_cache import SharedCache
 from kernloom.build.workspace import reports_missing_file, unwritable
-from kernloom.plan.artifact import Artifact, steps_of
+from kernloom.plan.artifact import FAILED, Artifact, steps_of
 from kernloom.plan.source import ENTRY
 
 if TYPE_CHECKING:
@@ -132,6 +132,8 @@ class Builder:
         text = "nothing that goes into it has changed"
         if not because.get("text"):
             return Explanation("kept", text)
+        if because.get("kind") == FETCHED:
+            return Explanation("kept", f"{text}; {because['text']}", (because,))
         text += f"; built {manifest.get('created')} because: {because['text']}"
         return Explanation("kept", text, ({**because, "created": manifest.get("created")},))
 
@@ -253,7 +255,7 @@ class Builder:
         source = artifact.folder(self.build_folder) / artifact.main
         if result and not ok and not state.cached:
             failed = result.source or f"{artifact.key}/{artifact.main}"
-            source = self.build_folder / "failed" / failed
+            source = self.build_folder / FAILED / failed
         return Outcome(
             artifact=artifact,
             path=self.path(artifact),

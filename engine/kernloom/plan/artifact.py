@@ -32,6 +32,8 @@ ENVIRONMENT: Mapping[str, str] = {
 
 MANIFEST = "manifest.json"
 ORIGINS = "origins"
+FAILED = "failed"
+"""Folder, below build/, of what did not compile, each under its key."""
 BARE = ("-nodefaultlibs", "-lgcc")
 """Flags that speed up linking a kernel without headers. Other functions that it can call, such as
 memset, are provided by the process that loads it."""
