@@ -292,3 +292,37 @@ def test_a_missing_tool_for_one_program_leaves_only_that_out(tree: Path, built: 
     assert "toolchain.tools.cxx" in output
     assert run(tree / RUNNER) == "42"
     assert "no toolchain for 'plus' is on this machine" in built("plus", code=2)
+
+
+def add(tree: Path, name: str, declared: str) -> None:
+    folder = tree / "native" / name
+    folder.mkdir()
+    (folder / "part.c").write_text("int other(void) { return 0; }\n")
+    (folder / "program.yaml").write_text(f"{{name: {name}, sources: [part.c], {declared}}}")
+
+
+def test_an_archive_is_built_found_and_removed(tree: Path, built: Scons) -> None:
+    add(tree, "other", "kind: archive, varies_by: [isa]")
+    assert " qcsD libother.a native/other/part.o" in built("other")
+    path = tree / "build/lib/x86_64_v3/release/none/libother.a"
+    assert path.is_file() and built("other") == "scons: `other' is up to date.\n"
+    built("-c")
+    assert not path.is_symlink() and not (tree / "build/archives").exists()
+
+
+@pytest.mark.parametrize("name", ["gcc", "x86_64_v3"])
+def test_a_program_with_the_name_of_another_target_is_refused(
+    tree: Path, built: Scons, name: str
+) -> None:
+    add(tree, name, "kind: objects")
+    assert f"program '{name}' has the name of an arch or a toolchain" in built(code=2)
+
+
+def test_a_program_for_an_unknown_isa_is_said(tree: Path, built: Scons) -> None:
+    add(tree, "other", "kind: objects, isas: [x86-64]")
+    assert "left out: program 'other': no arch has the ISA 'x86-64'" in built()
+
+
+def test_a_source_that_cannot_be_read_is_an_error(tree: Path, built: Scons) -> None:
+    (tree / "native/runner/gone.c").symlink_to("nowhere")
+    assert "gone.c cannot be read" in built(code=2)

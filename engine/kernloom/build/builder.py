@@ -22,7 +22,7 @@ from kernloom.build.manifest import Damaged, Verifier, Whole, read_manifest
 from kernloom.build.scons import LOG, Ahead, Scons
 from kernloom.build.shared_cache import SharedCache
 from kernloom.build.workspace import reports_missing_file, unwritable
-from kernloom.plan.artifact import FAILED, Artifact, steps_of
+from kernloom.plan.artifact import FAILED, STEPS, Artifact, steps_of
 from kernloom.plan.source import ENTRY
 
 if TYPE_CHECKING:
@@ -344,7 +344,7 @@ class Builder:
 
 def _whole_artifacts(jobs: Mapping[str, Job]) -> int:
     """Number of artifacts that are not parts of others."""
-    return sum(job.artifact.kind != "object" for job in jobs.values())
+    return sum(job.artifact.kind not in STEPS for job in jobs.values())
 
 
 def _take(jobs: dict[str, Job], result: Result) -> list[Result]:

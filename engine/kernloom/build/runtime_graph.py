@@ -37,7 +37,7 @@ from kernloom.plan.artifact import FAILED, FOLDERS, Artifact, steps_of
 
 EVERYTHING = "all"
 """The default target."""
-OWN_KINDS = ("program", "object")
+OWN_KINDS = ("program", "archive", "object")
 """Kinds of artifacts that plain `scons` builds."""
 
 
