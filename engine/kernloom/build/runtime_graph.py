@@ -24,7 +24,6 @@ from kernloom.base.errors import KernloomError
 from kernloom.base.files import link_atomically
 from kernloom.base.places import Places
 from kernloom.build.builder import Builder
-from kernloom.build.compile_commands import FILE as COMMANDS
 from kernloom.build.compile_commands import SEAL_FILE as COMMANDS_SEAL
 from kernloom.build.compile_commands import origin_of, write_compile_commands
 from kernloom.build.explain import Explanation, to_plain
@@ -33,7 +32,7 @@ from kernloom.build.manifest import read_manifest
 from kernloom.build.runtimes import HOST_TOOLCHAINS, Runtimes, all_runtimes
 from kernloom.build.shared_cache import SharedCache
 from kernloom.build.workspace import sweep, unwritable, workspace
-from kernloom.plan.artifact import FAILED, FOLDERS, Artifact, steps_of
+from kernloom.plan.artifact import COMMANDS, FAILED, FOLDERS, Artifact, steps_of
 
 EVERYTHING = "all"
 """The default target."""

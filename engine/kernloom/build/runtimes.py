@@ -115,12 +115,11 @@ def host_programs(
     emulators run here."""
     problem: UnavailableError | None = None
     groups = groups_of(places)
-    isa = host_isa()
-    here = Arch(isa, isa, flags={}, vector_bytes=4, registers=4, caches=Caches(0, 0, 0))
+    here = host_arch()
     wanted = [
         program.name
         for program in programs.declared.values()
-        if program.runs_on == "host" and isa in (program.isas or (isa,))
+        if program.runs_on == "host" and here.isa in (program.isas or (here.isa,))
     ]
     for name in HOST_TOOLCHAINS:
         toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
@@ -130,6 +129,12 @@ def host_programs(
         except UnavailableError as error:
             problem = problem or error
     raise problem or UnavailableError("this machine has no compiler of its own")
+
+
+def host_arch() -> Arch:
+    """This machine as an arch for programs that run beside emulators."""
+    isa = host_isa()
+    return Arch(isa, isa, flags={}, vector_bytes=4, registers=4, caches=Caches(0, 0, 0))
 
 
 def shipped(places: Places, group: str, cls: type[T]) -> list[T]:

@@ -39,6 +39,8 @@ BARE = ("-nodefaultlibs", "-lgcc")
 memset, are provided by the process that loads it."""
 WRAPPER = "(wrapper)"
 """Entry in `linked` for the behaviour of a compiler's wrapper."""
+COMMANDS = "compile_commands.json"
+"""File, below build/, with the commands of sources for editors."""
 ARCHIVER = "ar"
 """Role of the tool that makes archives."""
 FOLDERS = {
