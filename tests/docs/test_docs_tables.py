@@ -16,7 +16,8 @@ from doc_pages import PAGES
 from kernloom.base.arithmetic import FUNCTIONS
 from kernloom.base.errors import ConfigError
 from kernloom.build import flags
-from kernloom.build.programs import Program, Programs
+from kernloom.build.program import Program
+from kernloom.build.programs import Programs
 from kernloom.cli.completion.candidates import shown_to
 from kernloom.cli.completion.completer import Line, complete
 from kernloom.cli.hydra_flags import HYDRA_FLAGS

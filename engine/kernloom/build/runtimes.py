@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TypeVar
 
-from kernloom.base.errors import UnavailableError
+from kernloom.base.errors import ConfigError, UnavailableError, nearest
 from kernloom.base.places import Places
 from kernloom.build.arches import host_isa, is_native, with_vector_bytes
-from kernloom.build.program import Program
-from kernloom.build.programs import BuiltFor, Programs, is_for
+from kernloom.build.built_for import BuiltFor, is_for
+from kernloom.build.program import DECLARATION, Program
+from kernloom.build.programs import Programs
 from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import groups_of
@@ -58,8 +59,13 @@ def all_runtimes(places: Places) -> Runtimes:
         built += [Runtime(name, a.arch, a.identity.toolchain, a) for name, a in beside.items()]
     except UnavailableError as error:
         unavailable[str(error)] = error
-    arches = _shipped(places, "arch", Arch)
-    for toolchain in _shipped(places, "toolchain", Toolchain):
+    arches = shipped(places, "arch", Arch)
+    toolchains = shipped(places, "toolchain", Toolchain)
+    targets = [*(arch.name for arch in arches), *(toolchain.name for toolchain in toolchains)]
+    _check_names(programs.declared.values(), targets)
+    for problem in _without_arch(programs.declared.values(), {arch.isa for arch in arches}):
+        unavailable[str(problem)] = problem
+    for toolchain in toolchains:
         try:
             detected = detect(toolchain, places.cache)
         except UnavailableError as error:
@@ -82,6 +88,26 @@ def all_runtimes(places: Places) -> Runtimes:
     return Runtimes(programs.declared, tuple(built), tuple(unavailable.values()))
 
 
+def _check_names(programs: Iterable[Program], others: Sequence[str]) -> None:
+    """Refuse a program whose name is another target of `scons` already."""
+    for program in programs:
+        if program.name in others:
+            raise ConfigError(
+                f"program '{program.name}' has the name of an arch or a toolchain",
+                hint=f"Give it another name in its {DECLARATION}; its `output` may stay.",
+            )
+
+
+def _without_arch(programs: Iterable[Program], isas: Collection[str]) -> Iterator[UnavailableError]:
+    """Why programs for ISAs that no arch has are not built."""
+    for program in programs:
+        if program.isas and not {*program.isas} & {*isas, host_isa()}:
+            yield UnavailableError(
+                f"program '{program.name}': no arch has the ISA '{program.isas[0]}'",
+                hint=nearest(program.isas[0], isas),
+            )
+
+
 def host_programs(
     programs: Programs, places: Places, find: Callable[[Toolchain], Detected]
 ) -> dict[str, Artifact]:
@@ -89,12 +115,11 @@ def host_programs(
     emulators run here."""
     problem: UnavailableError | None = None
     groups = groups_of(places)
-    isa = host_isa()
-    here = Arch(isa, isa, flags={}, vector_bytes=4, registers=4, caches=Caches(0, 0, 0))
+    here = host_arch()
     wanted = [
         program.name
         for program in programs.declared.values()
-        if program.runs_on == "host" and isa in (program.isas or (isa,))
+        if program.runs_on == "host" and here.isa in (program.isas or (here.isa,))
     ]
     for name in HOST_TOOLCHAINS:
         toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
@@ -106,7 +131,13 @@ def host_programs(
     raise problem or UnavailableError("this machine has no compiler of its own")
 
 
-def _shipped(places: Places, group: str, cls: type[T]) -> list[T]:
+def host_arch() -> Arch:
+    """This machine as an arch for programs that run beside emulators."""
+    isa = host_isa()
+    return Arch(isa, isa, flags={}, vector_bytes=4, registers=4, caches=Caches(0, 0, 0))
+
+
+def shipped(places: Places, group: str, cls: type[T]) -> list[T]:
     """The options of a config group as written, user files shadowing shipped ones. The arch
     `native` is skipped: a toolchain resolves it."""
     groups = groups_of(places)

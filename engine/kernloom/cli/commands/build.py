@@ -48,7 +48,7 @@ def _build_all(assembly: Assembly, invocation: Invocation) -> int:
     for error in runtimes.unavailable:
         print(f"left out: {error}", file=invocation.stderr)
     # Objects that are linked with kernels are built with these.
-    programs = [artifact for artifact in runtimes.artifacts if artifact.kind == "program"]
+    programs = [artifact for artifact in runtimes.artifacts if artifact.kind != "object"]
     return _build(assembly.builder(), programs, invocation)
 
 
