@@ -17,6 +17,8 @@ from typing import Any
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.files import canonical_json
 from kernloom.base.registry import Registry
+from kernloom.base.streams import stdout_to_stderr
+from kernloom.config.plain_data import problem_with
 
 RESOLVERS: Registry[Callable[..., Any]] = Registry("resolver", {}, group="kernloom.resolvers")
 _CALL = re.compile(r"\$\{\s*([A-Za-z_][\w.]*)\s*:")
@@ -75,8 +77,11 @@ def check_resolvers(text: str, key: str) -> None:
 
 
 def register_all() -> None:
-    """Make the resolvers of all installed packages known to OmegaConf; broken ones are left out."""
+    """Make the resolvers of all installed packages known to OmegaConf; broken ones, and those with
+    a name of OmegaConf's or Hydra's own, are left out."""
     for name in RESOLVERS.names():
+        if name in (*_READ_NOTHING, *_SHIPPED):
+            continue
         # A broken resolver is reported where it is used.
         with contextlib.suppress(ConfigError):
             _register(name, "")
@@ -200,13 +205,14 @@ def _checked(name: str, function: Callable[..., Any], key: str) -> Callable[...,
             return kept[given]
         shown = f"{name}({', '.join(map(repr, plain))})"
         try:
-            result = function(*plain)
-        except Exception as error:  # whatever the code of another package raises
-            problem = f"the resolver {shown} failed: {type(error).__name__}: {error}"
+            with stdout_to_stderr():
+                result = function(*plain)
+        except (Exception, SystemExit) as error:  # whatever the code of another package raises
+            problem = f"the resolver {shown} failed: {type(error).__name__}: {_text_of(error)}"
             hint = f"Correct its arguments; the resolver is code of {package}."
             raise ResolverError(ConfigError(problem, hint=hint)) from None
-        if not _is_plain(result):
-            problem = f"the resolver {shown} returned a {type(result).__name__}"
+        if problem := problem_with(result):
+            problem = f"the resolver {shown} returned {problem}"
             hint = f"Allowed: text, numbers, true, false, null, lists and maps of them ({package})."
             raise ResolverError(ConfigError(problem, hint=hint))
         if len(kept) < _MAX_KEPT:
@@ -240,9 +246,8 @@ def _as_plain(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(name, str) and _is_plain(inner) for name, inner in value.items())
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    return value is None or type(value) in (str, int, float, bool)
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as other:  # of the package, too
+        return f"its message cannot be shown ({type(other).__name__})"
