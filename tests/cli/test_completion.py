@@ -20,7 +20,7 @@ from kernloom.cli.completion.completer import Line, complete, reports_of, syntax
 from kernloom.cli.completion.composition import Composition
 from kernloom.cli.completion.constants import constants
 from kernloom.cli.completion.protocol import unquoted
-from kernloom.cli.hydra_flags import HYDRA_FLAGS
+from kernloom.cli.hydra_flags import CONFIG_FLAGS, HYDRA_FLAGS
 from kernloom.cli.invocation import PLAIN_OUTPUTS
 from kernloom.cli.main import COMMANDS
 from kernloom.config.hydra_compose import HydraComposer
@@ -75,7 +75,8 @@ def test_what_a_command_declares_is_known_without_importing_it(name: str) -> Non
     module: Any = importlib.import_module(f"kernloom.cli.commands.{name}")
     syntax = syntax_of(name)
     assert syntax.sweeps == getattr(module, "SWEEPS", False)
-    hydra = HYDRA_FLAGS if syntax.sweeps else {}
+    reads = getattr(module, "READS_CONFIGS", False)
+    hydra = HYDRA_FLAGS if syntax.sweeps else CONFIG_FLAGS if reads else {}
     assert syntax.flags == getattr(module, "FLAGS", {}) | hydra
     assert syntax.report == getattr(module, "REPORT", "")
     assert syntax.actions == getattr(module, "ACTIONS", {})

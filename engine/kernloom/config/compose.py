@@ -24,14 +24,8 @@ from kernloom.config.naming import EXPERIMENT
 from kernloom.config.override_parser import parse_overrides
 from kernloom.config.overrides import Override, Overrides
 from kernloom.config.registered import RegisteredOptions
-from kernloom.config.search_path import (
-    KEY as SEARCH_PATH,
-)
-from kernloom.config.search_path import (
-    in_root_config,
-    search_folder,
-    split_search_path,
-)
+from kernloom.config.search_path import KEY as SEARCH_PATH
+from kernloom.config.search_path import added_folders, split_search_path
 from kernloom.config.settings import SweepSettings
 from kernloom.config.sweeps import (
     NOT_SWEPT,
@@ -147,8 +141,7 @@ class Composer:
         absolute paths: it is needed to compose a point again elsewhere.
         """
         given, rest = split_search_path(words)
-        entries = given or in_root_config(self._own_folders)
-        added = list(dict.fromkeys(map(search_folder, entries)))
+        added = added_folders(given, self._own_folders)
         before = self._folders[len(self._own_folders) :]
         # Other overrides of this command may have added folders before.
         self._use_folders([*before, *(folder for folder in added if folder not in before)])

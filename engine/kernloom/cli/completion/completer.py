@@ -13,7 +13,7 @@ from kernloom.cli.completion import stored
 from kernloom.cli.completion.candidates import Candidate, chosen_from, files_after
 from kernloom.cli.completion.constants import Call, constants
 from kernloom.cli.completion.overrides import OverrideCompleter
-from kernloom.cli.hydra_flags import HYDRA_FLAGS
+from kernloom.cli.hydra_flags import flags_with_hydra
 from kernloom.cli.invocation import MULTIRUN, PLAIN_OUTPUTS, Flag
 from kernloom.cli.main import COMMANDS
 
@@ -41,9 +41,12 @@ def syntax_of(command: str) -> Syntax:
         for name, call in declared.get("FLAGS", {}).items()
         if isinstance(call, Call)
     }
-    actions, sweeps = declared.get("ACTIONS", {}), declared.get("SWEEPS", False)
+    sweeps, reads_configs = declared.get("SWEEPS", False), declared.get("READS_CONFIGS", False)
     return Syntax(
-        flags | HYDRA_FLAGS if sweeps else flags, sweeps, declared.get("REPORT", ""), actions
+        flags_with_hydra(flags, sweeps=sweeps, reads_configs=reads_configs),
+        sweeps,
+        declared.get("REPORT", ""),
+        declared.get("ACTIONS", {}),
     )
 
 
