@@ -257,12 +257,16 @@ def test_an_option_in_hydra_s_config_store_is_like_any_other(lab: Lab) -> None:
     (trial,) = lab.run("results", "output=json").trials
     assert trial["config"]["measure"]["name"] == "thorough"
     assert trial["config"]["measure"]["about"] == "of a package"
+    completed = lab.run("completion", "bash", "--words", "2", "--", "kernloom", "run", "measure=t")
+    assert completed.stdout == "word measure=thorough\n"
     wrong = lab.run("plan", "measure=thoroug")
     assert "Did you mean 'thorough'?" in wrong.stderr
     # The cached composition is not used when the package changes.
     lab.write("my_lab_configs.py", "ABOUT = 'changed'\n")
     lab.run("run", "workload=good", "measure=thorough", "rerun=all")
     (trial,) = lab.run("results", "measure.about=changed", "output=json").trials
+    completed = lab.run("completion", "bash", "--words", "2", "--", "kernloom", "run", "measure=t")
+    assert completed.stdout == "word measure=thorough\n"
     # A target of a package is listed and chosen.
     listed = lab.run("targets", "output=json").document
     (target,) = [entry for entry in listed if entry["name"] == "lab"]

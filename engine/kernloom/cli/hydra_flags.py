@@ -48,6 +48,12 @@ QUESTIONS = ("cfg", "resolve", "package", "info", "hydra-help")
 """Flags that print something instead of executing the command."""
 
 
+def full_name(word: str) -> str:
+    """The full name of the flag in a word such as `--config-dir` or `-cd`."""
+    name = word.lstrip("-")
+    return name if word.startswith("--") else SHORT.get(name, name)
+
+
 def flags_with_hydra(
     own: Mapping[str, Flag], *, sweeps: bool, reads_configs: bool
 ) -> dict[str, Flag]:
