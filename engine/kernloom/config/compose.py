@@ -113,7 +113,7 @@ class Composer:
         self._use_folders(())
         self._resolve_arch = resolve_arch
         self._say = say
-        """Called with notes about a sweep that are not errors."""
+        """Called with notes about a sweep or config files that are not errors."""
         self._results = DigestCache() if results is None else results
         """Cache of results derived from sections of composed configs."""
         self._stamp = ""
@@ -370,7 +370,7 @@ class Composer:
     def _hydra(self) -> HydraComposer:
         from kernloom.config.hydra_compose import HydraComposer
 
-        return HydraComposer(self._folders)
+        return HydraComposer(self._folders, self._say)
 
     def _stamped(self) -> str:
         """A stamp that changes when a config file or the composing code changes."""

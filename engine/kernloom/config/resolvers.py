@@ -16,13 +16,15 @@ from typing import Any
 
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.files import canonical_json
+from kernloom.base.lookup import MISSING
 from kernloom.base.registry import Registry
 from kernloom.base.streams import stdout_to_stderr
 from kernloom.config.plain_data import problem_with
+from kernloom.config.selects import KEY, literal
 
 RESOLVERS: Registry[Callable[..., Any]] = Registry("resolver", {}, group="kernloom.resolvers")
 _CALL = re.compile(r"\$\{\s*([A-Za-z_][\w.]*)\s*:")
-NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+NODE = re.compile(rf"\$\{{({KEY})\}}")
 """A reference to another key, by its full name."""
 _READ_NOTHING = ("oc.env", "oc.decode", "now", "python_version")
 """Shipped resolvers whose result depends on their arguments and not on the config."""
@@ -32,8 +34,6 @@ _SEES_CONFIG = {"_parent_", "_node_", "_root_"}
 _ARGUMENT = r"(?:\$\{[A-Za-z_][\w.]*\}|[\w-]+)"
 _SIMPLE_CALL = re.compile(rf"\$\{{([A-Za-z_][\w.]*):({_ARGUMENT}(?:,{_ARGUMENT})*)\}}", re.ASCII)
 """A call with references, numbers and words: OmegaConf's parser takes a millisecond."""
-_INTEGER = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
-_WORD = re.compile(r"(?!(?:true|false|null|inf|nan)$)[a-z_]\w*", re.ASCII | re.IGNORECASE)
 _MAX_KEPT = 10_000
 _CONFIG_KEY = "__text"
 
@@ -121,12 +121,11 @@ def _simple_call(text: str, references: Mapping[str, Any]) -> tuple[str, list[An
         node = NODE.fullmatch(argument)
         if node:
             arguments.append(references[node[1]])
-        elif _INTEGER.fullmatch(argument):
-            arguments.append(int(argument))
-        elif _WORD.fullmatch(argument):
-            arguments.append(argument)
-        else:
+            continue
+        value = literal(argument)
+        if value is MISSING:
             return None
+        arguments.append(value)
     return match[1], arguments
 
 
