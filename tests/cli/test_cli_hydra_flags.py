@@ -175,6 +175,10 @@ def test_hydra_s_help_needs_no_command(shared_project: Project) -> None:
         (["-cp", "x"], ["no flag '-cp'", "--config-dir FOLDER adds one"]),
         (["--shell-completion", "install=bash"], ["Say `kernloom completion bash`"]),
         (["--experimental-rerun", "x.pickle"], ["`kernloom recipe run FILE`"]),
+        (
+            ["workload.about='${hydra:job.name}'"],
+            ["workload.about: '${hydra:job.name}' has no value", "${workload.name}"],
+        ),
         (["--run"], ["A command runs one experiment unless it has -m"]),
         (
             ["--cfg", "job", "--resolve", "workload.about=${oc.env:NO_SUCH_VARIABLE}"],

@@ -54,6 +54,46 @@ def test_a_project_s_file_shadows_a_built_in_one_under_hydra(project: Project) -
     assert done.code == 0, done.stdout + done.stderr
 
 
+def test_the_documents_of_all_jobs_are_one(project: Project) -> None:
+    needs_module("hydra_plugins.hydra_joblib_launcher")
+    project.add("good")
+    project.add("segv", "(void)n; (void)x; (void)y; *(volatile int *)8 = 1;")
+    words = ("run", "-m", "hydra/launcher=joblib", "workload=good,segv", "workload.sizes.n=100")
+    done = project.run(*words, "output=json")
+    assert done.code == 1, done.stderr
+    assert [trial["status"] for trial in done.trials] == ["ok", "crashed"]
+    assert done.document["build"]["built"] >= 2
+    lines = project.run(*words, "output=jsonl").lines
+    assert [line["workload"] for line in lines] == ["good", "segv"]
+    assert "verified" in project.run(*words).stdout, "a table for people"
+    wrong = project.run(*words, "output=csv")
+    assert wrong.code == 2
+    assert "jobs that Hydra launches have no output=csv" in wrong.stderr
+
+
+def test_an_error_of_a_job_is_in_the_document(shared_project: Project) -> None:
+    words = ("run", "-m", "hydra/launcher=basic", "workload=axpy", "sed=1")
+    done = shared_project.json(*words)
+    assert done.code == 2, done.stderr
+    assert "unknown key 'sed'" in done.document["error"]["message"]
+
+
+@pytest.mark.parametrize("key", ["hydra.sweep.dir", "hydra.output_subdir"])
+def test_hydra_s_folder_cannot_be_moved(shared_project: Project, key: str) -> None:
+    word = f"{key}={shared_project.folder / 'elsewhere'}"
+    done = shared_project.run("run", "-m", "hydra/launcher=basic", "workload=axpy", word)
+    assert done.code == 2
+    assert f"{key} cannot be set" in done.stderr
+    assert not (shared_project.folder / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "check", "build", "explain"])
+def test_only_runs_are_launched_by_hydra(shared_project: Project, command: str) -> None:
+    done = shared_project.run(command, "-m", "hydra/launcher=basic", "workload=axpy")
+    assert done.code == 2
+    assert "'hydra/launcher=basic' is a setting of Hydra's own" in done.stderr
+
+
 def test_hydra_s_settings_without_a_sweep_are_refused(shared_project: Project) -> None:
     done = shared_project.run("run", "hydra/launcher=joblib", "workload=axpy")
     assert done.code == 2

@@ -28,8 +28,9 @@ NODE = re.compile(rf"\$\{{({KEY})\}}")
 """A reference to another key, by its full name."""
 _READ_NOTHING = ("oc.env", "oc.decode", "now", "python_version")
 """Shipped resolvers whose result depends on their arguments and not on the config."""
-_SHIPPED = ("oc.select", "oc.create", "oc.dict.keys", "oc.dict.values", "oc.deprecated", "hydra")
-_HYDRA = ("now", "hydra", "python_version")
+_SHIPPED = ("oc.select", "oc.create", "oc.dict.keys", "oc.dict.values", "oc.deprecated")
+_HYDRA_CONFIG = "hydra"
+_HYDRA = ("now", "python_version")
 _SEES_CONFIG = {"_parent_", "_node_", "_root_"}
 _ARGUMENT = r"(?:\$\{[A-Za-z_][\w.]*\}|[\w-]+)"
 _SIMPLE_CALL = re.compile(rf"\$\{{([A-Za-z_][\w.]*):({_ARGUMENT}(?:,{_ARGUMENT})*)\}}", re.ASCII)
@@ -62,6 +63,12 @@ def reads_no_config(text: str) -> bool:
 def check_resolvers(text: str, key: str) -> None:
     """Make the resolvers in a text known to OmegaConf; refuse unknown ones."""
     for name in _CALL.findall(text):
+        if name == _HYDRA_CONFIG:
+            raise ConfigError(
+                f"'{text}' has no value: an experiment does not depend on Hydra's own settings",
+                key=key,
+                hint="Refer to a key of the config, such as ${workload.name}.",
+            )
         if name in (*_READ_NOTHING, *_SHIPPED):
             _register_hydra([name])
         elif RESOLVERS.knows(name):
@@ -80,7 +87,7 @@ def register_all() -> None:
     """Make the resolvers of all installed packages known to OmegaConf; broken ones, and those with
     a name of OmegaConf's or Hydra's own, are left out."""
     for name in RESOLVERS.names():
-        if name in (*_READ_NOTHING, *_SHIPPED):
+        if name in (*_READ_NOTHING, *_SHIPPED, _HYDRA_CONFIG):
             continue
         # A broken resolver is reported where it is used.
         with contextlib.suppress(ConfigError):
