@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from slurm_project import SlurmProject, files_with, killed_at, login
@@ -11,6 +14,7 @@ from command_line import DOUBLE, Project
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import find_places
 from kernloom.cli import hydra_app
+from kernloom.cli.hydra_documents import DOCUMENTS, print_documents
 from kernloom.config.groups import Groups
 from kernloom.config.override_parser import parse_overrides
 from parts import needs_module
@@ -76,6 +80,16 @@ def test_an_error_of_a_job_is_in_the_document(shared_project: Project) -> None:
     done = shared_project.json(*words)
     assert done.code == 2, done.stderr
     assert "unknown key 'sed'" in done.document["error"]["message"]
+
+
+def test_the_document_of_a_killed_job_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / DOCUMENTS).mkdir()
+    for number, text in enumerate(['{"trials": [1], "build": {"built": 2}}', '{"trials": [', ""]):
+        (tmp_path / DOCUMENTS / str(number)).write_text(text)
+    out = io.StringIO()
+    print_documents(tmp_path, "json", out)
+    document = json.loads(out.getvalue())
+    assert (document["trials"], document["build"]["built"]) == ([1], 2)
 
 
 @pytest.mark.parametrize("key", ["hydra.sweep.dir", "hydra.output_subdir"])

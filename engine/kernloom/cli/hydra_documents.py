@@ -4,6 +4,7 @@ end."""
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -42,7 +43,11 @@ def print_documents(folder: Path, output: str, out: TextIO) -> None:
     if output == "jsonl":
         out.writelines(texts)
     elif output == "json":
-        print(json.dumps(_joined([json.loads(text) for text in texts if text])), file=out)
+        documents = []
+        for text in texts:
+            with suppress(ValueError):  # of a job that was killed
+                documents.append(json.loads(text))
+        print(json.dumps(_joined(documents)), file=out)
 
 
 def _joined(documents: list[dict[str, Any]]) -> dict[str, Any]:
