@@ -169,7 +169,17 @@ def test_hydra_s_help_needs_no_command(shared_project: Project) -> None:
         (["--cfg", "job", "hydra.verbos=1"], ["Could not override 'hydra.verbos'"]),
         (["--cfg", "hydra", "hydra/launcher=nosuch"], ["nosuch"]),
         (["--config-dir", "nosuch"], ["hydra.searchpath: 'nosuch' does not exist"]),
-        (["--config-name", "x"], ["'plan' has no flag '--config-name'"]),
+        (["--config-name", "x"], ["'plan' has no flag '--config-name'", "say experiment=NAME"]),
+        (["-cn=x"], ["'plan' has no flag '-cn=x'", "The root config is always kernloom.yaml"]),
+        (["--config-path", "x"], ["no flag '--config-path'", "--config-dir FOLDER adds one"]),
+        (["-cp", "x"], ["no flag '-cp'", "--config-dir FOLDER adds one"]),
+        (["--shell-completion", "install=bash"], ["Say `kernloom completion bash`"]),
+        (["--experimental-rerun", "x.pickle"], ["`kernloom recipe run FILE`"]),
+        (
+            ["workload.about='${hydra:job.name}'"],
+            ["workload.about: '${hydra:job.name}' has no value", "${workload.name}"],
+        ),
+        (["--run"], ["A command runs one experiment unless it has -m"]),
         (
             ["--cfg", "job", "--resolve", "workload.about=${oc.env:NO_SUCH_VARIABLE}"],
             ["workload.about: ", "Environment variable 'NO_SUCH_VARIABLE' not found"],
