@@ -1,11 +1,13 @@
 """How attacks count what they tried, and the table that ends a run of them.
 
 A test of tests/attack takes the fixture `attack`, asks it how many cases to try, and reports each
-failure to it. The normal run tries a small seeded share; `tests/run --attack` tries all.
+failure to it. The normal run tries a small seeded share; `tests/run --attack` tries all, also of
+the few other tests that have many cases.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -13,6 +15,13 @@ from typing import TypeVar
 import pytest
 
 T = TypeVar("T")
+WHOLE = "KERNLOOM_TESTS_WHOLE"
+"""Set by --attack, for parameters that are chosen before a test can ask for options."""
+
+
+def whole() -> bool:
+    """Whether every case is to be tried."""
+    return WHOLE in os.environ
 
 
 class Attack:

@@ -19,7 +19,8 @@ import kernloom
 from prefork import Forked, Server
 
 ENGINE = Path(kernloom.__file__).resolve().parents[1]
-PATIENCE_S = 600
+PATIENCE_S = 240
+"""Less than a test may take (conftest.py): what hangs is named by what waits for it."""
 COMPILED = "KERNLOOM_TESTS_COMPILED"
 """Names the folder with what Python has compiled of the engine, PoCL of kernels and Kernloom of
 both, for all processes of the tests: the names depend on what was compiled, and with what."""
@@ -117,9 +118,8 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "project"
         self.home = folder / "home"
-        self.home.mkdir(parents=True)
-        for name in ("configs", "templates"):
-            (self.folder / name).mkdir(parents=True)
+        for place in (self.home, self.folder / "configs", self.folder / "templates"):
+            place.mkdir(parents=True, exist_ok=True)
         self.write("kernloom.yaml", "")
 
     @property
@@ -195,15 +195,20 @@ class Project:
     def share_artifacts(self) -> None:
         """Find built whatever a project that shares has built, in any process of the tests: the
         names of artifacts are those of all that goes into them."""
-        self.build.mkdir(parents=True, exist_ok=True)
-        for name in ("kernels", "runtimes"):
-            shared = Path(os.environ[COMPILED]) / name
-            shared.mkdir(exist_ok=True)
-            (self.build / name).symlink_to(shared)
+        share_artifacts(self.build)
 
     def take_facts_from(self, other: Project) -> None:
         """Start with what another project knows of this machine's compilers and devices."""
         shutil.copytree(other.build / "cache", self.build / "cache", symlinks=True)
+
+
+def share_artifacts(build: Path) -> None:
+    """Let a build folder share its artifacts with all that do, in any process of the tests."""
+    build.mkdir(parents=True, exist_ok=True)
+    for name in ("kernels", "runtimes"):
+        shared = Path(os.environ[COMPILED]) / name
+        shared.mkdir(exist_ok=True)
+        (build / name).symlink_to(shared)
 
 
 def listing(*folders: Path) -> dict[str, tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import fcntl
 import os
 import shutil
 import signal
@@ -21,13 +23,14 @@ from parts import needs_module
 from slow import is_slow
 
 LEFT_OUT = pytest.StashKey[int]()
-PATIENCE_S = 900
-"""No test takes nearly as long; one that waits for ever must fail and not hold up the others."""
+PATIENCE_S = 300
+"""No test takes nearly as long; one that waits for ever must fail and not hold up the others.
+tests/run ends the process of one that cannot be interrupted a little later."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--attack", action="store_true", help="try every case of tests/attack, not a small share"
+        "--attack", action="store_true", help="try every case of those tests that try a small share"
     )
     parser.addoption(
         "--costs", action="store_true", help="show the CPU time of each folder and of the longest"
@@ -37,6 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Shells let what they start in the background ignore Ctrl-C, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("attack"):
+        os.environ[attacks.WHOLE] = "1"
     if config.getoption("costs"):
         config.pluginmanager.register(costs.Costs())
     if not hasattr(config, "workerinput"):
@@ -64,7 +69,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def _out_of_patience(number: int, frame: object) -> NoReturn:
-    raise TimeoutError(f"the test took more than {PATIENCE_S} s")
+    with tempfile.TemporaryFile("w+") as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        stacks = file.read()
+    raise TimeoutError(f"the test took more than {PATIENCE_S} s; its threads were here:\n{stacks}")
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -99,9 +108,33 @@ def fresh_project(tmp_path: Path) -> Project:
 
 
 @pytest.fixture(scope="session")
-def shared_project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def machine() -> Project:
+    """A project that knows all compilers, emulators and devices of this machine, and nothing else;
+    whichever process of the tests comes first asks them, for probing takes seconds."""
+    folder = Path(os.environ[COMPILED]) / "machine"
+    with (folder.parent / "machine.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.exists():
+            return Project(folder)
+        project = Project(folder)
+        done = project.run("doctor")
+        assert done.code == 0, done.stderr
+        return project
+
+
+@pytest.fixture
+def informed_project(tmp_path: Path, machine: Project) -> Project:
+    """A project of the test's own that knows this machine, in which nothing is built or stored."""
+    project = Project(tmp_path)
+    project.take_facts_from(machine)
+    return project
+
+
+@pytest.fixture(scope="session")
+def shared_project(tmp_path_factory: pytest.TempPathFactory, machine: Project) -> Project:
     """One project for all tests that leave it as they found it; its runner and axpy are built."""
     project = Project(tmp_path_factory.mktemp("shared"))
+    project.take_facts_from(machine)
     project.add("good")
     done = project.run("run", "-m", "workload=axpy,good", "case=default")
     assert done.code == 0, done.stderr + done.stdout
@@ -117,9 +150,9 @@ def project(tmp_path: Path, shared_project: Project) -> Project:
 
 
 @pytest.fixture
-def sharing_project(tmp_path: Path) -> Project:
+def sharing_project(informed_project: Project) -> Project:
     """A project of the test's own without results, in which the artifacts that others built are."""
-    project = Project(tmp_path)
+    project = informed_project
     project.share_artifacts()
     return project
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import threading
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -29,3 +31,9 @@ def test_whatever_is_called_slow_exists() -> None:
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
     assert not {name.partition("[")[0] for name in SLOW_TESTS} - names
+
+
+def test_a_test_that_hangs_is_ended_and_shows_where_it_was() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    with pytest.raises(TimeoutError, match=r"test_what_is_run\.py.* in test_a_test_that_hangs"):
+        threading.Event().wait(60)

@@ -45,11 +45,11 @@ def debian(tmp_path: Path) -> Debian:
 
 
 def test_what_is_missing_is_shown_and_then_installed(
-    fresh_project: Project, debian: Debian
+    informed_project: Project, debian: Debian
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may install")
-    done = fresh_project.run("doctor", "--install", "--yes", env=debian.env)
+    done = informed_project.run("doctor", "--install", "--yes", env=debian.env)
     assert done.code == 0, done.stderr
     assert "pocl-opencl-icd" in done.stdout
     update, install = debian.log.read_text().splitlines()
@@ -57,18 +57,18 @@ def test_what_is_missing_is_shown_and_then_installed(
     assert install.startswith("install -y") and "pocl-opencl-icd" in install
 
 
-def test_a_failed_installation_is_said(fresh_project: Project, debian: Debian) -> None:
+def test_a_failed_installation_is_said(informed_project: Project, debian: Debian) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may install")
     debian.set(code=100, query=ABSENT)
-    done = fresh_project.json("doctor", "--install", "--yes", env=debian.env)
+    done = informed_project.json("doctor", "--install", "--yes", env=debian.env)
     assert done.code == 3
     assert "exit code 100" in done.stderr
 
 
-def test_what_is_there_is_not_installed_again(fresh_project: Project, debian: Debian) -> None:
+def test_what_is_there_is_not_installed_again(informed_project: Project, debian: Debian) -> None:
     debian.set(code=0, query=PRESENT)
-    done = fresh_project.run("doctor", "--install", env=debian.env)
+    done = informed_project.run("doctor", "--install", env=debian.env)
     assert done.code == 0
     assert "Nothing to install" in done.stdout
     assert "opencl" in done.stdout
@@ -76,21 +76,21 @@ def test_what_is_there_is_not_installed_again(fresh_project: Project, debian: De
 
 
 def test_without_a_terminal_nothing_is_installed_unless_told_to(
-    fresh_project: Project, debian: Debian
+    informed_project: Project, debian: Debian
 ) -> None:
-    done = fresh_project.run("doctor", "--install", env=debian.env)
+    done = informed_project.run("doctor", "--install", env=debian.env)
     assert done.code == 2
     assert "pocl-opencl-icd" in done.stdout, "what would be installed is shown all the same"
     assert "nothing was installed" in done.stderr
     assert "kernloom doctor --install --yes" in done.stderr
-    document = fresh_project.json("doctor", "--install", env=debian.env).document
+    document = informed_project.json("doctor", "--install", env=debian.env).document
     assert not document["installed"] and "no terminal" in document["problem"]
     assert not debian.log.exists()
 
 
 @pytest.mark.parametrize(("answer", "installed"), [("y", True), ("n", False), ("", False)])
 def test_on_a_terminal_the_answer_decides(
-    fresh_project: Project, debian: Debian, answer: str, installed: bool
+    informed_project: Project, debian: Debian, answer: str, installed: bool
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may install")
@@ -98,8 +98,8 @@ def test_on_a_terminal_the_answer_decides(
     os.write(ours, f"{answer}\n".encode())
     done = subprocess.run(
         command("doctor", "--install"),
-        cwd=fresh_project.folder,
-        env=environment(fresh_project.home, **debian.env),
+        cwd=informed_project.folder,
+        env=environment(informed_project.home, **debian.env),
         stdin=theirs,
         capture_output=True,
         text=True,
@@ -112,25 +112,25 @@ def test_on_a_terminal_the_answer_decides(
     assert debian.log.exists() == installed
 
 
-def test_a_hint_in_words_is_no_command(fresh_project: Project, debian: Debian) -> None:
+def test_a_hint_in_words_is_no_command(informed_project: Project, debian: Debian) -> None:
     debian.set(code=0, query=PRESENT)
-    fresh_project.write(
+    informed_project.write(
         "configs/toolchain/npucc.yaml",
         "defaults: [gcc, _self_]\nname: npucc\ntools: {cc: npucc}\n"
         'install: {debian: "the vendor\'s toolkit"}\n',
     )
-    fresh_project.write(
+    informed_project.write(
         "configs/target/npu.yaml",
         "# @package _global_\ndefaults: [host, {override /toolchain: npucc}, _self_]\n"
         "target: {name: npu}\n",
     )
-    done = fresh_project.run("doctor", "--install", env=debian.env)
+    done = informed_project.run("doctor", "--install", env=debian.env)
     assert done.code == 0, done.stderr
     assert "Not available for other reasons: npu" in done.stdout
 
 
-def test_yes_without_install_is_bad_usage(fresh_project: Project) -> None:
-    assert fresh_project.run("doctor", "--yes").code == 2
+def test_yes_without_install_is_bad_usage(informed_project: Project) -> None:
+    assert informed_project.run("doctor", "--yes").code == 2
 
 
 def test_the_extra_stands_for_its_packages() -> None:

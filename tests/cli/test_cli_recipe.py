@@ -56,8 +56,8 @@ def test_a_sweep_is_replayed_in_its_order(project: Project) -> None:
     assert replayed.document["build"]["built"] == 0
 
 
-def test_a_recipe_replays_in_another_project(home: Project, fresh_project: Project) -> None:
-    done = fresh_project.json("recipe", "run", str(home.folder / "axpy.yaml"))
+def test_a_recipe_replays_in_another_project(home: Project, informed_project: Project) -> None:
+    done = informed_project.json("recipe", "run", str(home.folder / "axpy.yaml"))
     assert (done.code, done.trial["status"]) == (0, "ok")
     expected = read(home)["trials"][0]["expected"]["artifacts"]
     assert {a["name"]: a["key"] for a in done.trial["artifacts"]} == expected

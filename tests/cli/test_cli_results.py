@@ -45,38 +45,38 @@ def test_trials_are_grouped(swept: Project) -> None:
 
 
 def test_a_counted_trial_does_not_change_the_metric_of_timed_ones(
-    fresh_project: Project, make_trial: Callable[..., Trial]
+    informed_project: Project, make_trial: Callable[..., Trial]
 ) -> None:
     counts = {"instructions": 87555, "median_ns": 2.0}
     failed = {"status": "crashed", "verified": False, "metrics": {}, "target": "riscv64"}
-    with open_store(fresh_project.folder / ".kernloom/store.db") as store:
+    with open_store(informed_project.folder / ".kernloom/store.db") as store:
         store.add(make_trial(id="a" * 64))
         store.add(make_trial(id="b" * 64, target="riscv64", metrics=counts))
         store.add(make_trial(id="c" * 64, **failed))
-    rows = fresh_project.json("results", "--group", "target").document["rows"]
+    rows = informed_project.json("results", "--group", "target").document["rows"]
     assert [(row["metric"], row["best"]) for row in rows] == [
         ("median_ns", 12345.0),
         ("instructions", 87555),
     ]
-    mixed = fresh_project.run("results", "--group", "workload")
+    mixed = informed_project.run("results", "--group", "workload")
     assert mixed.stderr.startswith("note: 1 group has trials that are ranked by different metrics")
-    done = fresh_project.run("results", "output=t4", "--sort", "id")
+    done = informed_project.run("results", "output=t4", "--sort", "id")
     said = [result["objectives"] for result in json.loads(done.stdout)["results"]]
     assert said == [["median_ns"], ["instructions"], ["instructions"]]
     assert "different objectives (instructions, median_ns)" in done.stderr
 
 
 def test_trials_with_a_sanitizer_are_not_exported_for_autotuners(
-    fresh_project: Project, make_trial: Callable[..., Trial]
+    informed_project: Project, make_trial: Callable[..., Trial]
 ) -> None:
-    with open_store(fresh_project.folder / ".kernloom/store.db") as store:
+    with open_store(informed_project.folder / ".kernloom/store.db") as store:
         store.add(make_trial(id="a" * 64))
         store.add(make_trial(id="b" * 64, config={"target": {"variant": "asan"}}))
-    done = fresh_project.run("results", "output=t4")
+    done = informed_project.run("results", "output=t4")
     assert len(json.loads(done.stdout)["results"]) == 1
     said = "note: 1 trial with a sanitizer is not ranked: such times mean nothing\n"
     assert done.stderr == said
-    assert fresh_project.run("results", "--group", "workload").stderr == said
+    assert informed_project.run("results", "--group", "workload").stderr == said
 
 
 @pytest.mark.parametrize("axes", [["n", "seed"], ["n,seed"], ["n", "seed", "min_ns"]])
@@ -135,9 +135,9 @@ def test_a_run_makes_no_folders_for_a_mistyped_store(project: Project) -> None:
     assert not (project.folder / "no").exists()
 
 
-def test_the_folder_for_stores_of_a_project_is_made(fresh_project: Project) -> None:
-    fresh_project.add("good")
-    done = fresh_project.run("plan", "workload=good", "store.path=.kernloom/other.db")
+def test_the_folder_for_stores_of_a_project_is_made(informed_project: Project) -> None:
+    informed_project.add("good")
+    done = informed_project.run("plan", "workload=good", "store.path=.kernloom/other.db")
     assert done.code == 0, done.stderr
 
 

@@ -44,10 +44,10 @@ def home(tmp_path_factory: pytest.TempPathFactory, shared_project: Project) -> P
 
 
 def test_a_plan_says_points_artifacts_and_how_long_it_would_take(
-    fresh_project: Project,
+    informed_project: Project,
 ) -> None:
-    fresh_project.write("configs/sweep/sizes.yaml", SIZES)
-    document = fresh_project.json("plan", "-m", *AXPY).document
+    informed_project.write("configs/sweep/sizes.yaml", SIZES)
+    document = informed_project.json("plan", "-m", *AXPY).document
     kernels = [item for item in document["artifacts"] if item["name"] != "runner"]
     assert document["summary"] == {
         "points": 7,
@@ -67,7 +67,7 @@ def test_a_plan_says_points_artifacts_and_how_long_it_would_take(
         (0, 7),
     ]
     assert estimate["seconds"] == pytest.approx(sum(part["seconds"] for part in parts), abs=0.01)
-    text = fresh_project.run("plan", "-m", *AXPY).stdout
+    text = informed_project.run("plan", "-m", *AXPY).stdout
     assert "a guess: nothing like it is known" in text.splitlines()[-1]
 
 
@@ -108,8 +108,10 @@ def test_a_trial_keeps_its_own_config_and_not_the_sweeps(home: Project) -> None:
     assert "powers_of_two" not in recipe
 
 
-def test_the_recipe_of_a_sweep_replays_in_its_order(home: Project, fresh_project: Project) -> None:
-    done = fresh_project.json("recipe", "run", str(home.folder / "sizes.yaml"))
+def test_the_recipe_of_a_sweep_replays_in_its_order(
+    home: Project, informed_project: Project
+) -> None:
+    done = informed_project.json("recipe", "run", str(home.folder / "sizes.yaml"))
     assert done.code == 0, done.stderr
     assert [trial["point"] for trial in done.trials] == POINTS
 

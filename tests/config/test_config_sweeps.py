@@ -401,6 +401,11 @@ def test_an_exclusion_that_matches_nothing_is_told_beside_a_sample(
             [],
             ["more than the sweep"],
         ),
+        (
+            "defaults: [{/measure@_global_.other: rigorous}, _self_]\naxes: {seed: [1]}",
+            [],
+            ["more than the sweep"],
+        ),
         ("axes: {seed: 'range(0,300000)'}", [], ["300,000 points", "sweep.sample.count"]),
         (
             "axes: {seed: 'range(0,10000000)', timeout: 'range(1,9)'}\nwhere: seed > timeout",

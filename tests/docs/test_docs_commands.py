@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import postgres
-from command_line import Done, Project
+from command_line import PATIENCE_S, Done, Project, share_artifacts
 from doc_pages import PAGES, TREE, Shown, commands, files
 from example_package import install
 from parts import needs_module, without
@@ -56,7 +56,6 @@ BEFORE = {
 """Pattern of a command -> the commands that a reader of the page has typed before it."""
 MAY_REFUSE = "doctor --install"
 """Where something is missing it must not be installed without being asked for."""
-PATIENCE_S = 600
 
 
 def words_of(text: str) -> str:
@@ -86,8 +85,10 @@ others that need no shell are forked."""
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> SourceTree:
-    """A clone in which the first command was typed."""
-    return copy_tree(tmp_path_factory.mktemp("clone"))
+    """A clone in which the first command was typed; it shares what it builds with other tests."""
+    tree = copy_tree(tmp_path_factory.mktemp("clone"))
+    share_artifacts(tree.folder / "build")
+    return tree
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +101,8 @@ def projects(
         shown = files(page)
         if shown:
             project = found[page] = Project(tmp_path_factory.mktemp(Path(page).stem))
-            project.take_runner_from(shared_project)
+            project.share_artifacts()
+            project.take_facts_from(shared_project)
             for name, text in shown.items():
                 project.write(name, text)
             if "package/pyproject.toml" in shown:

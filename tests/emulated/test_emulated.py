@@ -1,4 +1,7 @@
-"""Other CPUs under QEMU: the same workloads, verified, and their instructions counted exactly."""
+"""Other CPUs under QEMU: instructions are counted exactly, and what they cannot do is refused.
+
+tests/recipe/test_recipe_replay.py verifies every workload on them.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,6 @@ def counts(project: Project, *words: str) -> list[int]:
     done = project.json("run", "-m", *CUBE, *words)
     assert done.code == 0, done.stderr + done.stdout
     return [trial["metrics"]["instructions"] for trial in done.trials]
-
-
-@pytest.mark.parametrize("target", PROGRAMS)
-def test_every_workload_verifies(project: Project, target: str) -> None:
-    needs(*PROGRAMS[target])
-    done = project.json("check", f"target={target}", "case=small")
-    assert done.code == 0, done.stderr + done.stdout
-    assert len(done.trials) >= 10
-    assert {trial["status"] for trial in done.trials} == {"ok"}
 
 
 @pytest.mark.parametrize("target", PROGRAMS)

@@ -42,7 +42,7 @@ def test_every_workload_plans_the_same_from_its_recipe(bench: RecipeBench, targe
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_workload_runs_the_same_from_its_recipe(
+def test_every_workload_is_verified_on_every_target_and_runs_the_same_from_its_recipe(
     sharing_project: Project, tmp_path: Path, target: str
 ) -> None:
     recipe = tmp_path / "all.yaml"
@@ -51,6 +51,8 @@ def test_every_workload_runs_the_same_from_its_recipe(
     if done.code == 3:
         without(done.stderr)
     assert done.code == 0, done.stderr
+    assert [trial["workload"] for trial in done.trials] == WORKLOADS
+    assert {(trial["status"], trial["verified"]) for trial in done.trials} == {("ok", True)}
     replayed = sharing_project.json("recipe", "run", str(recipe))
     assert (replayed.code, "note:" in replayed.stderr) == (0, False), replayed.stderr
     for first, second in zip(done.trials, replayed.trials, strict=True):

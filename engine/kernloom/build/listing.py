@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,7 @@ def outside_files(record: Path | None, list_files: Callable[[], Listing]) -> Out
         }
         try:
             known["files"] = [
-                [path, name, file_stamp(Path(path)), sha256_file(Path(path))]
-                for path, name in listing.files.items()
+                [path, name, *_stamp_and_hash(path)] for path, name in listing.files.items()
             ]
         except OSError as error:
             raise UnavailableError(f"{error.filename} cannot be read: {error.strerror}") from None
@@ -73,6 +73,21 @@ def outside_files(record: Path | None, list_files: Callable[[], Listing]) -> Out
             with contextlib.suppress(OSError):
                 write_sealed(record, known)
     return _outside_files(known, {})
+
+
+def _stamp_and_hash(path: str) -> tuple[list[int], str]:
+    """A listing that does not last is made for every artifact, and a linker's libraries are large:
+    in one process they are hashed once."""
+    stamp = file_stamp(path)
+    if _settled(stamp):
+        return stamp, _hash_at(path, tuple(stamp))
+    return stamp, sha256_file(Path(path))
+
+
+@lru_cache(maxsize=4096)
+def _hash_at(path: str, stamp: tuple[int, ...]) -> str:
+    """The hash of a file with this stamp."""
+    return sha256_file(Path(path))
 
 
 def _outside_files(known: Mapping[str, Any], extra: Mapping[str, str]) -> OutsideFiles:

@@ -267,7 +267,7 @@ class Composer:
             composed = self._compose(_groups(first))
         mine = [(o, value) for o, value in first if o.root == "sweep"]
         for override, value in mine:
-            if override.group and value != "none":
+            if override.group and value != "none" and self._may_change_others(override, value):
                 without = self._compose(_groups([pair for pair in first if pair not in mine]))
                 if {**composed, "sweep": None} != {**without, "sweep": None}:
                     raise ConfigError(
@@ -281,6 +281,12 @@ class Composer:
         if chosen and not has_points(sweep) and not overrides.swept_keys:
             self._say(f"sweep={chosen[-1]} has no axes and no points of its own: this is one point")
         return sweep
+
+    def _may_change_others(self, override: Override, value: Any) -> bool:
+        """Whether an option may change other sections than its own; certain only once composed."""
+        if override.package:
+            return True
+        return not self._groups.changes_own_section_only(override.key, str(value))
 
     def _value(self, chosen: list[tuple[Override, Any]], name: str, known: dict[Any, Any]) -> Any:
         """The value at a key of a point's config, cached if no swept value affects it."""

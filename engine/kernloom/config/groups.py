@@ -79,6 +79,19 @@ class Groups:
             f"unknown {group} '{name}'", key=group, hint=nearest(name, self.options(group))
         )
 
+    def changes_own_section_only(self, group: str, name: str) -> bool:
+        """Whether an option cannot change other sections: its file has neither a package header
+        nor a defaults list."""
+        from kernloom.config.reader import CONFIG, load_yaml
+
+        for folder in self._folders:
+            path = folder / group / f"{name}.yaml"
+            if _is(Path.is_file, path):
+                text = read_text(path, limit=CONFIG.size)
+                data = load_yaml(text, where=str(path))
+                return isinstance(data, dict) and "defaults" not in data and "@package" not in text
+        return False
+
     def _composed_option(self, group: str, name: str, *, root: bool) -> dict[str, Any]:
         """The composed option, in the form of a file without inheritance. `root`: its keys belong
         to the root of the config."""

@@ -142,15 +142,18 @@ def plan_points(
     without: Iterable[str] = (),
     unplanned: list[Unplanned] | None = None,
     seen: Seen = lambda plan: None,
+    refresh: bool = True,
 ) -> list[Planned]:
     """Every point of the overrides. In a sweep an impossible point is refused and the others
     continue. `unplanned` collects the points with invalid options, unless all are. `seen` receives
-    each plan while the others are still to be made."""
+    each plan while the others are still to be made. Without `refresh`, templates and compilers are
+    as they were for the points planned before."""
     refuse: Refuse | None = None
     multirun = overrides.multirun
     if multirun and unplanned is not None:
         refuse = lambda row, error: unplanned.append(Unplanned(row, error))  # noqa: E731
-    assembly.refresh()
+    if refresh:
+        assembly.refresh()
     points = assembly.composer.points(overrides, refuse=refuse)
     plans = plan_each(
         assembly, points, alone=not multirun, without=without, refuse=refuse, seen=seen

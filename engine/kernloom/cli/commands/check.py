@@ -67,7 +67,9 @@ def _plan_workloads(
         try:
             chosen = _with_cases(assembly, own, known, named=named)
             if chosen:
-                plans += plan_points(assembly, chosen, without=["measure"])
+                plans += plan_points(
+                    assembly, chosen, without=["measure"], refresh=not (plans or errors)
+                )
         except (ConfigError, UnavailableError) as error:
             if not workload:
                 raise
