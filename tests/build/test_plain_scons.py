@@ -276,3 +276,120 @@ def test_what_comes_from_the_cache_is_known_to_editors(
     shutil.rmtree(tree / "build")
     built(cache)
     assert len(json.loads((tree / "build/compile_commands.json").read_text())) == 2
+
+
+def declare(tree: Path, text: str, source: str = "odd.c") -> None:
+    """A program `mine` beside the runner."""
+    folder = tree / "native/mine"
+    folder.mkdir(exist_ok=True)
+    (folder / source).write_text("int main(void) { return 0; }\n")
+    (folder / "program.yaml").write_text(text)
+
+
+def test_a_copy_from_the_cache_is_not_shown_as_a_compilation(
+    tree: Path, built: Scons, tmp_path: Path
+) -> None:
+    cache = f"--build-cache={tmp_path / 'shared'}"
+    assert "from cache" not in built(cache, RUNNER)
+    shutil.rmtree(tree / "build")
+    for options in (("-n",), ("--debug=explain",)):
+        output = built(cache, *options, RUNNER)
+        assert compiled(output) == set(), output
+        retrieved = [line for line in output.splitlines() if line.startswith("Retrieved `build/")]
+        assert {line.split("'")[0].rpartition("/")[2] for line in retrieved} == {
+            "main.o",
+            "part.o",
+            "runner",
+        }
+    shutil.rmtree(tree / "build")
+    for path in (tmp_path / "shared").rglob("part.o"):
+        path.write_bytes(b"garbage")
+    output = built(cache, RUNNER)
+    assert compiled(output) == {"part.o"}
+    assert "the copy in build.cache was damaged" in output
+
+
+def test_names_without_a_toolchain_are_known_but_left_out(tree: Path, built: Scons) -> None:
+    other = (tree / "configs/toolchain/gcc.yaml").read_text()
+    other = other.replace("name: gcc", "name: other").replace("cc: gcc", "cc: no-such-gcc")
+    (tree / "configs/toolchain/other.yaml").write_text(other)
+    for name in ("other", "aarch64"):
+        output = built(name, code=2)
+        assert f"no toolchain for '{name}' is on this machine:" in output
+        assert output.count("no program 'no-such-gcc'") == 2, output
+
+
+def test_an_arch_without_programs_is_said(built: Scons) -> None:
+    assert "no program below native/ is built for 'opencl'" in built("opencl", code=2)
+
+
+def test_a_link_of_a_lost_toolchain_is_not_up_to_date(tree: Path, built: Scons) -> None:
+    old = tree / "build/lib/aarch64/release/none/runner"
+    old.parent.mkdir(parents=True)
+    old.symlink_to("/bin/true")
+    name = str(old.relative_to(tree))
+    assert "'aarch64'" in built(name, code=2)
+    assert "'aarch64'" in built(str(old.parent.relative_to(tree)), code=2)
+    assert "Nothing to be done" in built("native/runner/main.c")
+
+
+def test_reasons_of_other_programs_are_not_given(tree: Path, built: Scons) -> None:
+    toolchain = tree / "configs/toolchain/gcc.yaml"
+    toolchain.write_text(toolchain.read_text().replace(", cxx: g++", ""))
+    declare(
+        tree,
+        "{name: mine, kind: executable, language: c++, sources: [odd.cpp]}",
+        "odd.cpp",
+    )
+    output = built("mine", code=2)
+    assert "needs the tool 'cxx', which toolchain 'gcc' does not have" in output
+    assert "tools: {cxx: NAME} and cxx_flags in configs/toolchain/gcc.yaml" in output
+    assert "Did you mean" not in output
+
+
+@pytest.mark.parametrize(
+    ("declaration", "said"),
+    [
+        ("isas: [x86]", "isas: no arch has the ISA 'x86'\n  Did you mean 'x86_64'?"),
+        ("data: [no.ld]", "data: program 'mine' has no file 'native/mine/no.ld'"),
+        ("name: gcc", "name: 'gcc' is the name of a toolchain"),
+        ("name: x86_64_v4", "name: 'x86_64_v4' is the name of an arch"),
+        ("defines: {SIZE: true}", "defines.SIZE: expected text or a whole number or a number"),
+    ],
+)
+def test_a_declaration_that_fits_nothing_is_refused(
+    tree: Path, built: Scons, declaration: str, said: str
+) -> None:
+    keys = {"name": "mine", "kind": "executable", "sources": "[odd.c]", "varies_by": "[isa]"}
+    key, _, value = declaration.partition(": ")
+    lines = [f"{key}: {value}" for key, value in (keys | {key: value}).items()]
+    declare(tree, "\n".join(lines))
+    output = built(code=2)
+    assert said in output and "Traceback" not in output
+    assert "no toolchain" not in output
+
+
+def test_a_number_is_the_value_of_a_macro(tree: Path, built: Scons) -> None:
+    declare(tree, "{name: mine, kind: objects, sources: [odd.c], defines: {SIZE: 4, HALF: 0.5}}")
+    output = built("mine")
+    assert "-DSIZE=4 " in output and "-DHALF=0.5 " in output
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ("build.cache=there", "Write --build-cache=there."),
+        ("toolchain=gcc", "Write `scons gcc`."),
+        ("CC=clang", "configs/toolchain/"),
+    ],
+)
+def test_settings_that_would_change_nothing_are_refused(
+    built: Scons, setting: str, hint: str
+) -> None:
+    output = built(setting, code=2)
+    assert f"'{setting}' is no setting of this build" in output and hint in output
+
+
+def test_help_describes_a_program_without_a_description(tree: Path, built: Scons) -> None:
+    declare(tree, "{name: mine, kind: objects, sources: [odd.c]}")
+    assert "  mine         (objects)" in built("-h")

@@ -34,7 +34,7 @@ class Program:
     language: Literal["c", "c++"] = "c"
     include: tuple[str, ...] = ()
     """Folders that are searched for headers."""
-    defines: Mapping[str, str] = field(default_factory=dict)
+    defines: Mapping[str, str | int | float] = field(default_factory=dict)
     data: tuple[str, ...] = ()
     """Further files for the linker."""
     link: tuple[str, ...] = ()
@@ -58,6 +58,11 @@ class Program:
     @property
     def file(self) -> str:
         return self.output or (f"{self.name}.so" if self.kind == "library" else self.name)
+
+    @property
+    def macros(self) -> dict[str, str]:
+        """Name -> value of each define, as the preprocessor gets it."""
+        return {name: str(value) for name, value in self.defines.items()}
 
     @property
     def role(self) -> str:
@@ -101,7 +106,7 @@ def read_program(path: Path, root: Path) -> Declared:
     for field_name in ("sources", "include", "data"):
         for text in getattr(program, field_name):
             _check_inside(declared, field_name, text)
-    for text in (*program.sources, *program.include, *program.defines.values()):
+    for text in (*program.sources, *program.include, *program.macros.values()):
         for name in PLACEHOLDER.findall(text):
             if name not in PLACEHOLDERS:
                 raise ConfigError(

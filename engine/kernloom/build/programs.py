@@ -39,6 +39,7 @@ _OLDEST_PROCESSOR = {
     "riscv64": ("-march=rv64gc", "-mabi=lp64d"),
 }
 """ISA -> flags of its oldest supported processor: a program for an ISA must run on all of them."""
+_MEND = "Correct the declaration; if it came with Kernloom, reinstall Kernloom."
 _COMPILERS = {"armv7m": "arm", "rv64": "riscv64"}
 """ISA of an arch without an operating system -> prefix of the triple of its compilers."""
 
@@ -81,6 +82,10 @@ class Programs:
 
     def program(self, name: str) -> Program:
         return self._find(name).program
+
+    def key(self, name: str, field: str) -> str:
+        """Where a field of a program is declared, for messages."""
+        return self._find(name).key(field)
 
     def _find(self, name: str) -> Declared:
         try:
@@ -207,7 +212,7 @@ class Programs:
                 raise ConfigError(
                     f"program '{program.name}' has no source '{wanted}' in {declared.root}",
                     key=declared.key("sources"),
-                    hint="Mend the declaration, or reinstall Kernloom.",
+                    hint=_MEND,
                 )
             found |= dict.fromkeys(path.relative_to(declared.root).as_posix() for path in matching)
         return sorted(found)
@@ -216,8 +221,16 @@ class Programs:
         """Path -> text of the files that a program declares for the linker."""
         declared = self._find(name)
         texts = self._texts(declared)
-        paths = map(declared.path, declared.program.data)
-        return {path: texts.read(path) for path in paths}
+        found: dict[str, str] = {}
+        for path in map(declared.path, declared.program.data):
+            if not any((root / path).is_file() for root in self._roots):
+                raise ConfigError(
+                    f"program '{name}' has no file '{path}' in {declared.root}",
+                    key=declared.key("data"),
+                    hint=_MEND,
+                )
+            found[path] = texts.read(path)
+        return found
 
     def headers(self, name: str, built_for: BuiltFor) -> dict[str, str]:
         """Path -> text of the headers in a program's include folders, for what is compiled to be
@@ -254,7 +267,7 @@ class Programs:
             DRIVER,
             *flags,
             *(f"-I{path}" for path in include),
-            *(f"-D{name}={_filled(v, built_for)}" for name, v in program.defines.items()),
+            *(f"-D{name}={_filled(v, built_for)}" for name, v in program.macros.items()),
             *(("-fPIC",) if position_independent else ()),
             "-c",
             "-o",
@@ -372,13 +385,17 @@ def _compiler(program: Program, built_for: BuiltFor, *, cxx: bool) -> tuple[Tool
         return built_for.toolchain, built_for.detected
     toolchain = built_for.toolchain
     if role not in toolchain.tools:
-        known = {*toolchain.tools, CXX}
-        problem = UnavailableError if role == CXX else ConfigError
-        raise problem(
+        lacks = (
             f"program '{program.name}' needs the tool '{role}', which toolchain "
-            f"'{toolchain.name}' does not have (toolchain.tools)",
-            hint=nearest(role, known),
+            f"'{toolchain.name}' does not have (toolchain.tools)"
         )
+        if role == CXX:
+            raise UnavailableError(
+                lacks,
+                hint=f"Add its C++ compiler: tools: {{{CXX}: NAME}} and cxx_flags in "
+                f"configs/toolchain/{toolchain.name}.yaml.",
+            )
+        raise ConfigError(lacks, hint=nearest(role, {*toolchain.tools, CXX}))
     flags = toolchain.cxx_flags if cxx else toolchain.flags
     # With another identity, so that updating it leaves programs of other tools alone.
     other = replace(toolchain, tools={DRIVER: toolchain.tools[role]}, flags=flags)

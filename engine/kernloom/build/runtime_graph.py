@@ -13,13 +13,14 @@ import shlex
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kernloom.base.errors import UsageError
 from kernloom.base.files import link_atomically
 from kernloom.base.places import Places
 from kernloom.build.builder import Builder
@@ -29,7 +30,9 @@ from kernloom.build.compile_commands import origin_of, write_compile_commands
 from kernloom.build.explain import to_plain
 from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import read_manifest
+from kernloom.build.program import NATIVE, Program
 from kernloom.build.runtimes import HOST_TOOLCHAINS, Runtimes, all_runtimes
+from kernloom.build.shared_cache import KEY as CACHE_KEY
 from kernloom.build.shared_cache import SharedCache
 from kernloom.build.workspace import sweep, workspace
 from kernloom.plan.artifact import FOLDERS, Artifact, steps_of
@@ -134,25 +137,52 @@ class RuntimeGraph:
 
     def unknown(self, name: str) -> str:
         """What is wrong with a target that nothing builds."""
-        if name in self.runtimes.programs:
-            reasons = "; ".join(str(error) for error in self.runtimes.unavailable)
-            return f"no toolchain for '{name}' is on this machine. {reasons}"
-        top = Path.cwd()
+        runtimes, top = self.runtimes, Path.cwd()
+        lib, path = self._builder.build_folder / "lib", top / name
+        # A link of an earlier run stays there without its toolchain.
+        of = path.relative_to(lib).parts[0] if lib in path.parents else name
+        if of in {*runtimes.programs, *runtimes.arches, *runtimes.toolchains} - {*self.aliases}:
+            reasons = "".join(f"\n  {error}" for error in runtimes.missing_for(of))
+            if not reasons:
+                return f"no program below {NATIVE}/ is built for '{of}'"
+            return f"no toolchain for '{of}' is on this machine:{reasons}"
         named = [str(p.relative_to(top)) for p in self.names if p.is_relative_to(top)]
         close = get_close_matches(name, named if "/" in name else self.aliases, 1)
         hint = f"Did you mean '{close[0]}'? " if close else ""
         return f"nothing is called '{name}'. {hint}`scons -h` lists what there is."
 
+    def can_be_named(self, path: Path) -> bool:
+        """Whether a file that no target makes may be asked for, as for any source: but no stable
+        path, which must not lead to what a toolchain of the past has built."""
+        return path.exists() and self._builder.build_folder / "lib" not in path.parents
+
+    def shown(self, path: str, *, explaining: bool) -> str:
+        """The line of a target that SCons prints, in the words of SCons for its own cache."""
+        if self._is_shared(path):
+            return f"Retrieved `{_shown(Path(path))}' from cache"
+        artifact = self._artifacts[path]
+        why = f"{self._builder.state(artifact).explanation.text}\n" if explaining else ""
+        return why + _command(artifact)
+
+    def _is_shared(self, path: str) -> bool:
+        shared = self._builder.shared
+        return shared is not None and shared.may_have(self._artifacts[path])
+
     def make(self, target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
         """The action that makes one file."""
-        artifact = self._artifacts[target[0].get_abspath()]
+        path = target[0].get_abspath()
+        artifact = self._artifacts[path]
         with self._lock:
             folder = self._workspace()
+        expected = self._is_shared(path)
         state = self._builder.fetched_state(artifact)
         if state.cached:
             with self._lock:
                 self._made.files += 1
             return 0
+        if expected:
+            with self._lock:
+                print(f"{state.explanation.text}\n{_command(artifact)}", flush=True)
         job = Job(artifact, to_plain(state.explanation))
         result = execute(job, self._builder.build_folder, folder, self._builder.shared)
         said = _message(artifact, result)
@@ -161,16 +191,6 @@ class RuntimeGraph:
             if said:
                 print(said, file=sys.stdout if result.ok else sys.stderr, flush=True)
         return 0 if result.ok else 1
-
-    def command(self, target: Sequence[Any], source: Sequence[Any], env: Any) -> str:
-        """The command of a target, as SCons prints it."""
-        artifact = self._artifacts[target[0].get_abspath()]
-        tool, *words = artifact.argv
-        return shlex.join([Path(artifact.tools[tool]).name, *words])
-
-    def reason(self, path: str) -> str:
-        """Why a target has to be built."""
-        return self._builder.state(self._artifacts[path]).explanation.text
 
     def link(self, target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
         """The action that points a stable path to its program."""
@@ -246,6 +266,18 @@ class RuntimeGraph:
         return self._made.folder
 
 
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Refuse `key=value` on the command line of SCons, which would change nothing."""
+    for key, value in settings.items():
+        said = f"{key}={value}"
+        hint = "Compilers and flags are those of configs/toolchain/; `scons -h` lists the targets."
+        if key == CACHE_KEY:
+            hint = f"Write --build-cache={value}."
+        elif key in ("arch", "toolchain"):
+            hint = f"Write `scons {value}`."
+        raise UsageError(f"'{said}' is no setting of this build", hint=hint)
+
+
 def _preference(artifact: Artifact) -> int:
     """Rank among programs with the same stable path: GCC first, as for host programs."""
     order = HOST_TOOLCHAINS
@@ -256,6 +288,12 @@ def _preference(artifact: Artifact) -> int:
 
 def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _command(artifact: Artifact) -> str:
+    """The command of a target, as SCons prints it."""
+    tool, *words = artifact.argv
+    return shlex.join([Path(artifact.tools[tool]).name, *words])
 
 
 def _message(artifact: Artifact, result: Result) -> str:
@@ -275,6 +313,10 @@ def _shown(path: Path | None) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
+def _about(program: Program) -> str:
+    return textwrap.shorten(program.about or f"({program.kind})", 80)
+
+
 def help_text(graph: RuntimeGraph) -> str:
     """The text of `scons -h`."""
     programs = graph.runtimes.programs
@@ -287,13 +329,13 @@ def help_text(graph: RuntimeGraph) -> str:
         "  scons NAME...            a program, an arch or a toolchain of those below",
         f"  scons {_shown(next(iter(graph.names), None))}",
         "                           just this file",
-        "  scons -n | -c | -j N     show commands | remove all | N jobs (default: one per core)",
+        "  scons -n | -c | -j N     show commands | remove what it built | N jobs (default: cores)",
         "  scons --tree=all         the graph",
         "  scons --debug=explain    why something is built",
         "  scons --build-cache=DIR  share what is built with other checkouts",
         "",
         "Programs:",
-        *(f"  {name:12} {textwrap.shorten(p.about, 80)}" for name, p in sorted(programs.items())),
+        *(f"  {name:12} {_about(program)}" for name, program in sorted(programs.items())),
         "Arches and toolchains:",
         *(f"  {line}" for line in textwrap.wrap(", ".join(others), 94)),
     ]

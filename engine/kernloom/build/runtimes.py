@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TypeVar
 
-from kernloom.base.errors import UnavailableError
+from kernloom.base.errors import ConfigError, UnavailableError, nearest
 from kernloom.base.places import Places
 from kernloom.build.arches import host_isa, is_native, with_vector_bytes
 from kernloom.build.program import Program
@@ -35,13 +35,38 @@ class Runtime:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A toolchain that cannot be used here, or not for one program."""
+
+    error: UnavailableError
+    toolchain: str = ""
+    """Empty: this machine's own compiler, whichever it is."""
+    program: str = ""
+    """Empty: any program."""
+
+
+@dataclass(frozen=True)
 class Runtimes:
     """The runtimes to build, and what is missing to build more."""
 
     programs: Mapping[str, Program]
+    arches: tuple[str, ...]
+    toolchains: tuple[str, ...]
     built: tuple[Runtime, ...]
-    unavailable: tuple[UnavailableError, ...]
-    """Why some toolchains, or tools for some programs, cannot be used."""
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def unavailable(self) -> list[UnavailableError]:
+        """Why some toolchains, or tools for some programs, cannot be used."""
+        return list({str(left.error): left.error for left in self.left_out}.values())
+
+    def missing_for(self, name: str) -> list[UnavailableError]:
+        """Why nothing is built for a program, arch or toolchain; where the reason cannot be told,
+        all that may be."""
+        own = [left for left in self.left_out if name in (left.toolchain, left.program)]
+        if not own and name not in self.toolchains:
+            own = [left for left in self.left_out if not left.program]
+        return list({str(left.error): left.error for left in own}.values())
 
     @property
     def artifacts(self) -> list[Artifact]:
@@ -51,19 +76,21 @@ class Runtimes:
 def all_runtimes(places: Places) -> Runtimes:
     """Every program for each arch and variant that a toolchain on this machine can build."""
     programs = Programs(places.roots)
+    arches = _shipped(places, "arch", Arch)
+    toolchains = _shipped(places, "toolchain", Toolchain)
+    _check_names(programs, arches, toolchains)
     built: list[Runtime] = []
-    unavailable: dict[str, UnavailableError] = {}
+    left_out: list[LeftOut] = []
     try:
         beside = host_programs(programs, places, lambda toolchain: detect(toolchain, places.cache))
         built += [Runtime(name, a.arch, a.identity.toolchain, a) for name, a in beside.items()]
     except UnavailableError as error:
-        unavailable[str(error)] = error
-    arches = _shipped(places, "arch", Arch)
-    for toolchain in _shipped(places, "toolchain", Toolchain):
+        left_out.append(LeftOut(error))
+    for toolchain in toolchains:
         try:
             detected = detect(toolchain, places.cache)
         except UnavailableError as error:
-            unavailable[str(error)] = error
+            left_out.append(LeftOut(error, toolchain.name))
             continue
         for arch, program in product(arches, programs.declared.values()):
             fits = program.runs_on == "target" and is_for(program, arch, detected.triple)
@@ -78,8 +105,36 @@ def all_runtimes(places: Places) -> Runtimes:
                     )
                 ]
             except UnavailableError as error:
-                unavailable[str(error)] = error
-    return Runtimes(programs.declared, tuple(built), tuple(unavailable.values()))
+                left_out.append(LeftOut(error, toolchain.name, program.name))
+    return Runtimes(
+        programs.declared,
+        tuple(arch.name for arch in arches),
+        tuple(toolchain.name for toolchain in toolchains),
+        tuple(built),
+        tuple(left_out),
+    )
+
+
+def _check_names(
+    programs: Programs, arches: Sequence[Arch], toolchains: Sequence[Toolchain]
+) -> None:
+    """Refuse ISAs that no arch has, and programs that are called like another target of SCons."""
+    isas = {arch.isa for arch in arches} | {host_isa()}
+    kinds = {t.name: "a toolchain" for t in toolchains} | {a.name: "an arch" for a in arches}
+    for program in programs.declared.values():
+        if program.name in kinds:
+            raise ConfigError(
+                f"'{program.name}' is the name of {kinds[program.name]}",
+                key=programs.key(program.name, "name"),
+                hint="SCons could not tell them apart; use another name.",
+            )
+        for isa in program.isas:
+            if isa not in isas:
+                raise ConfigError(
+                    f"no arch has the ISA '{isa}'",
+                    key=programs.key(program.name, "isas"),
+                    hint=nearest(isa, isas),
+                )
 
 
 def host_programs(
