@@ -264,6 +264,7 @@ def test_a_missing_tool_for_one_program_leaves_only_that_out(tree: Path, built: 
     output = built()
     assert "left out: toolchain 'gcc': no program 'no-such-g++'" in output
     assert "toolchain.tools.cxx" in output
+    assert "Install the package with 'no-such-g++'" in output and "apt-get" not in output
     assert run(tree / RUNNER) == "42"
     assert "no toolchain for 'plus' is on this machine" in built("plus", code=2)
 

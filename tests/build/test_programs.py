@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -417,3 +418,12 @@ def test_a_source_that_is_no_text_is_said(root: Path, built_for: BuiltFor) -> No
     (root / "native/tool/other.c").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="is not UTF-8 text"):
         Programs([root]).artifact("tool", built_for)
+
+
+def test_the_choice_of_a_linker_is_for_links_only(root: Path, built_for: BuiltFor) -> None:
+    toolchain = built_for.toolchain
+    flags = (*toolchain.flags, "-fuse-ld=bfd")
+    chosen = replace(built_for, toolchain=replace(toolchain, flags=flags))
+    program = Programs([root]).artifact("tool", chosen)
+    assert "-fuse-ld=bfd" in program.argv
+    assert all("-fuse-ld=bfd" not in step.argv for step in program.steps.values())

@@ -86,6 +86,33 @@ def test_the_words_of_hydras_flags_are_offered() -> None:
     assert offered("plan", "--info=def") == ["--info=defaults", "--info=defaults-tree"]
 
 
+def test_parts_of_the_config_are_offered_as_packages() -> None:
+    for flag in ("--package", "-p"):
+        assert offered("run", "--cfg", "job", flag, "meas") == ["measure"]
+        assert "workload.sizes.batch" in offered(
+            "run", "workload=mlp", "-c", "job", flag, "workload.sizes."
+        )
+    assert offered("run", "-i", "search") == ["searchpath"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--config-dir", "lab"],
+        ["--config-dir=lab"],
+        ["-cd", "lab"],
+        ["hydra.searchpath=[nosuch,lab]"],
+        ["hydra.searchpath=['file://lab']"],
+    ],
+    ids=" ".join,
+)
+def test_options_of_further_folders_are_offered(here: Project, words: list[str]) -> None:
+    here.write("lab/toolchain/of_the_lab.yaml", "name: of_the_lab\n")
+    assert "toolchain=of_the_lab" in offered("run", *words, "toolchain=")
+    assert "toolchain=of_the_lab" in offered("run", "toolchain=", after=words)
+    assert "toolchain=of_the_lab" not in offered("run", "toolchain=")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_flag_of_a_command_is_offered(name: str) -> None:
     syntax = syntax_of(name)
@@ -139,6 +166,7 @@ def test_files_are_left_to_the_shell() -> None:
     assert candidates("check", "--junit", "re") == [Candidate("", "files")]
     assert candidates("run", "recipe=") == [Candidate("recipe=", "yaml")]
     assert candidates("run", "store.path=st") == [Candidate("store.path=", "files")]
+    assert candidates("run", "build.cache=") == [Candidate("build.cache=", "files")]
     assert candidates("run", "workload.tensors.A.fill.path=") == [
         Candidate("workload.tensors.A.fill.path=", "files")
     ]

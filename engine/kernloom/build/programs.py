@@ -421,6 +421,10 @@ def _flags(program: Program, built_for: BuiltFor) -> dict[str, Sequence[str]]:
 
 
 def _compiling(words: Sequence[str]) -> list[str]:
-    """Flags without those for the linker."""
+    """Flags without those for the linker, and without its choice, which Clang warns of."""
     linking = linker_words(words)
-    return [word for place, word in enumerate(words) if place not in linking]
+    return [
+        word
+        for place, word in enumerate(words)
+        if place not in linking and not word.startswith("-fuse-ld=")
+    ]

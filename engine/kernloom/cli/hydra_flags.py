@@ -19,6 +19,21 @@ HYDRA_FLAGS = {
 }
 SHORT = {"c": "cfg", "p": "package", "i": "info", "cd": "config-dir"}
 """Hydra's short names of its flags."""
+INSTEAD = {
+    "run": "A single run is what the command does without -m; leave the flag away.",
+    "version": "`kernloom --version` prints Kernloom's version, `kernloom run --info all` Hydra's.",
+    "shell-completion": "`kernloom completion SHELL` prints a script for bash, zsh or fish.",
+    "config-path": "--config-dir FOLDER adds a folder; a project's configs/ comes before ours.",
+    "config-name": "The root config is kernloom.yaml; experiment=NAME chooses a preset.",
+    "experimental-rerun": "recipe=FILE records a run; `kernloom recipe run FILE` replays it.",
+}
+"""Hydra's other flags -> what to use in their place."""
+INSTEAD |= {
+    "r": INSTEAD["run"],
+    "sc": INSTEAD["shell-completion"],
+    "cp": INSTEAD["config-path"],
+    "cn": INSTEAD["config-name"],
+}
 QUESTIONS = ("cfg", "resolve", "package", "info", "hydra-help")
 """Flags that print something instead of executing the command."""
 
@@ -28,9 +43,11 @@ def with_config_dir(invocation: Invocation) -> Invocation:
     folder = invocation.flags.get("config-dir")
     if folder is None:
         return invocation
-    from kernloom.config.search_path import search_path_word
+    from kernloom.config.search_path import search_folder, search_path_word
 
     if not folder:
         raise UsageError("--config-dir needs a folder: --config-dir FOLDER")
-    word = search_path_word([f"file://{folder}"])
+    entry = f"file://{folder}"
+    search_folder(entry, "--config-dir")
+    word = search_path_word([entry])
     return replace(invocation, words=(word, *invocation.words))

@@ -68,9 +68,10 @@ def parse(
     *,
     sweeps: bool,
     short: Mapping[str, str] = MappingProxyType({}),
+    instead: Mapping[str, str] = MappingProxyType({}),
 ) -> Invocation:
     """Split flags from words; unknown flags are refused with the nearest known one. `short`: letter
-    -> name of a flag."""
+    -> name of a flag. `instead`: flag of another program -> what to use in its place."""
     words: list[str] = []
     flags: dict[str, str] = {}
     multirun = False
@@ -85,7 +86,8 @@ def parse(
             flag = known.get(name)
             if flag is None:
                 allowed = [f"--{flag}" for flag in known] + (["-m"] if sweeps else []) + ["--help"]
-                raise UsageError(f"'{command}' has no flag '{word}'", hint=nearest(word, allowed))
+                hint = instead.get(name) or nearest(word, allowed)
+                raise UsageError(f"'{command}' has no flag '{word}'", hint=hint)
             if flag.value and not equals:
                 if flag.default and (not waiting or _is_no_value(waiting[0])):
                     waiting.insert(0, flag.default)

@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 from kernloom import __version__
 from kernloom.base.errors import KernloomError, Terminated, UsageError, nearest
 from kernloom.base.streams import prepare_streams
-from kernloom.cli.hydra_flags import HYDRA_FLAGS, QUESTIONS, SHORT, with_config_dir
-from kernloom.cli.invocation import Flag, Invocation, check_output, output_of, parse
+from kernloom.cli.hydra_flags import HYDRA_FLAGS, INSTEAD, QUESTIONS, SHORT, with_config_dir
+from kernloom.cli.invocation import Flag, check_output, output_of, parse
 
 COMMANDS = {
     "run": "one experiment, or with -m a sweep: build, verify, measure, store",
@@ -95,8 +95,11 @@ def _dispatch(words: list[str]) -> int:
     if any(word in ("-h", "--help") for word in rest):
         print(_command_help(name, command, flags, sweeps=sweeps))
         return 0
-    given, short = (flags | HYDRA_FLAGS, SHORT) if sweeps else (flags, {})
-    invocation: Invocation = parse(name, rest, given, sweeps=sweeps, short=short)
+    if sweeps:
+        hydra = flags | HYDRA_FLAGS
+        invocation = parse(name, rest, hydra, sweeps=True, short=SHORT, instead=INSTEAD)
+    else:
+        invocation = parse(name, rest, flags, sweeps=False)
     if any(flag in invocation.flags for flag in QUESTIONS):
         from kernloom.cli import hydra_answers
 

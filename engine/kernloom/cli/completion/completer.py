@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -13,12 +14,15 @@ from kernloom.cli.completion import stored
 from kernloom.cli.completion.candidates import Candidate, chosen_from, files_after
 from kernloom.cli.completion.constants import Call, constants
 from kernloom.cli.completion.overrides import OverrideCompleter
-from kernloom.cli.hydra_flags import HYDRA_FLAGS
+from kernloom.cli.hydra_flags import HYDRA_FLAGS, SHORT
 from kernloom.cli.invocation import MULTIRUN, PLAIN_OUTPUTS, Flag
 from kernloom.cli.main import COMMANDS
+from kernloom.config.search_path import is_search_path
 
 PROGRAM_FLAGS = {"--help": "the commands", "--version": "the version of Kernloom"}
 _OUTPUT = "output="
+_ENTRY = re.compile(r"[^\[\],'\"\s]+")
+"""An entry of a search path as it is typed."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class _Completer:
         """The flag whose value is under the cursor, if any."""
         *_, last = self.line.before
         name = last.lstrip("-")
+        name = SHORT.get(name, name) if last[1:2] != "-" and self.syntax.sweeps else name
         takes_value = last.startswith("-") and name in self.syntax.flags
         return name if takes_value and self.syntax.flags[name].value else ""
 
@@ -110,7 +115,8 @@ class _Completer:
     def _values(self, flag: str, typed: str) -> list[Candidate]:
         """Candidates for the value of a flag, by the name that the help gives it."""
         if flag == "package":
-            return []
+            keys = self._overrides().candidates(typed)
+            return [_key_of(one) for one in keys if "/" not in one.text]
         match self.syntax.flags.get(flag, Flag("")).value:
             case "FILE" | "FOLDER":
                 return files_after()
@@ -222,9 +228,21 @@ class _Completer:
         if words is None:
             words = [*self.line.before[1:], *self.line.after]
         everything = self.line.command in ("check", "results")
-        return OverrideCompleter(
-            _config_folders(self._places), words, self.describe, every_workload=everything
-        )
+        folders = [*_config_folders(self._places), *self._further_folders()]
+        return OverrideCompleter(folders, words, self.describe, every_workload=everything)
+
+    def _further_folders(self) -> list[Path]:
+        """The folders of --config-dir and hydra.searchpath on the command line."""
+        words = [*self.line.before, *self.line.after]
+        named: list[str] = []
+        for word, following in zip(words, [*words[1:], ""], strict=True):
+            flag, equals, value = word.partition("=")
+            if flag in ("--config-dir", "-cd"):
+                named.append(value if equals else following)
+            elif is_search_path(word):
+                named += _ENTRY.findall(value)
+        folders = (Path(name.removeprefix("file://")) for name in named if name)
+        return [folder.absolute() for folder in folders if folder.is_dir()]
 
     @cached_property
     def _places(self) -> Places | None:
@@ -232,6 +250,13 @@ class _Completer:
             return find_places()
         except KernloomError:
             return None
+
+
+def _key_of(candidate: Candidate) -> Candidate:
+    """The key alone of a candidate for `key=value`."""
+    if not candidate.text.endswith("="):
+        return candidate
+    return replace(candidate, text=candidate.text.removesuffix("="), kind="word")
 
 
 def reports_of(format_name: str) -> set[str]:
