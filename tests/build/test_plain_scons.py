@@ -172,6 +172,27 @@ def test_editors_get_the_command_of_every_source(tree: Path, built: Scons) -> No
         subprocess.run(command, cwd=entry["directory"], check=True)
 
 
+def test_editors_find_the_headers_of_kernloom_for_a_program_of_a_project(
+    tree: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    (project / "native/mine").mkdir(parents=True)
+    (project / "kernloom.yaml").touch()
+    (project / "native/mine/program.yaml").write_text(
+        "{name: mine, kind: objects, sources: [odd.c], include: [., ../include]}"
+    )
+    (project / "native/mine/own.h").write_text("#define OWN 1\n")
+    (project / "native/mine/odd.c").write_text(
+        '#include <kernloom/answer.h>\n#include "own.h"\nint odd = ANSWER + OWN;\n'
+    )
+    done = scons(project, "-f", str(tree / "SConstruct"), "mine")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (entry,) = json.loads((project / ".kernloom/build/compile_commands.json").read_text())
+    assert entry["directory"] == str(project)
+    command = [*entry["arguments"], "-fsyntax-only"]
+    subprocess.run(command, cwd=entry["directory"], check=True)
+
+
 def hashes(tree: Path) -> dict[str, bytes]:
     folder = tree / "build/runtimes"
     return {p.parent.name: p.read_bytes() for p in folder.glob("*/runner")}

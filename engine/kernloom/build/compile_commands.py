@@ -43,12 +43,22 @@ def _commands(places: Places, artifacts: Iterable[Artifact]) -> Iterator[dict[st
         sources = [path for path in compiled if path.endswith(_SUFFIXES)]
         known = {*sources, *artifact.steps, "-c"}
         flags = [part for part in without_linking(artifact.argv) if part not in known]
+        if not kernel:
+            others = [root for root in places.roots if root != folder]
+            flags = [flag for given in flags for flag in (given, *_included(given, others))]
         for source in sources:
             yield {
                 "directory": str(folder),
                 "file": source,
                 "arguments": [artifact.tools[artifact.argv[0]], *flags, "-c", source],
             }
+
+
+def _included(flag: str, roots: Iterable[Path]) -> Iterator[str]:
+    """The same include folder in other roots: a build has the headers of all in one place."""
+    name = flag.removeprefix("-I")
+    if name != flag and not Path(name).is_absolute():
+        yield from (f"-I{root / name}" for root in roots if (root / name).is_dir())
 
 
 def origin_of(artifact: Artifact, name: str, roots: Sequence[Path]) -> Path | None:
