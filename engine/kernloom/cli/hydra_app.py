@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernloom.base.errors import KernloomError, UnavailableError, UsageError, nearest
@@ -62,9 +62,8 @@ SPACES = (
 """Prefixes of the keys with the search axes of sweepers that optimise."""
 
 
-def run_by_hydra(places: Places, overrides: Overrides, check: Callable[[Overrides], None]) -> int:
-    """Have Hydra launch one job per point; returns the exit_code_of_jobs of their exit codes.
-    `check` refuses what every job would refuse."""
+def run_by_hydra(places: Places, overrides: Overrides) -> int:
+    """Have Hydra launch one job per point; returns the exit_code_of_jobs of their exit codes."""
     if not overrides.multirun:
         raise UsageError(
             "Hydra's own settings are for sweeps", hint="Add -m: kernloom run -m hydra/launcher=..."
@@ -72,7 +71,6 @@ def run_by_hydra(places: Places, overrides: Overrides, check: Callable[[Override
     _check_installed(places, overrides)
     if any(kind == "sweeper" and name != BASIC for kind, name in _choices(overrides)):
         check_axes(overrides)
-    check(overrides)
     store = overrides.about("store").text
     searched = overrides.where(lambda override: override.key == SEARCH_PATH_KEY)
     added = [Path(path) for paths in searched.values(SEARCH_PATH_KEY) for path in paths]

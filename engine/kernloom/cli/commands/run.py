@@ -61,7 +61,8 @@ def run(invocation: Invocation) -> int:
     if overrides.for_hydra:
         from kernloom.cli.hydra_app import run_by_hydra
 
-        return run_by_hydra(assembly.places, overrides, assembly.composer.check_for_hydra)
+        assembly.composer.check_for_hydra(overrides)
+        return run_by_hydra(assembly.places, overrides)
     with closing(assembly.ahead):
         return _run(assembly, overrides, invocation)
 
