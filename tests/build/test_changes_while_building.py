@@ -15,9 +15,10 @@ from demo_kernel import KERNEL, make_source, shipped
 from kernloom.base.places import Places
 from kernloom.build.batch import batches
 from kernloom.build.builder import Builder, Outcome
+from kernloom.build.built_for import BuiltFor
 from kernloom.build.compile import kernel_artifact
 from kernloom.build.firmware import firmware_artifact
-from kernloom.build.programs import BuiltFor, Programs
+from kernloom.build.programs import Programs
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Artifact

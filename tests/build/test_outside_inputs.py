@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from demo_kernel import KERNEL, make_source
+from demo_kernel import KERNEL, make_source, shipped
 
 from kernloom.base.errors import ConfigError
 from kernloom.base.places import Places
@@ -24,6 +24,7 @@ from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Artifact
 from kernloom.run.assembly import Assembly
+from parts import needs
 
 Kernel = Callable[..., Artifact]
 EMPTY = "void kl_entry(void *const *args) { (void)args; }\n"
@@ -387,3 +388,29 @@ def test_an_arch_that_is_gone_lends_its_runner_to_no_other(
         given: Any = SimpleNamespace(**named, runtime=runtime)
         assert ("-march=x86-64" in assembly.programs(given)["runner"].argv) == (isa == "x86_64")
         del given
+
+
+def test_what_a_compiler_reads_for_another_target_is_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolchain = shipped(Toolchain, "toolchain", "clang_riscv64")
+    needs(*toolchain.tools.values())
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(listing, "_SETTLED_NS", 0)
+    asked: list[object] = []
+    made = linked._listing
+    monkeypatch.setattr(linked, "_listing", lambda *given: asked.append(given) or made(*given))
+    arch = shipped(Arch, "arch", "riscv64")
+
+    def link() -> Artifact:
+        detected = detect(toolchain, tmp_path / "cache")
+        return kernel_artifact(make_source(), toolchain, arch, "release", detected)
+
+    first = link()
+    assert link().key == first.key and len(asked) == 1
+    assert {"ld.lld", "as", "ld"} <= first.linked.keys()
+    # A program that comes to shadow one of these.
+    (folder / "riscv64-linux-gnu-ld").symlink_to(shutil.which("ld") or "")
+    assert link().key != first.key and len(asked) == 2

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_runtimes import DECLARATION, MAIN, run, scons, share  # noqa: F401 (a fixture)
+from test_runtimes import DECLARATION, run, scons, share  # noqa: F401 (a fixture)
 
 RUNNER = "build/lib/x86_64_v3/release/none/runner"
 PART = '#include "part.h"\nint part(void) { return 0; }\n'
@@ -98,6 +98,79 @@ def test_a_dry_run_builds_nothing(tree: Path, built: Scons) -> None:
     assert not (tree / "build/objects").exists() and not (tree / "build/lib").exists()
 
 
+def everything(folder: Path) -> dict[Path, int]:
+    return {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("option", ["-n", "-q", "-h", "--tree=all", "--debug=explain"])
+def test_looking_writes_nothing(tree: Path, built: Scons, option: str) -> None:
+    built()
+    before = everything(tree / "build")
+    built(option)
+    assert everything(tree / "build") == before
+    shutil.rmtree(tree / "build")
+    if option in ("-n", "-q", "-h"):
+        built(option, code=int(option == "-q"))
+        left = {path.name for path in (tree / "build").iterdir()}
+        assert left <= {"cache"}, "only what is known of compilers"
+
+
+def test_a_tree_that_is_up_to_date_can_be_read_only(tree: Path, built: Scons) -> None:
+    """A folder in place of each file that SCons or Kernloom might write."""
+    built()
+    (tree / "build/.lock").unlink()
+    for name in (".lock", ".sconsign.dblite", ".sconsign.tmp"):
+        (tree / "build" / name).mkdir()
+    assert built() == "scons: `all' is up to date.\n"
+    assert "cannot write below" in built("-c", code=2)
+
+
+def test_the_way_it_is_started_makes_no_difference(tree: Path, built: Scons) -> None:
+    built()
+    above = scons(tree.parent, "-f", str(tree / "SConstruct"), XDG_CACHE_HOME=str(tree / "cache"))
+    assert above.returncode == 0, above.stderr
+    done = scons(tree, PYTHONOPTIMIZE="2", CC="false", CFLAGS="-DANSWER=1", CPATH="/nowhere")
+    assert done.stdout == "scons: `all' is up to date.\n", done.stderr
+
+
+@pytest.mark.parametrize("path", ["build", "build/lib", "build/objects"])
+def test_a_file_in_the_way_of_a_folder_is_named(tree: Path, built: Scons, path: str) -> None:
+    built()
+    if (tree / path).is_dir():
+        shutil.rmtree(tree / path)
+    (tree / path).write_text("")
+    output = built(code=2)
+    assert f"{path} is no folder" in output and "Traceback" not in output
+
+
+def test_a_folder_in_the_way_of_a_name_is_named(tree: Path, built: Scons) -> None:
+    (tree / RUNNER / "mine").mkdir(parents=True)
+    output = built(code=2)
+    assert f"{RUNNER} is a folder" in output and "Traceback" not in output
+
+
+def test_showing_the_graph_builds_no_objects_that_nothing_needs(tree: Path, built: Scons) -> None:
+    built()
+    shutil.rmtree(tree / "build/objects")
+    for option in ("--tree=all", "--debug=explain"):
+        assert compiled(built(option)) == set()
+    assert not (tree / "build/objects").exists()
+
+
+def test_cleaning_removes_what_it_failed_to_build(tree: Path, built: Scons) -> None:
+    (tree / "native/runner/part.c").write_text("int part(void) { return nothing; }\n")
+    built(RUNNER, code=2)
+    kernel = tree / "build/failed/0123456789abcdef0123456789abcdef/kernel.c"
+    kernel.parent.mkdir()
+    kernel.write_text("a kernel that does not compile")
+    assert len([*(tree / "build/failed").iterdir()]) == 2
+    built("-c")
+    assert [*(tree / "build/failed").iterdir()] == [kernel.parent]
+    shutil.rmtree(kernel.parent)
+    built("-c")
+    assert not (tree / "build/failed").exists()
+
+
 def test_cleaning_removes_its_own_and_nothing_else(tree: Path, built: Scons) -> None:
     built(RUNNER)
     (tree / "native/runner/part.c").write_text(PART.replace("0", "1"))
@@ -116,7 +189,7 @@ def test_cleaning_removes_its_own_and_nothing_else(tree: Path, built: Scons) -> 
     mine.unlink()
     built()
     built("-c")
-    assert {path.name for path in (tree / "build").iterdir()} <= {".lock", "cache", "tmp"}
+    assert {path.name for path in (tree / "build").iterdir()} <= {".lock", "cache"}
     assert compiled(built(RUNNER)) == {"main.o", "part.o", "runner"}
 
 
@@ -172,12 +245,19 @@ def test_editors_get_the_command_of_every_source(tree: Path, built: Scons) -> No
         subprocess.run(command, cwd=entry["directory"], check=True)
 
 
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with a program `mine`, for a declaration and source of the test's own."""
+    folder = tmp_path / "project"
+    (folder / "native/mine").mkdir(parents=True)
+    (folder / "kernloom.yaml").touch()
+    return folder
+
+
+@pytest.mark.parametrize("target", ["mine", "runner"])
 def test_editors_find_the_headers_of_kernloom_for_a_program_of_a_project(
-    tree: Path, tmp_path: Path
+    tree: Path, project: Path, target: str
 ) -> None:
-    project = tmp_path / "project"
-    (project / "native/mine").mkdir(parents=True)
-    (project / "kernloom.yaml").touch()
     (project / "native/mine/program.yaml").write_text(
         "{name: mine, kind: objects, sources: [odd.c], include: [., ../include]}"
     )
@@ -185,59 +265,13 @@ def test_editors_find_the_headers_of_kernloom_for_a_program_of_a_project(
     (project / "native/mine/odd.c").write_text(
         '#include <kernloom/answer.h>\n#include "own.h"\nint odd = ANSWER + OWN;\n'
     )
-    done = scons(project, "-f", str(tree / "SConstruct"), "mine")
+    done = scons(project, "-f", str(tree / "SConstruct"), target)
     assert done.returncode == 0, done.stdout + done.stderr
-    (entry,) = json.loads((project / ".kernloom/build/compile_commands.json").read_text())
+    entries = json.loads((project / ".kernloom/build/compile_commands.json").read_text())
+    (entry,) = [entry for entry in entries if entry["file"] == "native/mine/odd.c"]
     assert entry["directory"] == str(project)
     command = [*entry["arguments"], "-fsyntax-only"]
     subprocess.run(command, cwd=entry["directory"], check=True)
-
-
-def hashes(tree: Path) -> dict[str, bytes]:
-    folder = tree / "build/runtimes"
-    return {p.parent.name: p.read_bytes() for p in folder.glob("*/runner")}
-
-
-def test_checkouts_share_what_they_build(tree: Path, built: Scons, tmp_path: Path) -> None:
-    cache = tmp_path / "shared"
-    first = built(f"--build-cache={cache}")
-    other = tmp_path / "another place"
-    shutil.copytree(tree, other)
-    shutil.rmtree(other / "build")
-    done = scons(other, f"--build-cache={cache}")
-    assert done.returncode == 0, done.stderr
-    assert hashes(other) == hashes(tree) != {}
-    assert run(other / RUNNER) == "42"
-    assert MAIN and compiled(first)
-    assert not list(other.glob("build/failed/*"))
-    manifests = [json.loads(p.read_text()) for p in other.glob("build/runtimes/*/manifest.json")]
-    origin = [json.loads(p.read_text()) for p in tree.glob("build/runtimes/*/manifest.json")]
-    assert {m["created"] for m in manifests} <= {m["created"] for m in origin}
-
-
-def test_a_damaged_entry_of_the_shared_cache_is_built_again(
-    tree: Path, built: Scons, tmp_path: Path
-) -> None:
-    cache = tmp_path / "shared"
-    built(f"--build-cache={cache}", RUNNER)
-    wanted = hashes(tree)
-    for path in cache.rglob("*.o"):
-        path.write_bytes(b"garbage")
-    for path in cache.rglob("runner"):
-        if path.is_file():
-            path.write_bytes(b"garbage")
-    shutil.rmtree(tree / "build")
-    built(f"--build-cache={cache}", RUNNER)
-    assert hashes(tree) == wanted and run(tree / RUNNER) == "42"
-    shutil.rmtree(tree / "build")
-    built(f"--build-cache={cache}", RUNNER)
-    assert hashes(tree) == wanted
-
-
-def test_a_cache_that_cannot_be_written_is_said(built: Scons, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    output = built(f"--build-cache={tmp_path / 'file' / 'below'}", code=2)
-    assert "cannot be made" in output and "Traceback" not in output
 
 
 def test_a_dry_run_of_cleaning_removes_nothing(tree: Path, built: Scons) -> None:
@@ -259,10 +293,7 @@ def test_a_dollar_sign_in_the_path_means_nothing(tree: Path, built: Scons) -> No
     assert not list(other.glob("build/objects/*"))
 
 
-def test_a_program_of_a_project_is_built_from_there(tree: Path, tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    (project / "native/mine").mkdir(parents=True)
-    (project / "kernloom.yaml").touch()
+def test_a_program_of_a_project_is_built_from_there(tree: Path, project: Path) -> None:
     (project / "native/mine/program.yaml").write_text(
         "{name: mine, kind: objects, sources: [odd.c], varies_by: [isa]}"
     )
@@ -290,45 +321,45 @@ def test_a_missing_tool_for_one_program_leaves_only_that_out(tree: Path, built: 
     assert "no toolchain for 'plus' is on this machine" in built("plus", code=2)
 
 
-def test_what_comes_from_the_cache_is_known_to_editors(
-    tree: Path, built: Scons, tmp_path: Path
+def add(tree: Path, name: str, declared: str, source: str = "part.c") -> None:
+    folder = tree / "native" / name
+    folder.mkdir()
+    (folder / source).write_text("int other(void) { return 0; }\n")
+    (folder / "program.yaml").write_text(f"{{name: {name}, sources: [{source}], {declared}}}")
+
+
+def test_an_archive_is_built_found_and_removed(tree: Path, built: Scons) -> None:
+    add(tree, "other", "kind: archive, varies_by: [isa]")
+    assert " qcsD libother.a native/other/part.o" in built("other")
+    path = tree / "build/lib/x86_64_v3/release/none/libother.a"
+    assert path.is_file() and built("other") == "scons: `other' is up to date.\n"
+    built("-c")
+    assert not path.is_symlink() and not (tree / "build/archives").exists()
+
+
+@pytest.mark.parametrize("name", ["gcc", "x86_64_v3"])
+def test_a_program_with_the_name_of_another_target_is_refused(
+    tree: Path, built: Scons, name: str
 ) -> None:
-    cache = f"--build-cache={tmp_path / 'shared'}"
-    built(cache)
-    shutil.rmtree(tree / "build")
-    built(cache)
-    assert len(json.loads((tree / "build/compile_commands.json").read_text())) == 2
+    add(tree, name, "kind: objects")
+    said = f"program '{name}' has the name of an arch or a toolchain"
+    assert f"native/{name}/program.yaml: name: {said}" in built(code=2)
 
 
-def declare(tree: Path, text: str, source: str = "odd.c") -> None:
-    """A program `mine` beside the runner."""
-    folder = tree / "native/mine"
-    folder.mkdir(exist_ok=True)
-    (folder / source).write_text("int main(void) { return 0; }\n")
-    (folder / "program.yaml").write_text(text)
+def test_a_program_for_an_unknown_isa_is_said(tree: Path, built: Scons) -> None:
+    add(tree, "other", "kind: objects, isas: [x86-64]")
+    add(tree, "both", "kind: objects, isas: [x86_64, aarch65]")
+    output = built()
+    hint = "Did you mean 'x86_64'?"
+    assert f"left out: program 'other': no arch has the ISA 'x86-64'\n  {hint}" in output
+    assert "left out: program 'both': no arch has the ISA 'aarch65'" in output
+    assert "native/both/part.c" in output and "native/other/part.c" not in output
+    assert "'x86-64'" in built("other", code=2)
 
 
-def test_a_copy_from_the_cache_is_not_shown_as_a_compilation(
-    tree: Path, built: Scons, tmp_path: Path
-) -> None:
-    cache = f"--build-cache={tmp_path / 'shared'}"
-    assert "from cache" not in built(cache, RUNNER)
-    shutil.rmtree(tree / "build")
-    for options in (("-n",), ("--debug=explain",)):
-        output = built(cache, *options, RUNNER)
-        assert compiled(output) == set(), output
-        retrieved = [line for line in output.splitlines() if line.startswith("Retrieved `build/")]
-        assert {line.split("'")[0].rpartition("/")[2] for line in retrieved} == {
-            "main.o",
-            "part.o",
-            "runner",
-        }
-    shutil.rmtree(tree / "build")
-    for path in (tmp_path / "shared").rglob("part.o"):
-        path.write_bytes(b"garbage")
-    output = built(cache, RUNNER)
-    assert compiled(output) == {"part.o"}
-    assert "the copy in build.cache was damaged" in output
+def test_a_source_that_cannot_be_read_is_an_error(tree: Path, built: Scons) -> None:
+    (tree / "native/runner/gone.c").symlink_to("nowhere")
+    assert "gone.c cannot be read" in built(code=2)
 
 
 def test_names_without_a_toolchain_are_known_but_left_out(tree: Path, built: Scons) -> None:
@@ -358,11 +389,7 @@ def test_a_link_of_a_lost_toolchain_is_not_up_to_date(tree: Path, built: Scons) 
 def test_reasons_of_other_programs_are_not_given(tree: Path, built: Scons) -> None:
     toolchain = tree / "configs/toolchain/gcc.yaml"
     toolchain.write_text(toolchain.read_text().replace(", cxx: g++", ""))
-    declare(
-        tree,
-        "{name: mine, kind: executable, language: c++, sources: [odd.cpp]}",
-        "odd.cpp",
-    )
+    add(tree, "mine", "kind: executable, language: c++", "part.cpp")
     output = built("mine", code=2)
     assert "needs the tool 'cxx', which toolchain 'gcc' does not have" in output
     assert "tools: {cxx: NAME} and cxx_flags in configs/toolchain/gcc.yaml" in output
@@ -372,27 +399,21 @@ def test_reasons_of_other_programs_are_not_given(tree: Path, built: Scons) -> No
 @pytest.mark.parametrize(
     ("declaration", "said"),
     [
-        ("isas: [x86]", "isas: no arch has the ISA 'x86'\n  Did you mean 'x86_64'?"),
         ("data: [no.ld]", "data: program 'mine' has no file 'native/mine/no.ld'"),
-        ("name: gcc", "name: 'gcc' is the name of a toolchain"),
-        ("name: x86_64_v4", "name: 'x86_64_v4' is the name of an arch"),
         ("defines: {SIZE: true}", "defines.SIZE: expected text or a whole number or a number"),
     ],
 )
 def test_a_declaration_that_fits_nothing_is_refused(
     tree: Path, built: Scons, declaration: str, said: str
 ) -> None:
-    keys = {"name": "mine", "kind": "executable", "sources": "[odd.c]", "varies_by": "[isa]"}
-    key, _, value = declaration.partition(": ")
-    lines = [f"{key}: {value}" for key, value in (keys | {key: value}).items()]
-    declare(tree, "\n".join(lines))
+    add(tree, "mine", f"kind: executable, varies_by: [isa], {declaration}")
     output = built(code=2)
-    assert said in output and "Traceback" not in output
+    assert f"native/mine/program.yaml: {said}" in output and "Traceback" not in output
     assert "no toolchain" not in output
 
 
 def test_a_number_is_the_value_of_a_macro(tree: Path, built: Scons) -> None:
-    declare(tree, "{name: mine, kind: objects, sources: [odd.c], defines: {SIZE: 4, HALF: 0.5}}")
+    add(tree, "mine", "kind: objects, defines: {SIZE: 4, HALF: 0.5}")
     output = built("mine")
     assert "-DSIZE=4 " in output and "-DHALF=0.5 " in output
 
@@ -413,5 +434,5 @@ def test_settings_that_would_change_nothing_are_refused(
 
 
 def test_help_describes_a_program_without_a_description(tree: Path, built: Scons) -> None:
-    declare(tree, "{name: mine, kind: objects, sources: [odd.c]}")
+    add(tree, "mine", "kind: objects")
     assert "  mine         (objects)" in built("-h")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -15,7 +16,8 @@ from demo_kernel import shipped
 from kernloom.base.errors import ConfigError, UnavailableError
 from kernloom.base.places import Places, share_folder
 from kernloom.build.builder import Builder
-from kernloom.build.programs import BuiltFor, Programs
+from kernloom.build.built_for import BuiltFor
+from kernloom.build.programs import Programs
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Artifact
@@ -399,8 +401,14 @@ def test_an_object_that_vanishes_before_the_link_is_made_again(
         ({"data": ["../../secret"]}, "is not a path below native/"),
         ({"link": ["@/tmp/flags"]}, "refused|is no flag|not known"),
         ({"link": ["-Llib"]}, "relative path"),
-        ({"uses": ["tool"]}, "is no set of objects"),
+        ({"uses": ["tool"]}, "is no set of objects and no archive"),
         ({"kind": "objects", "runs_on": "host"}, "objects are linked"),
+        ({"kind": "archive", "runs_on": "host"}, "objects are linked"),
+        ({"output": "native"}, "cannot be the name of a program"),
+        ({"sources": ["**main.c"]}, "is no pattern"),
+        ({"defines": {"A B": "1"}}, "'A B' is no name of a macro"),
+        ({"defines": {"": "1"}}, "'' is no name of a macro"),
+        ({"defines": {"A": "{}"}}, "unknown placeholder"),
         ({"language": "c++", "sources": ["a.*"]}, "two sources would be compiled"),
     ],
 )
@@ -427,3 +435,90 @@ def test_the_choice_of_a_linker_is_for_links_only(root: Path, built_for: BuiltFo
     program = Programs([root]).artifact("tool", chosen)
     assert "-fuse-ld=bfd" in program.argv
     assert all("-fuse-ld=bfd" not in step.argv for step in program.steps.values())
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"kind": "exe"}, "native/zzz/program.yaml: kind: "),
+        ({"defines": {"A": True}}, "native/zzz/program.yaml: defines.A: expected text"),
+        ({"sources": []}, "native/zzz/program.yaml: sources: is empty"),
+        ({"defines": {"A": "{x}"}}, "native/zzz/program.yaml: defines: "),
+        ({"colour": 1}, "native/zzz/program.yaml: unknown key 'colour'"),
+    ],
+)
+def test_errors_name_the_declaration_and_its_key(
+    root: Path, declared: dict[str, Any], said: str
+) -> None:
+    usual = {"name": "bad", "kind": "executable", "sources": ["main.c"]}
+    declare(root, "zzz", {}, **{**usual, **declared})
+    with pytest.raises(ConfigError) as error:
+        Programs([root])
+    assert str(error.value).startswith(said)
+    (root / "native/zzz/program.yaml").write_text("[")
+    with pytest.raises(ConfigError) as error:
+        Programs([root])
+    assert str(error.value).startswith("native/zzz/program.yaml:")
+
+
+def test_a_brace_is_written_twice(root: Path, built_for: BuiltFor, places: Places) -> None:
+    main = '#include <stdio.h>\nint main(void) { int x[] = X; return printf("%d", x[0]) < 0; }\n'
+    usual = {"name": "brace", "kind": "executable", "sources": ["main.c"]}
+    declare(root, "brace", {"main.c": main}, defines={"X": "{{7}}", "Y": "{{{isa}}}"}, **usual)
+    program = Programs([root]).artifact("brace", built_for)
+    assert run(made(program, places)) == "7"
+    (step,) = program.steps.values()
+    assert {"-DX={7}", "-DY={x86_64}"} <= {*step.argv}
+
+
+def test_the_next_header_of_a_name_is_found(
+    root: Path, built_for: BuiltFor, places: Places
+) -> None:
+    files = {
+        "main.c": MAIN.replace('"part.h"', "<stdlib.h>"),
+        "one/stdlib.h": "#include_next <stdlib.h>\n#define PART two\n",
+        "two/stdlib.h": "static int part(void) { return 2; }\n",
+    }
+    usual = {"kind": "executable", "sources": ["main.c"], "include": ["one", "two"]}
+    declare(root, "next", files, name="next", **usual)
+    assert run(made(Programs([root]).artifact("next", built_for), places)) == "2"
+    (root / "native/next/two/stdlib.h").write_text("static int part(void) { return 3; }\n")
+    assert run(made(Programs([root]).artifact("next", built_for), places)) == "3"
+
+
+def test_a_header_that_a_macro_asks_for_is_seen(
+    root: Path, built_for: BuiltFor, places: Places
+) -> None:
+    text = '#define NAME "part.h"\n#if !__has_include(NAME)\n#error none\n#endif\n'
+    (root / "native/tool/other.c").write_text(text)
+    assert run(made(Programs([root]).artifact("tool", built_for), places)) == "7"
+
+
+def test_any_name_of_a_folder_or_source_is_taken_as_it_is(
+    root: Path, built_for: BuiltFor, places: Places
+) -> None:
+    folder = "odd [x] *? {isa} $HOME %s"
+    files = {"main.c": MAIN, "part.h": HEADER, 'a "b" \n ü#$x;.c': PART}
+    declare(root, folder, files, name="odd", kind="executable", sources=["*.c"])
+    assert run(made(Programs([root]).artifact("odd", built_for), places)) == "7"
+
+
+def test_a_name_that_is_no_text_is_said(root: Path, built_for: BuiltFor) -> None:
+    (root / "native/tool" / os.fsdecode(b"bad\xff.c")).write_text(OTHER)
+    with pytest.raises(ConfigError, match=r"bad\\udcff.c' is not UTF-8"):
+        Programs([root]).artifact("tool", built_for)
+
+
+def test_a_source_that_cannot_be_read_is_not_left_out(root: Path, built_for: BuiltFor) -> None:
+    (root / "native/tool/gone.c").symlink_to("nowhere.c")
+    with pytest.raises(ConfigError, match=r"gone.c cannot be read: No such file"):
+        Programs([root]).artifact("tool", built_for)
+
+
+def test_a_backslash_in_the_path_means_nothing(
+    root: Path, gcc: Toolchain, arch: Arch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "back\\slash"
+    places = Places(share_folder(), root, folder / "build", folder / "store.db")
+    built_for = BuiltFor(gcc, arch, "release", detect(gcc, folder / "cache"))
+    assert run(made(Programs([root]).artifact("tool", built_for), places)) == "7"

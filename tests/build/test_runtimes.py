@@ -18,7 +18,8 @@ import kernloom
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places, share_folder
 from kernloom.build.builder import Builder
-from kernloom.build.programs import BuiltFor, Programs
+from kernloom.build.built_for import BuiltFor
+from kernloom.build.programs import Programs
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Artifact

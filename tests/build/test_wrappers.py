@@ -183,7 +183,8 @@ def test_a_library_of_the_system_that_the_search_path_shadows_is_noticed(
     gcc: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: Places, arch: Arch
 ) -> None:
     """By the runner's key: kernels use the libraries that it has loaded."""
-    from kernloom.build.programs import BuiltFor, Programs
+    from kernloom.build.built_for import BuiltFor
+    from kernloom.build.programs import Programs
 
     def runner() -> Artifact:
         built_for = BuiltFor(gcc, arch, "release", detect(gcc, tmp_path / "c"))

@@ -13,7 +13,7 @@ import yaml
 
 from command_line import PATIENCE_S, Project, environment
 from kernloom.base.places import share_folder
-from kernloom.cli.hydra_flags import HYDRA_FLAGS, INSTEAD, SHORT
+from kernloom.cli.hydra_flags import HYDRA_FLAGS, NOT_SERVED, SHORT
 
 CONFIGS = share_folder() / "configs"
 PLAIN_APP = """\
@@ -114,8 +114,8 @@ def test_every_flag_in_hydra_s_help_is_served_or_has_a_substitute(
     for name, letter in listed:
         if name in ("help", "multirun"):
             continue
-        assert (name in HYDRA_FLAGS) != (name in INSTEAD), name
-        assert letter in {"", *SHORT, *INSTEAD}, letter
+        assert (name in HYDRA_FLAGS) != (name in NOT_SERVED), name
+        assert not letter or SHORT[letter] == name, letter
     assert {name for name, _ in listed} >= {*HYDRA_FLAGS, "run", "version"}
 
 
@@ -185,14 +185,26 @@ def test_hydra_s_help_needs_no_command(shared_project: Project) -> None:
         (["--cfg", "hydra", "hydra/launcher=nosuch"], ["nosuch"]),
         (["--config-dir", "nosuch"], ["--config-dir: 'nosuch' does not exist", "Folders there: "]),
         (["-cd=nosuch", "--cfg", "job"], ["--config-dir: 'nosuch' does not exist"]),
-        (["--config-name", "x"], ["'plan' has no flag '--config-name'", "experiment=NAME"]),
-        (["-cp=x"], ["'plan' has no flag '-cp=x'", "--config-dir FOLDER adds a folder"]),
-        (["--run"], ["'plan' has no flag '--run'", "leave the flag away"]),
+        (["-cp=x"], ["'plan' has no flag '-cp=x'", "--config-dir FOLDER adds one"]),
         (["--version"], ["'plan' has no flag '--version'", "`kernloom --version`"]),
-        (["-sc", "install=bash"], ["'plan' has no flag '-sc'", "`kernloom completion SHELL`"]),
+        (["-sc", "install=bash"], ["'plan' has no flag '-sc'", "`kernloom completion bash`"]),
         (["--experimental-rerun=x"], ["`kernloom recipe run FILE`"]),
         (["+workload=axpy"], ["'workload' is chosen already", "Write workload=axpy without +"]),
         (["+experiment=compilers"], ["`override /experiment: compilers` in a defaults list"]),
+        (["--config-name", "x"], ["'plan' has no flag '--config-name'", "say experiment=NAME"]),
+        (["-cn=x"], ["'plan' has no flag '-cn=x'", "The root config is always kernloom.yaml"]),
+        (["--config-path", "x"], ["no flag '--config-path'", "--config-dir FOLDER adds one"]),
+        (["-cp", "x"], ["no flag '-cp'", "--config-dir FOLDER adds one"]),
+        (["--shell-completion", "install=bash"], ["Say `kernloom completion bash`"]),
+        (["--experimental-rerun", "x.pickle"], ["`kernloom recipe run FILE`"]),
+        (
+            ["workload.about='${hydra:job.name}'"],
+            ["workload.about: '${hydra:job.name}' has no value", "${workload.name}"],
+        ),
+        (
+            ["--run"],
+            ["'plan' has no flag '--run'", "one experiment unless it has -m"],
+        ),
         (
             ["--cfg", "job", "--resolve", "workload.about=${oc.env:NO_SUCH_VARIABLE}"],
             ["workload.about: ", "Environment variable 'NO_SUCH_VARIABLE' not found"],

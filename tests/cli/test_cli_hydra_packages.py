@@ -22,11 +22,20 @@ version = "1"
 "lab.seeing" = "my_lab:seeing"
 "lab.number" = "my_lab:NUMBER"
 "lab.missing" = "my_lab:no_such"
+"lab.leaving" = "my_lab:leaving"
+"lab.printing" = "my_lab:printing"
+"lab.endless" = "my_lab:endless"
+"lab.many" = "my_lab:many"
+"lab.huge" = "my_lab:huge"
+"lab.speechless" = "my_lab:speechless"
+"oc.env" = "my_lab:double"
 """
 MODULE = """\
 import os
+import sys
 
 NUMBER = 7
+print("imported")
 
 
 def double(value):
@@ -49,6 +58,39 @@ def odd():
 
 def seeing(_root_):
     return _root_
+
+
+def leaving():
+    sys.exit(0)
+
+
+def printing(value):
+    print("from Python")
+    os.system("echo from a child process")
+    return value
+
+
+def endless():
+    found = []
+    found.append(found)
+    return found
+
+
+def many():
+    return [0] * 100_000
+
+
+def huge():
+    return 10**5000
+
+
+class Speechless(Exception):
+    def __str__(self):
+        raise ValueError
+
+
+def speechless():
+    raise Speechless
 """
 PLUGIN = """\
 from dataclasses import dataclass, field
@@ -131,6 +173,11 @@ def test_a_resolver_is_called_once_for_the_same_arguments(lab: Lab) -> None:
         ("${lab.broken:a5}", ["Correct its arguments; the resolver is code of my-lab 1."]),
         ("${lab.double:1,2}", ["the resolver lab.double(1, 2) failed: TypeError"]),
         ("${lab.odd:}", ["the resolver lab.odd() returned a object", "Allowed: text, numbers"]),
+        ("${lab.leaving:}", ["the resolver lab.leaving() failed: SystemExit: 0"]),
+        ("${lab.endless:}", ["lab.endless() returned data nested more than 50 deep"]),
+        ("${lab.many:}", ["the resolver lab.many() returned more than 50,000 values"]),
+        ("${lab.huge:}", ["the resolver lab.huge() returned an integer of 16,610 bits"]),
+        ("${lab.speechless:}", ["lab.speechless() failed: Speechless: its message cannot be"]),
         ("${lab.seeing:}", ["'lab.seeing' takes _root_"]),
         ("${lab.number:}", ["'lab.number' is a int, not a function"]),
         ("${lab.missing:}", ["resolver 'lab.missing' cannot be loaded from my_lab:no_such"]),
@@ -146,6 +193,24 @@ def test_a_resolver_that_fails_is_explained(lab: Lab, text: str, said: list[str]
     for part in said:
         assert part in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_package_prints_is_not_on_stdout(lab: Lab) -> None:
+    lab.write("hydra_plugins/my_lab/__init__.py", "print('from a plugin')\n")
+    word = "workload.about='${lab.printing:text}'"
+    done = lab.run("plan", "workload=good", word, "output=json")
+    assert done.code == 0, done.stderr
+    assert done.document["trials"]
+    for said in ("imported", "from Python", "from a child process", "from a plugin"):
+        assert said in done.stderr
+    shown = lab.run("plan", word, "--cfg", "job", "--resolve", "-p", "workload.about")
+    assert shown.stdout == "text\n"
+
+
+def test_a_resolver_of_omegaconf_is_not_replaced(lab: Lab) -> None:
+    word = "workload.about='${oc.env:HOME}'"
+    shown = lab.run("plan", word, "--cfg", "job", "--resolve", "-p", "workload.about")
+    assert (shown.code, shown.stdout) == (0, f"{lab.project.home}\n")
 
 
 def test_a_failing_resolver_is_explained_by_cfg_too(lab: Lab) -> None:
@@ -192,12 +257,16 @@ def test_an_option_in_hydra_s_config_store_is_like_any_other(lab: Lab) -> None:
     (trial,) = lab.run("results", "output=json").trials
     assert trial["config"]["measure"]["name"] == "thorough"
     assert trial["config"]["measure"]["about"] == "of a package"
+    completed = lab.run("completion", "bash", "--words", "2", "--", "kernloom", "run", "measure=t")
+    assert completed.stdout == "word measure=thorough\n"
     wrong = lab.run("plan", "measure=thoroug")
     assert "Did you mean 'thorough'?" in wrong.stderr
     # The cached composition is not used when the package changes.
     lab.write("my_lab_configs.py", "ABOUT = 'changed'\n")
     lab.run("run", "workload=good", "measure=thorough", "rerun=all")
     (trial,) = lab.run("results", "measure.about=changed", "output=json").trials
+    completed = lab.run("completion", "bash", "--words", "2", "--", "kernloom", "run", "measure=t")
+    assert completed.stdout == "word measure=thorough\n"
     # A target of a package is listed and chosen.
     listed = lab.run("targets", "output=json").document
     (target,) = [entry for entry in listed if entry["name"] == "lab"]
@@ -206,11 +275,15 @@ def test_an_option_in_hydra_s_config_store_is_like_any_other(lab: Lab) -> None:
     assert shown.stdout == "clang\n"
 
 
-def test_a_plugin_that_cannot_be_loaded_is_named(lab: Lab) -> None:
-    lab.write("hydra_plugins/my_lab/__init__.py", "raise ValueError('no licence')\n")
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [("raise ValueError('no licence')", "ValueError: no licence"), ("exit(0)", "SystemExit: 0")],
+)
+def test_a_plugin_that_cannot_be_loaded_is_named(lab: Lab, statement: str, said: str) -> None:
+    lab.write("hydra_plugins/my_lab/__init__.py", f"{statement}\n")
     assert lab.run("results").code == 0, "it needs no plugin"
     done = lab.run("plan", "workload=good")
     assert done.code == 3
     assert "a plugin of Hydra cannot be loaded: " in done.stderr
-    assert "hydra_plugins/my_lab/__init__.py:1: ValueError: no licence" in done.stderr
+    assert f"hydra_plugins/my_lab/__init__.py:1: {said}" in done.stderr
     assert "Traceback" not in done.stderr

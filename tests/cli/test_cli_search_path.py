@@ -81,6 +81,47 @@ def test_a_stored_trial_says_where_its_config_was_found(project: Project, lab: P
     assert len(project.json("results", "--history").trials) == 1
 
 
+def test_comparisons_and_recipes_take_a_folder(project: Project, lab: Path) -> None:
+    words = ("--config-dir", "../lab", "--with", "workload=axpy case=small measure=quick")
+    done = project.json("compare", *words, "toolchain=gcc", "toolchain=mine")
+    assert done.code == 0, done.stderr
+    (compared,) = done.document["comparisons"]
+    assert compared["b"] == "toolchain=mine"
+    recipe = ("workload=axpy", "case=small", "toolchain=mine", "recipe=made.yaml")
+    assert project.run("run", *recipe, "--config-dir=../lab").code == 0
+    done = project.run("recipe", "run", "made.yaml")
+    assert done.code == 2
+    assert "toolchain" in done.stderr
+    done = project.json("recipe", "run", "made.yaml", "-cd", "../lab")
+    assert done.code == 0, done.stderr
+    assert done.trial["verified"]
+
+
+def test_commands_that_list_options_take_a_folder(project: Project, lab: Path) -> None:
+    root = Path(__file__).resolve().parents[2] / "configs"
+    target = (root / "target/host.yaml").read_text().replace("name: host", "name: bench")
+    store = "defaults: [sqlite, _self_]\npath: ../lab/team.db\n"
+    for name, text in {"target/bench.yaml": target, "store/team.yaml": store}.items():
+        (lab / name).parent.mkdir(exist_ok=True)
+        (lab / name).write_text(text)
+    searched = ("--config-dir", "../lab")
+
+    def listed(*words: str) -> set[str]:
+        return {entry["name"] for entry in project.json("targets", *words).document}
+
+    assert "bench" in listed(*searched)
+    assert "bench" not in listed()
+    assert "mine" in {t["name"] for t in project.json("doctor", *searched).document["toolchains"]}
+    words = ("workload=axpy", "case=small", "store=team")
+    assert project.run("run", *words, *searched).code == 0
+    assert len(project.json("results", "store=team", *searched).trials) == 1
+    assert "'nosuch' does not exist" in project.run("build", "--all", "-cd", "nosuch").stderr
+    # The folders of the project's root config count here, too.
+    shipped = (root / "kernloom.yaml").read_text()
+    project.write("configs/kernloom.yaml", shipped + ROOT.format(folder=lab))
+    assert "bench" in listed()
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [

@@ -20,7 +20,7 @@ from kernloom.cli.completion.completer import Line, complete, reports_of, syntax
 from kernloom.cli.completion.composition import Composition
 from kernloom.cli.completion.constants import constants
 from kernloom.cli.completion.protocol import unquoted
-from kernloom.cli.hydra_flags import HYDRA_FLAGS
+from kernloom.cli.hydra_flags import CONFIG_FLAGS, HYDRA_FLAGS
 from kernloom.cli.invocation import PLAIN_OUTPUTS
 from kernloom.cli.main import COMMANDS
 from kernloom.config.hydra_compose import HydraComposer
@@ -75,7 +75,8 @@ def test_what_a_command_declares_is_known_without_importing_it(name: str) -> Non
     module: Any = importlib.import_module(f"kernloom.cli.commands.{name}")
     syntax = syntax_of(name)
     assert syntax.sweeps == getattr(module, "SWEEPS", False)
-    hydra = HYDRA_FLAGS if syntax.sweeps else {}
+    reads = getattr(module, "READS_CONFIGS", False)
+    hydra = HYDRA_FLAGS if syntax.sweeps else CONFIG_FLAGS if reads else {}
     assert syntax.flags == getattr(module, "FLAGS", {}) | hydra
     assert syntax.report == getattr(module, "REPORT", "")
     assert syntax.actions == getattr(module, "ACTIONS", {})
@@ -86,31 +87,73 @@ def test_the_words_of_hydras_flags_are_offered() -> None:
     assert offered("plan", "--info=def") == ["--info=defaults", "--info=defaults-tree"]
 
 
-def test_parts_of_the_config_are_offered_as_packages() -> None:
-    for flag in ("--package", "-p"):
-        assert offered("run", "--cfg", "job", flag, "meas") == ["measure"]
-        assert "workload.sizes.batch" in offered(
-            "run", "workload=mlp", "-c", "job", flag, "workload.sizes."
-        )
+def test_the_short_names_of_hydras_flags_take_values_too() -> None:
+    assert offered("run", "-c", "") == ["job", "hydra", "all"]
+    assert "defaults-tree" in offered("run", "-i", "d")
     assert offered("run", "-i", "search") == ["searchpath"]
+    assert [one.kind for one in candidates("run", "-cd", "")] == ["files"]
+    assert offered("recipe", "-cd", "lab", "") == ["run"]
+
+
+def test_parts_of_the_config_are_offered_for_package() -> None:
+    for flag in ("--package", "-p"):
+        assert offered("run", "--cfg", "job", flag, "mea") == ["measure"]
+        sizes = offered("run", "workload=mlp", "-c", "job", flag, "workload.sizes.")
+        assert "workload.sizes.batch" in sizes
+    assert offered("run", "workload=mlp", "-p", "workload.sizes.b") == ["workload.sizes.batch"]
+    assert offered("run", "--cfg", "job", "--package=see") == ["--package=seed"]
+    assert offered("run", "-p", "no.such.") == []
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["--config-dir", "lab"],
-        ["--config-dir=lab"],
-        ["-cd", "lab"],
-        ["hydra.searchpath=[nosuch,lab]"],
-        ["hydra.searchpath=['file://lab']"],
+        ("run", "--config-dir", "my lab"),
+        ("run", "--config-dir=my lab"),
+        ("plan", "-cd", "my lab"),
+        ("compare", "--config-dir", "my lab"),
+        ("run", "hydra.searchpath=[nosuch,'my lab']"),
+        ("run", "hydra.searchpath=['file://my lab']"),
+        ("run", "+hydra.searchpath=[file://my lab]"),
     ],
-    ids=" ".join,
 )
-def test_options_of_further_folders_are_offered(here: Project, words: list[str]) -> None:
-    here.write("lab/toolchain/of_the_lab.yaml", "name: of_the_lab\n")
-    assert "toolchain=of_the_lab" in offered("run", *words, "toolchain=")
-    assert "toolchain=of_the_lab" in offered("run", "toolchain=", after=words)
-    assert "toolchain=of_the_lab" not in offered("run", "toolchain=")
+def test_folders_of_the_search_path_are_searched(here: Project, words: tuple[str, ...]) -> None:
+    here.write("my lab/toolchain/lab_gcc.yaml", "about: of the lab\n")
+    if "[file:" in words[-1]:
+        words = ("run", f"hydra.searchpath=['file://{here.folder}/my lab']")
+    (found,) = candidates(*words, "toolchain=lab")
+    assert (found.text, found.about) == ("toolchain=lab_gcc", "of the lab")
+    command, *further = words
+    assert offered(command, "toolchain=lab", after=further) == ["toolchain=lab_gcc"]
+    assert offered(command, "toolchain=lab") == []
+
+
+def test_the_search_path_of_the_root_config_is_searched(here: Project) -> None:
+    here.write("lab/toolchain/lab_gcc.yaml", "")
+    shipped = (SHIPPED / "kernloom.yaml").read_text()
+    here.write("configs/kernloom.yaml", f"{shipped}\nhydra: {{searchpath: [lab, nosuch]}}\n")
+    assert offered("run", "toolchain=lab") == ["toolchain=lab_gcc"]
+
+
+def test_a_search_path_is_a_list_of_folders() -> None:
+    assert offered("run", "hydra.se") == ["hydra.searchpath="]
+    assert offered("run", "hydra.searchpath=") == ["hydra.searchpath=["]
+    (first,) = candidates("run", "hydra.searchpath=[l")
+    (second,) = candidates("run", "hydra.searchpath=[a,l")
+    assert (first.kind, first.text) == ("files", "hydra.searchpath=[")
+    assert second.text == "hydra.searchpath=[a,"
+
+
+def test_the_values_of_an_axis_are_a_list() -> None:
+    assert offered("run", "sweep.axes.toolchain=[gcc_r") == [
+        f"sweep.axes.toolchain=[{name}" for name in ("gcc_riscv64", "gcc_riscv64_elf")
+    ]
+    assert offered("run", "sweep.axes.case=[small,r") == ["sweep.axes.case=[small,ragged"]
+
+
+def test_a_folded_description_is_shown() -> None:
+    (found,) = candidates("run", "+kernel@x=conv")
+    assert found.about.startswith("y[f][i][j] = ")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from kernloom.base.errors import ConfigError
 from kernloom.base.places import share_folder
 from kernloom.base.sealed import read_sealed, write_sealed
+from kernloom.config import values
 from kernloom.config.compose import Composer
 from kernloom.config.groups import Groups
 from kernloom.config.hydra_search_path import FolderPlugin
@@ -97,6 +99,81 @@ def test_interpolations_are_resolved_as_omegaconf_does(stock: Compose, compose: 
     ):
         words = ["arch=x86_64_v2", *changes]
         assert compose(*changes) == stock(*words), changes
+
+
+SELECTS = [
+    "${oc.select:seed}",
+    "${oc.select:seed,7}",
+    "${oc.select:nothing}",
+    "${oc.select:nothing.at.all,-7}",
+    "${oc.select:seed.x,1.50}",
+    "${oc.select:nothing,word}",
+    "${oc.select:nothing, true}",
+    "${oc.select:nothing,null}",
+    "${oc.select:nothing,'with space, and comma'}",
+    "${oc.select:nothing,${workload.name}}",
+    "${oc.select:trace,default}",
+    "${oc.select:toolchain.flags.1,none}",
+    "${oc.select:toolchain.flags.99,none}",
+    "${oc.select:workload.sizes,none}",
+    "a${oc.select:nothing,1}b${seed}c${oc.select:seed}",
+    "${oc.select:nothing,a.b}",
+    "${oc.select:nothing,1e3}",
+    "${oc.select:nothing,NULL}",
+    "${oc.select:nothing,[1,2]}",
+    "${oc.select:${workload.name},5}",
+    "${oc.select:build,${nothing}}",
+]
+
+
+@pytest.mark.parametrize("text", SELECTS)
+def test_a_select_is_resolved_as_omegaconf_does(
+    stock: Compose, compose: Compose, text: str
+) -> None:
+    words = [f'++workload.about="{text}"', "seed=3"]
+    expected = stock("arch=x86_64_v2", *words)
+    if "refused" in expected:
+        with pytest.raises(ConfigError):
+            compose(*words)
+    else:
+        assert compose(*words)["workload"]["about"] == expected["workload"]["about"]
+
+
+@pytest.mark.parametrize("target", ["aarch64_sve", "riscv64_rvv"])
+def test_omegaconf_resolves_no_shipped_config(
+    composer: Composer, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a thousand times longer than a point of a sweep may."""
+
+    def refuse(data: object) -> None:
+        raise AssertionError("resolved by OmegaConf")
+
+    monkeypatch.setattr(values, "_resolved_by_omegaconf", refuse)
+    words = [f"target={target}", "arch.vector_bits=128,512"]
+    one, other = points_of(composer, words, multirun=True)
+    assert "128" in str(one.data["target"])
+    assert "512" in str(other.data["target"])
+
+
+def test_hydras_warnings_about_files_are_notes(tmp_path: Path) -> None:
+    root = (CONFIGS / "kernloom.yaml").read_text().replace("  - _self_\n", "")
+    assert "_self_" not in root
+    (tmp_path / "kernloom.yaml").write_text(root)
+    notes: list[str] = []
+    folders, cache = [tmp_path, CONFIGS], tmp_path / "cache"
+    composer = Composer(folders, cache, lambda data: data["arch"], say=notes.append)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _only(composer)
+    (note,) = notes
+    assert note.startswith("Hydra warns: In 'kernloom': Defaults list is missing `_self_`.")
+
+
+def test_settings_of_hydra_in_a_root_config_do_no_harm(project: Project) -> None:
+    root = (CONFIGS / "kernloom.yaml").read_text()
+    root += "hydra: {launcher: {n_jobs: 3}, job: {name: mine}}\n"
+    root = root.replace("\n\n", "\n  - override hydra/launcher: joblib\n\n", 1)
+    assert _only(project({"kernloom.yaml": root}))["workload"]["name"] == "matmul"
 
 
 @pytest.mark.parametrize(

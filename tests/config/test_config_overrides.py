@@ -106,7 +106,6 @@ def test_every_root_key_can_be_overridden(compose: Compose, root: str) -> None:
         ("target.variant=fast", ["target.variant", "no variant 'fast'", "asan, release"]),
         ("workload.steps.multiply.kernel=matmull", ["unknown kernel 'matmull'", "'matmul'"]),
         ("workload.sizes.M=lenght", ["workload.sizes.M: unknown name 'lenght'"]),
-        ("hydra.run.dir=x", ["unknown key 'hydra'"]),
         ("kernel=axpy", ["Could not override 'kernel'", "kernel@workload.kernels.matmul"]),
     ],
 )
@@ -117,6 +116,14 @@ def test_a_mistake_is_named_with_key_value_and_what_is_allowed(
         experiment(compose(word))
     for part in said:
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("word", ["hydra.run.dir=x", "+hydra/launcher=basic"])
+def test_settings_of_hydra_are_no_keys_of_an_experiment(compose: Compose, word: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        compose(word)
+    assert f"'{word}' is a setting of Hydra's own" in str(caught.value)
+    assert "kernloom run -m hydra/launcher=" in str(caught.value)
 
 
 @pytest.mark.parametrize("word", ["workload.sizes", "-x"])

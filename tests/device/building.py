@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernloom.base.places import Places, share_folder
+from kernloom.build.built_for import BuiltFor
 from kernloom.build.firmware import firmware_artifact
-from kernloom.build.programs import BuiltFor, Programs
+from kernloom.build.programs import Programs
 from kernloom.build.runtimes import host_programs
 from kernloom.build.toolchains import detect
 from kernloom.config.convert import convert

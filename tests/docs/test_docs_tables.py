@@ -16,10 +16,11 @@ from doc_pages import PAGES
 from kernloom.base.arithmetic import FUNCTIONS
 from kernloom.base.errors import ConfigError
 from kernloom.build import flags
-from kernloom.build.programs import Program, Programs
+from kernloom.build.program import Program
+from kernloom.build.programs import Programs
 from kernloom.cli.completion.candidates import shown_to
 from kernloom.cli.completion.completer import Line, complete
-from kernloom.cli.hydra_flags import HYDRA_FLAGS
+from kernloom.cli.hydra_flags import CONFIG_FLAGS, HYDRA_FLAGS
 from kernloom.cli.main import COMMANDS
 from kernloom.config.groups import Groups
 from kernloom.config.schema import STATUSES
@@ -123,7 +124,9 @@ def test_command_line_lists_every_command_with_its_options() -> None:
     for name in COMMANDS:
         command = importlib.import_module(f"kernloom.cli.commands.{name}")
         sweeps = ["-m"] if getattr(command, "SWEEPS", False) else []
-        expected[name] = [*sweeps, *(f"--{flag}" for flag in getattr(command, "FLAGS", {}))]
+        more = CONFIG_FLAGS if getattr(command, "READS_CONFIGS", False) else {}
+        flags = [*getattr(command, "FLAGS", {}), *more]
+        expected[name] = [*sweeps, *(f"--{flag}" for flag in flags)]
     listed = rows("reference/command-line.md", "commands")
     assert {name: re.findall(r"-[\w-]+", options) for name, _, options in listed} == expected
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from slurm_project import SlurmProject, files_with, killed_at, login
@@ -11,6 +14,7 @@ from command_line import DOUBLE, Project
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import find_places
 from kernloom.cli import hydra_app
+from kernloom.cli.hydra_documents import DOCUMENTS, print_documents
 from kernloom.config.groups import Groups
 from kernloom.config.override_parser import parse_overrides
 from parts import needs_module
@@ -52,6 +56,56 @@ def test_a_project_s_file_shadows_a_built_in_one_under_hydra(project: Project) -
     project.add("axpy", DOUBLE)
     done = project.run("run", "-m", "hydra/launcher=joblib", "workload=axpy", "workload.sizes.n=64")
     assert done.code == 0, done.stdout + done.stderr
+
+
+def test_the_documents_of_all_jobs_are_one(project: Project) -> None:
+    needs_module("hydra_plugins.hydra_joblib_launcher")
+    project.add("good")
+    project.add("segv", "(void)n; (void)x; (void)y; *(volatile int *)8 = 1;")
+    words = ("run", "-m", "hydra/launcher=joblib", "workload=good,segv", "workload.sizes.n=100")
+    done = project.run(*words, "output=json")
+    assert done.code == 1, done.stderr
+    assert [trial["status"] for trial in done.trials] == ["ok", "crashed"]
+    assert done.document["build"]["built"] >= 2
+    lines = project.run(*words, "output=jsonl").lines
+    assert [line["workload"] for line in lines] == ["good", "segv"]
+    assert "verified" in project.run(*words).stdout, "a table for people"
+    wrong = project.run(*words, "output=csv")
+    assert wrong.code == 2
+    assert "jobs that Hydra launches have no output=csv" in wrong.stderr
+
+
+def test_an_error_of_a_job_is_in_the_document(shared_project: Project) -> None:
+    words = ("run", "-m", "hydra/launcher=basic", "workload=axpy", "sed=1")
+    done = shared_project.json(*words)
+    assert done.code == 2, done.stderr
+    assert "unknown key 'sed'" in done.document["error"]["message"]
+
+
+def test_the_document_of_a_killed_job_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / DOCUMENTS).mkdir()
+    for number, text in enumerate(['{"trials": [1], "build": {"built": 2}}', '{"trials": [', ""]):
+        (tmp_path / DOCUMENTS / str(number)).write_text(text)
+    out = io.StringIO()
+    print_documents(tmp_path, "json", out)
+    document = json.loads(out.getvalue())
+    assert (document["trials"], document["build"]["built"]) == ([1], 2)
+
+
+@pytest.mark.parametrize("key", ["hydra.sweep.dir", "hydra.output_subdir"])
+def test_hydra_s_folder_cannot_be_moved(shared_project: Project, key: str) -> None:
+    word = f"{key}={shared_project.folder / 'elsewhere'}"
+    done = shared_project.run("run", "-m", "hydra/launcher=basic", "workload=axpy", word)
+    assert done.code == 2
+    assert f"{key} cannot be set" in done.stderr
+    assert not (shared_project.folder / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "check", "build", "explain"])
+def test_only_runs_are_launched_by_hydra(shared_project: Project, command: str) -> None:
+    done = shared_project.run(command, "-m", "hydra/launcher=basic", "workload=axpy")
+    assert done.code == 2
+    assert "'hydra/launcher=basic' is a setting of Hydra's own" in done.stderr
 
 
 def test_hydra_s_settings_without_a_sweep_are_refused(shared_project: Project) -> None:

@@ -50,6 +50,12 @@ class ConfigError(KernloomError):
     def __init__(self, message: str, *, key: str = "", hint: str = "") -> None:
         super().__init__(f"{key}: {message}" if key else message, hint=hint)
         self.key = key
+        self._said = message
+
+    def below(self, file: str) -> ConfigError:
+        """The same error with its key in a file: `native/x/program.yaml: kind`."""
+        key = f"{file}: {self.key}" if self.key else file
+        return ConfigError(self._said, key=key, hint=self.hint)
 
 
 class ExpressionError(ConfigError):

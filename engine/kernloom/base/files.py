@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -124,6 +124,17 @@ def replacing(path: Path) -> Iterator[TextIOWrapper]:
 
 def write_json(path: Path, value: Any) -> None:
     write_atomically(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+def stage(files: Mapping[str, str], folder: Path) -> None:
+    """Write texts to their paths below a folder."""
+    made: set[Path] = set()
+    for path, text in files.items():
+        target = folder / path
+        if target.parent not in made:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            made.add(target.parent)
+        target.write_text(text, encoding="utf-8")
 
 
 def link_atomically(link: Path, destination: Path) -> None:

@@ -29,6 +29,8 @@ class Places:
     """The nearest folder with a kernloom.yaml, if any."""
     build: Path
     store: Path
+    added_configs: tuple[Path, ...] = ()
+    """Further folders of config files, of lowest priority."""
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -36,7 +38,8 @@ class Places:
         return (self.project, self.share) if self.project else (self.share,)
 
     def folders(self, name: str) -> list[Path]:
-        return [root / name for root in self.roots if (root / name).is_dir()]
+        found = [root / name for root in self.roots if (root / name).is_dir()]
+        return [*found, *self.added_configs] if name == "configs" else found
 
     @property
     def calibrations(self) -> Path:

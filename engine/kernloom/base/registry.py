@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Generic, TypeVar
 
 from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.streams import stdout_to_stderr
 
 T = TypeVar("T")
 
@@ -47,10 +48,12 @@ class Registry(Generic[T]):
             if entry.name in self._known or entry.name in self._later:
                 continue
             try:
-                self._known[entry.name] = entry.load()
+                with stdout_to_stderr():
+                    self._known[entry.name] = entry.load()
                 if entry.dist:
                     self._distributions[entry.name] = f"{entry.dist.name} {entry.dist.version}"
-            except Exception as error:  # a broken package must not stop users who do not need it
+            except (Exception, SystemExit) as error:
+                # A broken package must not stop users who do not need it.
                 self._broken[entry.name] = f"{entry.value}: {type(error).__name__}: {error}"
 
     def names(self) -> list[str]:

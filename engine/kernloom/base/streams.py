@@ -1,17 +1,21 @@
 """stdout and stderr that encode every character, make control characters visible, and ignore a
-closed reader."""
+closed reader; stdout is kept free of what code of other packages prints."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from kernloom.base.visible_text import VisibleText
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+_STDOUT, _STDERR = 1, 2
 
 
 class _PipeSafeFile(io.FileIO):
@@ -27,6 +31,23 @@ class _PipeSafeFile(io.FileIO):
             except BrokenPipeError:
                 self._unread = True
         return memoryview(data).nbytes
+
+
+@contextlib.contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Send what code of another package prints to stderr, also from C and from its child processes:
+    stdout is for the documents of Kernloom."""
+    kept = None
+    with contextlib.suppress(OSError):  # a stream may be closed
+        kept = os.dup(_STDOUT)
+        os.dup2(_STDERR, _STDOUT)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, _STDOUT)
+            os.close(kept)
 
 
 def prepare_streams() -> None:

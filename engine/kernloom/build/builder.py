@@ -17,12 +17,12 @@ from kernloom.base.errors import BuildError, KernloomError
 from kernloom.base.files import link_atomically
 from kernloom.base.places import Places
 from kernloom.build.cores import MeasuredCore
-from kernloom.build.explain import Explanation, Index, explain, to_plain
+from kernloom.build.explain import FETCHED, Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Damaged, Verifier, Whole, read_manifest
 from kernloom.build.scons import LOG, Ahead, Scons
 from kernloom.build.shared_cache import SharedCache
 from kernloom.build.workspace import reports_missing_file, unwritable
-from kernloom.plan.artifact import Artifact, steps_of
+from kernloom.plan.artifact import COMMANDS, FAILED, STEPS, Artifact, steps_of
 from kernloom.plan.source import ENTRY
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class State:
 
     status: Literal["cached", "missing"]
     explanation: Explanation
+    fetched: bool = False
+    """Whether it has just been copied from the shared cache."""
 
     @property
     def cached(self) -> bool:
@@ -64,6 +66,8 @@ class Outcome:
     """Symbol to call."""
     outdated: str = ""
     """An outside file that differed from the key during the build."""
+    fetched: bool = False
+    """Whether it has been copied from the shared cache."""
 
 
 class Builder:
@@ -124,7 +128,7 @@ class Builder:
         if isinstance(found, Damaged):
             why = f"the copy in build.cache was damaged: {found.reason}"
             return State("missing", Explanation("corrupt", f"{why}; {state.explanation.text}"))
-        return self.state(artifact) if found else state
+        return replace(self.state(artifact), fetched=True) if found else state
 
     def _kept(self, artifact: Artifact) -> Explanation:
         manifest = read_manifest(artifact.folder(self.build_folder)) or {}
@@ -132,6 +136,8 @@ class Builder:
         text = "nothing that goes into it has changed"
         if not because.get("text"):
             return Explanation("kept", text)
+        if because.get("kind") == FETCHED:
+            return Explanation("kept", f"{text}; {because['text']}", (because,))
         text += f"; built {manifest.get('created')} because: {because['text']}"
         return Explanation("kept", text, ({**because, "created": manifest.get("created")},))
 
@@ -191,7 +197,10 @@ class Builder:
             good = [_as_built(one, outcomes[one.key]) for one in wanted if outcomes[one.key].ok]
             self.link(good)
             self.note_uses(good)
-            self._note(jobs, good)
+            new = jobs or any(outcome.fetched for outcome in outcomes.values())
+            if new or not (self.build_folder / COMMANDS).exists():
+                bad = [outcome.artifact for outcome in outcomes.values() if not outcome.ok]
+                self._note(good, bad)
         except OSError as error:
             raise unwritable(self.build_folder, error.strerror or str(error)) from None
 
@@ -253,7 +262,7 @@ class Builder:
         source = artifact.folder(self.build_folder) / artifact.main
         if result and not ok and not state.cached:
             failed = result.source or f"{artifact.key}/{artifact.main}"
-            source = self.build_folder / "failed" / failed
+            source = self.build_folder / FAILED / failed
         return Outcome(
             artifact=artifact,
             path=self.path(artifact),
@@ -264,6 +273,7 @@ class Builder:
             source=source,
             explanation=state.explanation,
             outdated=result.outdated if result else "",
+            fetched=state.fetched,
         )
 
     def history(self, name: str) -> Path:
@@ -283,12 +293,11 @@ class Builder:
         with contextlib.suppress(OSError):
             self._index.note_uses(artifacts)
 
-    def _note(self, jobs: Sequence[Job], artifacts: Sequence[Artifact]) -> None:
+    def _note(self, good: Sequence[Artifact], bad: Sequence[Artifact]) -> None:
         """Update compile_commands.json for editors."""
-        from kernloom.build.compile_commands import FILE, write_compile_commands
+        from kernloom.build.compile_commands import write_compile_commands
 
-        if jobs or not (self.build_folder / FILE).exists():
-            write_compile_commands(self.places, artifacts)
+        write_compile_commands(self.places, good, bad)
 
     def _made(
         self, jobs: Sequence[Job], progress: Progress | None, measured: MeasuredCore | None
@@ -342,7 +351,7 @@ class Builder:
 
 def _whole_artifacts(jobs: Mapping[str, Job]) -> int:
     """Number of artifacts that are not parts of others."""
-    return sum(job.artifact.kind != "object" for job in jobs.values())
+    return sum(job.artifact.kind not in STEPS for job in jobs.values())
 
 
 def _take(jobs: dict[str, Job], result: Result) -> list[Result]:

@@ -21,7 +21,7 @@ from kernloom.base.files import file_stamp, sha256_text
 from kernloom.base.sealed import SEAL, key_of, seal, unseal
 from kernloom.build.headers import HAS_INCLUDE
 from kernloom.build.manifest import Damaged, Missing, read_manifest
-from kernloom.plan.artifact import BARE, ENVIRONMENT, FOLDERS, ORIGINS, WRAPPER, Artifact
+from kernloom.plan.artifact import BARE, ENVIRONMENT, FAILED, FOLDERS, ORIGINS, WRAPPER, Artifact
 
 Kind = Literal[
     "new",
@@ -34,7 +34,10 @@ Kind = Literal[
     "deleted",
     "failed",
     "kept",
+    "fetched",
 ]
+FETCHED: Literal["fetched"] = "fetched"
+"""It was fetched from a shared cache."""
 _KEY = re.compile(r'"key": "(\w+)"')
 FOLDER_FLAGS = ("-I", "-iquote", "-isystem", "-idirafter")
 """Flags for header search folders, attached or as the next word."""
@@ -242,7 +245,7 @@ def explain(
     """
     if isinstance(condition, Damaged):
         return Explanation("corrupt", f"the built file was damaged: {condition.reason}")
-    if (build / "failed" / artifact.key).exists():
+    if (build / FAILED / artifact.key).exists():
         return Explanation("failed", "it did not compile last time")
     if index.knows(artifact):
         return Explanation("deleted", "it was built before, but its folder is gone")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from kernloom.base.errors import ConfigError
 from kernloom.base.expressions import parse_size
+from kernloom.build.built_for import BuiltFor, compiler_of, redetected
 from kernloom.build.compile import DETERMINISTIC, kernel_flags, libraries_last, read_outside
 from kernloom.build.headers import may_assemble
-from kernloom.build.programs import BuiltFor, Programs, compiler_of, redetected
+from kernloom.build.programs import Programs
 from kernloom.build.stage import ArtifactCache, ArtifactStage, Compilers
 from kernloom.build.toolchains import DRIVER, Detected
 from kernloom.config.schema import Arch, Toolchain

@@ -15,9 +15,11 @@ from kernloom.base.errors import ConfigError
 
 _INCLUDES = ("-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-isysroot", "-I")
 _SEARCHES = ("--sysroot", "-target", "--target", "-L", "-l", "-T")
+_TARGETS = ("-target", "--target")
+"""Flags above that choose folders and programs of the compiler's own, which it lists."""
 _FOLDERS = ("-isystem", "-iquote", "-idirafter", "-isysroot", "-I", "--sysroot", "-L")
 """Flags above that name a folder. A missing folder is silently skipped."""
-_NO_HEADERS = ("-L", "-l", "-T", "-target", "--target")
+_NO_HEADERS = ("-L", "-l", "-T", *_TARGETS)
 """Flags above that add no folder of headers; a target's own are the compiler's, as any default."""
 _LIBRARY_PATHS = ("--library-path", "-L")
 """The same as linker flags."""
@@ -74,7 +76,7 @@ def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
             linking = flag.startswith(_LINKER)
             if flag in _INCLUDES or flag in _SEARCHES:
                 _check_path(flag, argument or "", shown, key)
-                searches = True
+                searches = searches or flag not in _TARGETS
                 includes = includes or flag not in _NO_HEADERS
                 if flag == "-imacros":
                     files.append(_file(argument or "", shown, key))
@@ -103,7 +105,7 @@ def reach(groups: Mapping[str, Sequence[str]]) -> Reach:
                 files.extend(_named(flag, argument, shown, key))
             if flag.startswith("-fuse-ld="):
                 programs.append(f"ld.{flag.partition('=')[2]}")
-            elif flag in ("-target", "--target"):
+            elif flag in _TARGETS:
                 programs += ["as", "ld"]
             cpu = cpu or flag in _NATIVE
     return Reach(searches, includes, tuple(files), tuple(programs), cpu)

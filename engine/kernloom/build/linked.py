@@ -8,8 +8,9 @@ libraries depend on other libraries.
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,6 +47,7 @@ float kl_sample(const float *x, long n)
 _PROGRAM = "int main(void) { return 0; }\n"
 _LIBRARY = "extern int nothing;\n"
 _OUTPUT = "nothing"
+_INSTALLATION = re.compile(r"^(?:Found candidate|Selected) GCC installation: (/.+)$", re.MULTILINE)
 _OF_PROCESS = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "libmvec.so", "ld-linux")
 """Name prefixes of libraries that the runner has loaded before any kernel, and that are in the
 runner's key."""
@@ -57,8 +59,10 @@ def linked_files(
     """All files that a command reads besides its sources and their headers."""
     asked = [part for part in argv if part not in sources]
     code = code_stamp("build/linked", "build/listing", "build/toolchains", "build/reads")
-    name = sha256_json([asked, detected.digest, str(detected.tools[DRIVER]), _search(), code])
-    lasting = not (reach.searches or reach.programs or detected.opaque)
+    # Programs other than the default ones are looked for on the PATH.
+    path = os.get_exec_path() if reach.programs else []
+    name = sha256_json([asked, detected.digest, str(detected.tools[DRIVER]), _search(), path, code])
+    lasting = not (reach.searches or detected.opaque) and all(map(os.path.isabs, path))
     record = detected.cache / "linked" / f"{name}.json" if lasting else None
     found = outside_files(record, lambda: _listing(asked, reach, detected))
     if reach.cpu:
@@ -97,7 +101,10 @@ def _listing(asked: Sequence[str], reach: Reach, detected: Detected) -> Listing:
     brought = [path for name, path in built.loaded.items() if not _known(name, path, asked, files)]
     files |= {str(path): path.name for path in brought}
     extra = {WRAPPER: built.behaviour} if detected.opaque else {}
-    return Listing(files, _searched(built.said), extra, lasting=not detected.opaque)
+    folders = _searched(built.said)
+    if reach.programs:
+        folders = sorted({*folders, *_program_folders(Path(driver), built.said)})
+    return Listing(files, folders, extra, lasting=not detected.opaque)
 
 
 def _known(name: str, path: Path, asked: Sequence[str], files: Iterable[str]) -> bool:
@@ -111,6 +118,15 @@ def _searched(said: str) -> list[str]:
     """Places where a new library could shadow another."""
     linker = {word.strip('"')[2:] for word in said.split() if word.strip('"').startswith("-L/")}
     return sorted({*linker, *_search(), _LOADER_CACHE})
+
+
+def _program_folders(driver: Path, said: str) -> Iterator[str]:
+    """Places where a new program, or a new installation for another target, could shadow one."""
+    yield from os.get_exec_path()
+    yield from (str(driver.parent), str(driver.resolve().parent))
+    for found in _INSTALLATION.findall(said):
+        # .../gcc-cross/TRIPLE/VERSION: a new version, triple or kind.
+        yield from map(str, [*Path(os.path.normpath(found)).parents][:3])
 
 
 def _search() -> list[str]:

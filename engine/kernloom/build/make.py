@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernloom.base.files import sha256_file
+from kernloom.base.files import sha256_file, stage
 from kernloom.build.explain import Index
 from kernloom.build.headers import (
     INSTEAD_OF_ASSEMBLY,
@@ -27,12 +27,12 @@ from kernloom.build.headers import (
     without_linking,
 )
 from kernloom.build.listing import unchanged
-from kernloom.build.manifest import describe, write_manifest
+from kernloom.build.manifest import describe, identify, write_manifest
 from kernloom.build.probe import tool_environment
 from kernloom.build.reads import ASSEMBLING, COMPILING, LINKING, read_log
 from kernloom.build.shared_cache import SharedCache
 from kernloom.build.workspace import disk_problem, reports_missing_file
-from kernloom.plan.artifact import ORIGINS, Artifact
+from kernloom.plan.artifact import FAILED, ORIGINS, Artifact
 
 INTERMEDIATES = {"kernel.i": "-E", "kernel.s": "-S", "kernel.o": "-c"}
 _LONGEST_MESSAGE = 20_000
@@ -82,7 +82,7 @@ def execute(job: Job, build: Path, workspace: Path, shared: SharedCache | None =
     artifact = job.artifact
     work = workspace / "work" / artifact.key
     try:
-        _stage(artifact.files, work)
+        stage(artifact.files, work)
         _stage_steps(artifact, build, work)
         if job.whole:
             message = _intermediates(artifact, work, workspace)
@@ -113,7 +113,9 @@ def execute(job: Job, build: Path, workspace: Path, shared: SharedCache | None =
         if code != 0:
             trouble = disk_problem(message)
             if not trouble:
-                _exchange(work, build / "failed" / artifact.key, workspace)
+                # So that `scons -c` knows its own.
+                write_manifest(work, identify(artifact))
+                _exchange(work, build / FAILED / artifact.key, workspace)
             source = f"{artifact.key}/{artifact.main}"
             return Result(artifact.key, False, seconds, message, trouble or "", source=source)
         _finish(job, build, work, workspace, seconds, message)
@@ -136,7 +138,7 @@ def _finish(
     job: Job, build: Path, work: Path, workspace: Path, seconds: float, warnings: str
 ) -> None:
     artifact = job.artifact
-    _stage(artifact.origins, work / ORIGINS)
+    stage(artifact.origins, work / ORIGINS)
     manifest = describe(
         artifact,
         digest=sha256_file(work / artifact.output),
@@ -147,19 +149,9 @@ def _finish(
     write_manifest(work, manifest)
     _exchange(work, artifact.folder(build), workspace)
     Index(build).append(artifact, manifest["created"])
-    failed = build / "failed" / artifact.key
+    failed = build / FAILED / artifact.key
     if failed.exists():
         failed.rename(workspace / f"failed-{artifact.key}")
-
-
-def _stage(files: Mapping[str, str], folder: Path) -> None:
-    made: set[Path] = set()
-    for path, text in files.items():
-        target = folder / path
-        if target.parent not in made:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            made.add(target.parent)
-        target.write_text(text, encoding="utf-8")
 
 
 def _stage_steps(artifact: Artifact, build: Path, work: Path) -> None:

@@ -13,6 +13,11 @@ from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.plan.artifact import ENVIRONMENT, MANIFEST, Artifact
 
 
+def identify(artifact: Artifact) -> dict[str, Any]:
+    """What an artifact is: the start of its manifest, and all of that of a failed build."""
+    return {"name": artifact.name, "kind": artifact.kind, "key": artifact.key}
+
+
 def describe(
     artifact: Artifact,
     *,
@@ -23,9 +28,7 @@ def describe(
 ) -> dict[str, Any]:
     """The manifest of an artifact that has just been built."""
     return {
-        "name": artifact.name,
-        "kind": artifact.kind,
-        "key": artifact.key,
+        **identify(artifact),
         "output": artifact.output,
         "output_sha256": digest,
         "main": artifact.main,

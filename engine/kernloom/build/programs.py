@@ -1,4 +1,4 @@
-"""Programs below native/ as artifacts: an object for each source, and a link.
+"""Programs below native/ as artifacts: an object for each source, archives, and a link.
 
 Objects with equal inputs have the same key, whoever needs them: arches that differ by data,
 variants, programs that share a source.
@@ -6,53 +6,28 @@ variants, programs that share a source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from kernloom.base.errors import ConfigError, UnavailableError, nearest
-from kernloom.build.compile import (
-    DETERMINISTIC,
-    SHARED_LIBRARY,
-    kernel_flags,
-    linker_words,
-    read_outside,
-    variant_flags,
-)
+from kernloom.build.archive import ARCHIVING, archiver
+from kernloom.build.built_for import BuiltFor, compiler, compiling, program_flags, redetected
+from kernloom.build.compile import DETERMINISTIC, SHARED_LIBRARY, read_outside
 from kernloom.build.program import (
     DECLARATION,
+    LINKED_INTO_OTHERS,
     NATIVE,
-    PLACEHOLDER,
     Declared,
     Program,
     read_program,
 )
 from kernloom.build.source_texts import SourceTexts
-from kernloom.build.toolchains import CXX, DRIVER, Detected, detect
-from kernloom.config.schema import Arch, Toolchain
-from kernloom.plan.artifact import Artifact
+from kernloom.build.toolchains import DRIVER, Detected
+from kernloom.plan.artifact import ARCHIVER, Artifact
 
 _SUFFIXES = {"c": (".c",), "c++": (".cpp", ".cc", ".cxx")}
-_OLDEST_PROCESSOR = {
-    "x86_64": ("-march=x86-64",),
-    "aarch64": ("-march=armv8-a",),
-    "riscv64": ("-march=rv64gc", "-mabi=lp64d"),
-}
-"""ISA -> flags of its oldest supported processor: a program for an ISA must run on all of them."""
 _MEND = "Correct the declaration; if it came with Kernloom, reinstall Kernloom."
-_COMPILERS = {"armv7m": "arm", "rv64": "riscv64"}
-"""ISA of an arch without an operating system -> prefix of the triple of its compilers."""
-
-
-@dataclass(frozen=True)
-class BuiltFor:
-    """What a program is built for, and by which compiler."""
-
-    toolchain: Toolchain
-    arch: Arch
-    variant: str
-    detected: Detected
-    runtime: str = "none"
 
 
 class Programs:
@@ -97,67 +72,130 @@ class Programs:
                 hint=hint,
             ) from None
 
-    def artifact(self, name: str, built_for: BuiltFor) -> Artifact:
-        """The executable or library, linked from its objects."""
+    def artifact(
+        self, name: str, built_for: BuiltFor, *, position_independent: bool = False
+    ) -> Artifact:
+        """The one file that a program is built to: linked, or an archive of its objects."""
+        if self.program(name).kind == "archive":
+            return self._archive(name, built_for, position_independent=position_independent)
+        return self._link(name, built_for)
+
+    def _link(self, name: str, built_for: BuiltFor) -> Artifact:
+        """The executable or library, linked from its objects and the archives that it uses."""
         program = self.program(name)
-        parts = self._linked(name)
-        steps: dict[str, Artifact] = {}
-        for part in parts:
-            shared = program.kind == "library"
-            for path, step in self.objects(part, built_for, position_independent=shared).items():
-                if path in steps:
-                    raise self._twice(part, path)
-                steps[path] = step
+        shared = program.kind == "library"
+        steps = self._members(name, built_for, position_independent=shared)
+        archives = self._archives(name)
+        for other in archives:
+            path = self._find(other).path(self.program(other).file)
+            steps[path] = self._archive(other, built_for, position_independent=shared)
+        parts = [part for one in (name, *archives) for part in self._with_objects(one)]
+        parts = list(dict.fromkeys(parts))
         data = {path: text for part in parts for path, text in self.data(part).items()}
+        link = {self._find(part).key("link"): self.program(part).link for part in parts}
         cxx = any(self.program(part).language == "c++" for part in parts)
-        toolchain, detected = _compiler(program, built_for, cxx=cxx)
-        groups = _flags(program, replace(built_for, toolchain=toolchain))
+        toolchain, detected = compiler(program, built_for, cxx=cxx)
+        groups = program_flags(program, replace(built_for, toolchain=toolchain))
         argv = (
             DRIVER,
             *(flag for flags in groups.values() for flag in flags),
-            *(SHARED_LIBRARY if program.kind == "library" else ()),
+            *(SHARED_LIBRARY if shared else ()),
             *DETERMINISTIC,
             "-o",
             program.file,
             *steps,
-            *program.link,
+            *(flag for flags in link.values() for flag in flags),
         )
         # Words that name staged files make the linker open no others.
         asked = tuple(word for word in argv if not any(path in word for path in data))
         _, linked, stamps = read_outside(
-            groups,
-            asked,
-            [*steps],
-            {},
-            detected,
-            specs=program.system == "none",
-            link={self._find(name).key("link"): program.link},
+            groups, asked, [*steps], {}, detected, specs=program.system == "none", link=link
         )
+        made = self._of_steps(name, built_for, detected, steps)
+        return replace(
+            made,
+            kind="program",
+            files=data,
+            argv=argv,
+            tools={role: str(path) for role, path in detected.tools.items()},
+            linked=linked.hashes,
+            stamps=stamps,
+        )
+
+    def _archive(self, name: str, built_for: BuiltFor, *, position_independent: bool) -> Artifact:
+        """The static library of a program's objects."""
+        declared = self._find(name)
+        cxx = declared.program.language == "c++"
+        _, detected = compiler(declared.program, built_for, cxx=cxx)
+        steps = self._members(name, built_for, position_independent=position_independent)
+        tool, outside = archiver(detected, built_for.toolchain.flags)
+        made = self._of_steps(name, built_for, detected, steps)
+        return replace(
+            made,
+            kind="archive",
+            argv=(ARCHIVER, ARCHIVING, made.output, *steps),
+            tools={ARCHIVER: str(tool)},
+            linked=outside.hashes,
+            stamps={**detected.stamps, **outside.stamps},
+        )
+
+    def _of_steps(
+        self, name: str, built_for: BuiltFor, detected: Detected, steps: Mapping[str, Artifact]
+    ) -> Artifact:
+        """An artifact that is made from objects; its command is still to be given."""
+        program = self.program(name)
         main = next((step.main for path, step in steps.items() if path.endswith("/main.o")), "")
         return Artifact(
             name=name,
             kind="program",
             output=program.file,
             main=main or next(iter(steps.values())).main,
-            files=data,
-            argv=argv,
-            tools={role: str(path) for role, path in detected.tools.items()},
+            files={},
+            argv=(),
+            tools={},
             identity=detected.identity,
             steps=steps,
-            linked=linked.hashes,
             arch=built_for.arch.name,
             variant=built_for.variant,
             runtime=built_for.runtime if "runtime" in program.varies_by else "none",
-            stamps=stamps,
             redeclare=lambda: self.read_again().artifact(name, redetected(built_for)),
         )
 
-    def _linked(self, name: str) -> list[str]:
-        """A program and all that it uses, directly or not."""
+    def _members(
+        self, name: str, built_for: BuiltFor, *, position_independent: bool
+    ) -> dict[str, Artifact]:
+        """Path -> object of each source of a program, and of the objects that it uses."""
+        found: dict[str, Artifact] = {}
+        for part in self._with_objects(name):
+            objects = self.objects(part, built_for, position_independent=position_independent)
+            for path, step in objects.items():
+                if path in found:
+                    raise self._twice(part, path)
+                found[path] = step
+        return found
+
+    def _with_objects(self, name: str) -> list[str]:
+        """A program and the objects that it uses, directly or not."""
         found = {name: None}
         for other in self.program(name).uses:
-            found |= dict.fromkeys(self._linked(other))
+            if self.program(other).kind == "objects":
+                found |= dict.fromkeys(self._with_objects(other))
         return list(found)
+
+    def _archives(self, name: str) -> list[str]:
+        """The archives that a program uses, directly or not, each before those that it needs: a
+        linker takes from an archive only what is missing when it reaches it."""
+        found: dict[str, None] = {}
+
+        def visit(user: str) -> None:
+            for part in reversed(self._with_objects(user)):
+                for other in reversed(self.program(part).uses):
+                    if self.program(other).kind == "archive" and other not in found:
+                        visit(other)
+                        found[other] = None
+
+        visit(name)
+        return [*reversed(found)]
 
     def ends(self, name: str, built_for: BuiltFor) -> list[Artifact]:
         """What a program consists of once it is built: one file, or its objects."""
@@ -171,7 +209,7 @@ class Programs:
         """Path -> object of each source of a program."""
         declared = self._find(name)
         cxx = declared.program.language == "c++"
-        toolchain, detected = _compiler(declared.program, built_for, cxx=cxx)
+        toolchain, detected = compiler(declared.program, built_for, cxx=cxx)
         built_for = replace(built_for, toolchain=toolchain, detected=detected)
         texts = self._texts(declared)
         found: dict[str, Artifact] = {}
@@ -202,7 +240,7 @@ class Programs:
             )
         found: dict[str, None] = {}
         for pattern in program.sources:
-            wanted = declared.path(_filled(pattern, built_for))
+            wanted = declared.pattern(built_for.fill(pattern))
             matching = [
                 path
                 for path in sorted(declared.root.glob(wanted))
@@ -210,12 +248,29 @@ class Programs:
             ]
             if not matching:
                 raise ConfigError(
-                    f"program '{program.name}' has no source '{wanted}' in {declared.root}",
+                    f"program '{program.name}' has no source '{declared.path(pattern)}' in "
+                    f"{declared.root}",
                     key=declared.key("sources"),
                     hint=_MEND,
                 )
-            found |= dict.fromkeys(path.relative_to(declared.root).as_posix() for path in matching)
+            names = [path.relative_to(declared.root).as_posix() for path in matching]
+            for name in names:
+                if not _is_text(name):
+                    raise ConfigError(
+                        f"the name of the source {name!a} is not UTF-8 text",
+                        key=declared.key("sources"),
+                        hint="Rename it.",
+                    )
+            found |= dict.fromkeys(names)
         return sorted(found)
+
+    def commands(self, name: str, built_for: BuiltFor) -> Iterator[tuple[Path, str, list[str]]]:
+        """Root, path and command of each source of a program, without its names: for editors. The
+        toolchain's driver has to be the one for the program."""
+        declared = self._find(name)
+        words = [str(built_for.detected.tools[DRIVER]), *_compilation(declared, built_for)[1:]]
+        for source in self._sources(declared, built_for):
+            yield declared.root, source, words
 
     def data(self, name: str) -> dict[str, str]:
         """Path -> text of the files that a program declares for the linker."""
@@ -260,20 +315,10 @@ class Programs:
     ) -> Artifact:
         program, detected = declared.program, built_for.detected
         include = _include(declared, built_for)
-        groups = _flags(program, built_for)
-        flags = [word for words in groups.values() for word in _compiling(words)]
+        groups = program_flags(program, built_for)
         output = PurePosixPath(source).with_suffix(".o").name
-        argv = (
-            DRIVER,
-            *flags,
-            *(f"-I{path}" for path in include),
-            *(f"-D{name}={_filled(v, built_for)}" for name, v in program.macros.items()),
-            *(("-fPIC",) if position_independent else ()),
-            "-c",
-            "-o",
-            output,
-            source,
-        )
+        pic = ("-fPIC",) if position_independent else ()
+        argv = (*_compilation(declared, built_for), *pic, "-c", "-o", output, source)
         memo = (declared.root, detected.digest, argv)
         if memo not in self._compiled:
             files = texts.with_headers(source, include)
@@ -319,10 +364,10 @@ class Programs:
                         hint=nearest(other, self._declared),
                     )
                 visit(other, (*path, name))
-                if self._declared[other].program.kind != "objects":
+                if self._declared[other].program.kind not in LINKED_INTO_OTHERS:
                     raise ConfigError(
-                        f"program '{other}' is no set of objects, so it cannot be linked into "
-                        f"'{name}'",
+                        f"program '{other}' is no set of objects and no archive, so it cannot be "
+                        f"linked into '{name}'",
                         key=declared.key("uses"),
                     )
             finished.add(name)
@@ -350,81 +395,23 @@ def _check_unique(declared: Declared, others: Iterable[Declared]) -> None:
             )
 
 
-def compiler_of(isa: str, otherwise: str) -> str:
-    """Prefix of the triple of compilers for an ISA without an operating system."""
-    return _COMPILERS.get(isa, otherwise)
-
-
-def is_for(program: Program, arch: Arch, triple: str) -> bool:
-    """Whether a compiler with this triple builds a program for an arch."""
-    isa, _, system = triple.partition("-")
-    if program.isas and arch.isa not in program.isas:
+def _is_text(name: str) -> bool:
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
         return False
-    wanted = compiler_of(arch.isa, arch.isa) if program.system == "none" else arch.isa
-    return isa == wanted and ("linux" in system) == (program.system == "linux")
+
+
+def _compilation(declared: Declared, built_for: BuiltFor) -> tuple[str, ...]:
+    """The command that compiles a source of a program, up to its names."""
+    groups = program_flags(declared.program, built_for)
+    return (
+        DRIVER,
+        *(word for words in groups.values() for word in compiling(words)),
+        *(f"-I{path}" for path in _include(declared, built_for)),
+        *(f"-D{name}={built_for.fill(v)}" for name, v in declared.program.macros.items()),
+    )
 
 
 def _include(declared: Declared, built_for: BuiltFor) -> list[str]:
-    return [declared.path(_filled(path, built_for)) for path in declared.program.include]
-
-
-def _filled(text: str, built_for: BuiltFor) -> str:
-    values = {
-        "isa": built_for.arch.isa,
-        "arch": built_for.arch.name,
-        "variant": built_for.variant,
-        "runtime": built_for.runtime,
-    }
-    return PLACEHOLDER.sub(lambda found: values[found[1]], text)
-
-
-def _compiler(program: Program, built_for: BuiltFor, *, cxx: bool) -> tuple[Toolchain, Detected]:
-    """The toolchain with the tool for a program as its driver; `cxx`: with the flags of C++."""
-    role = CXX if cxx and not program.tool else program.role
-    if role == DRIVER:
-        return built_for.toolchain, built_for.detected
-    toolchain = built_for.toolchain
-    if role not in toolchain.tools:
-        lacks = (
-            f"program '{program.name}' needs the tool '{role}', which toolchain "
-            f"'{toolchain.name}' does not have (toolchain.tools)"
-        )
-        if role == CXX:
-            raise UnavailableError(
-                lacks,
-                hint=f"Add its C++ compiler: tools: {{{CXX}: NAME}} and cxx_flags in "
-                f"configs/toolchain/{toolchain.name}.yaml.",
-            )
-        raise ConfigError(lacks, hint=nearest(role, {*toolchain.tools, CXX}))
-    flags = toolchain.cxx_flags if cxx else toolchain.flags
-    # With another identity, so that updating it leaves programs of other tools alone.
-    other = replace(toolchain, tools={DRIVER: toolchain.tools[role]}, flags=flags)
-    return other, detect(other, built_for.detected.cache, role=role)
-
-
-def redetected(built_for: BuiltFor) -> BuiltFor:
-    found = detect(built_for.toolchain, built_for.detected.cache)
-    return replace(built_for, detected=found)
-
-
-def _flags(program: Program, built_for: BuiltFor) -> dict[str, Sequence[str]]:
-    """The flags of a program, grouped by config key."""
-    toolchain, arch, variant = built_for.toolchain, built_for.arch, built_for.variant
-    if "arch" in program.varies_by:
-        return kernel_flags(toolchain, arch, variant)
-    groups: dict[str, Sequence[str]] = {"toolchain.flags": toolchain.flags}
-    if "isa" in program.varies_by:
-        groups["arch.isa"] = _OLDEST_PROCESSOR.get(arch.isa, ())
-    if "variant" in program.varies_by:
-        groups[f"toolchain.variants.{variant}"] = variant_flags(toolchain, variant)
-    return groups
-
-
-def _compiling(words: Sequence[str]) -> list[str]:
-    """Flags without those for the linker, and without its choice, which Clang warns of."""
-    linking = linker_words(words)
-    return [
-        word
-        for place, word in enumerate(words)
-        if place not in linking and not word.startswith("-fuse-ld=")
-    ]
+    return [declared.path(built_for.fill(path)) for path in declared.program.include]

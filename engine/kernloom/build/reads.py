@@ -30,6 +30,8 @@ ASSEMBLING = (f"-Wa,--MD,{_ASSEMBLED}",)
 PIPE_BYTES = 1 << 20
 """Size of a pipe: room for all rules of one command, if this process is killed."""
 _CHUNK = 1 << 16
+_ESCAPED = re.compile(r"(\\*)\\([\s#:])")
+"""A character that a backslash escapes; backslashes mean themselves, but are doubled before it."""
 _NO_PIPES = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of file systems without named pipes."""
 
@@ -180,7 +182,11 @@ def read_log(folder: Path) -> Iterator[ReadLog]:
 def rule_words(rules: str) -> list[str]:
     """The words of a make rule, as compilers and linkers write them."""
     words = re.findall(r"(?:\\[^\n]|[^\s\\])+", rules.replace("\\\n", " "))
-    return [re.sub(r"\\(.)", r"\1", word).replace("$$", "$") for word in words]
+    return [_ESCAPED.sub(_unescaped, word).replace("$$", "$") for word in words]
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return found[1][: len(found[1]) // 2] + found[2]
 
 
 def _lines(rules: str) -> Iterator[str]:
@@ -188,4 +194,6 @@ def _lines(rules: str) -> Iterator[str]:
     for line in rules.splitlines():
         name = line.strip().removesuffix("\\").rstrip()
         if name:
-            yield name if "\\" not in name or Path(name).exists() else rule_words(name)[0]
+            # By the folder: temporary files are gone by now.
+            plain = "\\" not in name or Path(name).parent.exists()
+            yield name if plain else rule_words(name)[0]

@@ -20,25 +20,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from kernloom.base.errors import UsageError
+from kernloom.base.errors import KernloomError, UsageError
 from kernloom.base.files import link_atomically
 from kernloom.base.places import Places
-from kernloom.build.builder import Builder
-from kernloom.build.compile_commands import FILE as COMMANDS
+from kernloom.build.builder import Builder, State
 from kernloom.build.compile_commands import SEAL_FILE as COMMANDS_SEAL
 from kernloom.build.compile_commands import origin_of, write_compile_commands
-from kernloom.build.explain import to_plain
+from kernloom.build.explain import Explanation, to_plain
 from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import read_manifest
 from kernloom.build.program import NATIVE, Program
 from kernloom.build.runtimes import HOST_TOOLCHAINS, Runtimes, all_runtimes
 from kernloom.build.shared_cache import KEY as CACHE_KEY
 from kernloom.build.shared_cache import SharedCache
-from kernloom.build.workspace import sweep, workspace
-from kernloom.plan.artifact import FOLDERS, Artifact, steps_of
+from kernloom.build.workspace import sweep, unwritable, workspace
+from kernloom.plan.artifact import COMMANDS, FAILED, FOLDERS, Artifact, steps_of
 
 EVERYTHING = "all"
 """The default target."""
+OWN_KINDS = ("program", "archive", "object")
+"""Kinds of artifacts that plain `scons` builds."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,23 @@ class RuntimeGraph:
         self._made = _Made()
         self._lock = threading.Lock()
         self._locked = False
+        self._sought: dict[str, Explanation] = {}
+        """Key -> reason to build what the shared cache does not have."""
+        self._damaged: set[str] = set()
+        """Keys of entries of the shared cache that could not be used."""
+        self._fetchable: set[str] = set()
+        """Keys of entries of the shared cache that a dry run leaves there."""
+        self._check_places()
 
-    @property
-    def signatures(self) -> Path:
-        """Where SCons keeps what it knows of the last run."""
-        folder = self._builder.build_folder
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / ".sconsign"
+    def _check_places(self) -> None:
+        """Refuse what is in the way of folders, which SCons would end with a traceback."""
+        build = self._builder.build_folder
+        for folder in (build, *(build / name for name in ("lib", *FOLDERS.values()))):
+            if folder.exists() and not folder.is_dir():
+                raise unwritable(build, f"{folder} is no folder")
+        for name in self.names:
+            if name.is_dir() and not name.is_symlink():
+                raise unwritable(build, f"{name} is a folder")
 
     @cached_property
     def runtimes(self) -> Runtimes:
@@ -89,20 +100,35 @@ class RuntimeGraph:
         every = (step for artifact in self.runtimes.artifacts for step in steps_of(artifact))
         return {str(self._builder.path(step)): step for step in every}
 
-    def targets(self, *, all_steps: bool) -> Iterator[Target]:
-        """What can be built, inputs first. Without `all_steps`, only the steps of what is missing:
-        the rest are plain files."""
-        wanted = {
+    def targets(self, *, all_steps: bool, cleaning: bool, dry: bool) -> Iterator[Target]:
+        """What can be built, inputs first. The steps of what is whole are listed with `all_steps`,
+        as far as they exist: nothing needs the others. `dry`: nothing was fetched before."""
+        needed = {
             step.key
             for artifact in self.runtimes.artifacts
-            if all_steps or not self._is_whole(artifact)
-            for step in steps_of(artifact)
+            if cleaning or not self._is_whole(artifact)
+            for step in (self._unfetched(artifact) if dry else steps_of(artifact))
         }
+
+        def here(artifact: Artifact) -> bool:
+            return artifact.key in needed or (all_steps and self._is_whole(artifact))
+
         for path, artifact in self._artifacts.items():
-            if artifact.key in wanted:
+            if here(artifact):
+                steps = [step for step in artifact.steps.values() if here(step)]
                 files = (self._origin(artifact, name) for name in artifact.files)
-                steps = (self._builder.path(step) for step in artifact.steps.values())
-                yield Target(Path(path), (*files, *steps), self._is_whole(artifact))
+                made = (self._builder.path(step) for step in steps)
+                yield Target(Path(path), (*files, *made), self._is_whole(artifact))
+
+    def _unfetched(self, artifact: Artifact) -> Iterator[Artifact]:
+        """An artifact and the steps that it needs unless the shared cache has it."""
+        yield artifact
+        shared = self._builder.shared
+        if shared is not None and not self._is_whole(artifact) and shared.may_have(artifact):
+            self._fetchable.add(artifact.key)
+            return
+        for step in artifact.steps.values():
+            yield from self._unfetched(step)
 
     @cached_property
     def names(self) -> dict[Path, Artifact]:
@@ -157,33 +183,75 @@ class RuntimeGraph:
         return path.exists() and self._builder.build_folder / "lib" not in path.parents
 
     def shown(self, path: str, *, explaining: bool) -> str:
-        """The line of a target that SCons prints, in the words of SCons for its own cache."""
-        if self._is_shared(path):
-            return f"Retrieved `{_shown(Path(path))}' from cache"
+        """The line of a target that SCons prints."""
         artifact = self._artifacts[path]
-        why = f"{self._builder.state(artifact).explanation.text}\n" if explaining else ""
-        return why + _command(artifact)
+        if artifact.key in self._fetchable:
+            return f"would fetch {shown_path(Path(path))}"
+        if not explaining and artifact.key not in self._damaged:
+            return _command(artifact)
+        return f"{self._reason(artifact, self._builder.state(artifact)).text}\n{_command(artifact)}"
 
-    def _is_shared(self, path: str) -> bool:
+    def _reason(self, artifact: Artifact, state: State) -> Explanation:
+        """Why an artifact has to be built."""
+        return self._sought.get(artifact.key, state.explanation)
+
+    def fetch(self, targets: Sequence[str]) -> Iterator[Path]:
+        """Copy what these aliases and paths stand for from the shared cache; all of it if there are
+        none. Objects are looked for only where what is made of them is not there."""
         shared = self._builder.shared
-        return shared is not None and shared.may_have(self._artifacts[path])
+        if shared is None:
+            return
+        for artifact in self._finished(targets):
+            for found in self._fetched(artifact, shared):
+                self._made.files += 1
+                yield self._builder.path(found)
+
+    def _finished(self, targets: Sequence[str]) -> list[Artifact]:
+        if not targets:
+            return self.runtimes.artifacts
+        ends = {self._builder.path(one): one for one in self.runtimes.artifacts} | self.names
+        named = {path for target in targets for path in self.aliases.get(target, ())}
+        found = [self._artifacts[target] for target in targets if target in self._artifacts]
+        return found + [
+            artifact
+            for path, artifact in ends.items()
+            if path in named or any(path.is_relative_to(target) for target in targets)
+        ]
+
+    def _fetched(self, artifact: Artifact, shared: SharedCache) -> Iterator[Artifact]:
+        """What had to be copied of an artifact, or else of its steps."""
+        if artifact.key in self._sought:
+            return
+        whole = self._is_whole(artifact)
+        if not whole:
+            self.lock()
+        expected = shared.may_have(artifact)
+        state = self._builder.fetched_state(artifact)
+        if not state.cached:
+            self._sought[artifact.key] = state.explanation
+            if expected:
+                self._damaged.add(artifact.key)
+            for step in artifact.steps.values():
+                yield from self._fetched(step, shared)
+        elif not whole:
+            yield artifact
 
     def make(self, target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
         """The action that makes one file."""
-        path = target[0].get_abspath()
-        artifact = self._artifacts[path]
-        with self._lock:
-            folder = self._workspace()
-        expected = self._is_shared(path)
-        state = self._builder.fetched_state(artifact)
+        artifact = self._artifacts[target[0].get_abspath()]
+        try:
+            with self._lock:
+                folder = self._workspace()
+            # Another process may have built it before this one got the lock.
+            state = self._builder.state(artifact)
+        except KernloomError as error:
+            print(error, file=sys.stderr)
+            return 1
         if state.cached:
             with self._lock:
                 self._made.files += 1
             return 0
-        if expected:
-            with self._lock:
-                print(f"{state.explanation.text}\n{_command(artifact)}", flush=True)
-        job = Job(artifact, to_plain(state.explanation))
+        job = Job(artifact, to_plain(self._reason(artifact, state)))
         result = execute(job, self._builder.build_folder, folder, self._builder.shared)
         said = _message(artifact, result)
         with self._lock:
@@ -199,43 +267,49 @@ class RuntimeGraph:
         return 0
 
     def own_files(self) -> Iterator[Path]:
-        """What earlier runs have built: folders of programs and objects, and their histories."""
+        """What earlier runs have built, or failed to: folders of programs and objects, and their
+        histories."""
         build = self._builder.build_folder
-        for kind in ("program", "object"):
+        for kind in OWN_KINDS:
             for folder in filter(Path.is_dir, _entries(build / FOLDERS[kind])):
                 manifest = read_manifest(folder)
                 if manifest is not None or not any(folder.iterdir()):
                     yield folder
                 if manifest is not None:
                     yield self._builder.history(str(manifest["name"]))
+        for folder in _entries(build / FAILED):
+            manifest = read_manifest(folder)
+            if manifest is not None and manifest.get("kind") in OWN_KINDS:
+                yield folder
         for link in (path for path in (build / "lib").rglob("*") if path.is_symlink()):
             leads_to = Path(os.path.normpath(link.parent / link.readlink()))
-            if leads_to.is_relative_to(build / FOLDERS["program"]):
+            if any(leads_to.is_relative_to(build / FOLDERS[kind]) for kind in OWN_KINDS):
                 yield link
 
     def prune(self) -> None:
         """Remove folders that cleaning has emptied."""
         self.lock()
         build = self._builder.build_folder
-        for path in build.glob(f"{self.signatures.name}*"):
+        for path in build.glob(".sconsign*"):  # of an older Kernloom
             path.unlink()
-        for top in (build / "lib", *(build / FOLDERS[kind] for kind in ("program", "object"))):
+        for top in (build / "lib", *(build / FOLDERS[kind] for kind in OWN_KINDS)):
             folders = [path for path in top.rglob("*") if path.is_dir() and not path.is_symlink()]
             for folder in (*sorted(folders, reverse=True), top):
                 with contextlib.suppress(OSError):
                     folder.rmdir()
-        if not any((build / FOLDERS[kind]).exists() for kind in ("kernel", "batch")):
+        if not any((build / FOLDERS[kind]).exists() for kind in FOLDERS if kind not in OWN_KINDS):
             # Then nothing but runtimes was built here.
             for path in (build / COMMANDS, build / COMMANDS_SEAL):
                 path.unlink(missing_ok=True)
-            for folder in (build / "index", build / "failed", build / "tmp"):
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
+        for folder in (build / "index", build / FAILED, build / "tmp"):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def close(self) -> None:
         """Record what was built for editors, and remove temporary files, also of killed runs."""
         sweep(self._builder.build_folder)
-        with self._made.stack:
+        # Editors can do without, as on a full disk.
+        with self._made.stack, contextlib.suppress(OSError):
             if self._made.files:
                 whole = [one for one in self.runtimes.artifacts if self._builder.state(one).cached]
                 self._builder.note_uses(whole)
@@ -252,8 +326,11 @@ class RuntimeGraph:
         if not self._locked:
             self._locked = True
             build = self._builder.build_folder
-            build.mkdir(parents=True, exist_ok=True)
-            handle = os.open(build / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                build.mkdir(parents=True, exist_ok=True)
+                handle = os.open(build / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise unwritable(build, error.strerror or str(error)) from None
             self._made.stack.callback(os.close, handle)
             fcntl.flock(handle, fcntl.LOCK_EX)
 
@@ -307,7 +384,8 @@ def _message(artifact: Artifact, result: Result) -> str:
     return result.message
 
 
-def _shown(path: Path | None) -> str:
+def shown_path(path: Path | None) -> str:
+    """A path as it is named on the command line."""
     if path is None:
         return "build/lib/ARCH/VARIANT/RUNTIME/PROGRAM"
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
@@ -327,7 +405,7 @@ def help_text(graph: RuntimeGraph) -> str:
         "",
         "  scons                    everything",
         "  scons NAME...            a program, an arch or a toolchain of those below",
-        f"  scons {_shown(next(iter(graph.names), None))}",
+        f"  scons {shown_path(next(iter(graph.names), None))}",
         "                           just this file",
         "  scons -n | -c | -j N     show commands | remove what it built | N jobs (default: cores)",
         "  scons --tree=all         the graph",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import TypeVar
@@ -10,8 +10,9 @@ from typing import TypeVar
 from kernloom.base.errors import ConfigError, UnavailableError, nearest
 from kernloom.base.places import Places
 from kernloom.build.arches import host_isa, is_native, with_vector_bytes
-from kernloom.build.program import Program
-from kernloom.build.programs import BuiltFor, Programs, is_for
+from kernloom.build.built_for import BuiltFor, is_for
+from kernloom.build.program import DECLARATION, Program
+from kernloom.build.programs import Programs
 from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import groups_of
@@ -36,11 +37,11 @@ class Runtime:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A toolchain that cannot be used here, or not for one program."""
+    """What cannot be built here: by a toolchain, for a program, or both."""
 
     error: UnavailableError
     toolchain: str = ""
-    """Empty: this machine's own compiler, whichever it is."""
+    """Empty: this machine's own compiler, whichever it is; with a program, any toolchain."""
     program: str = ""
     """Empty: any program."""
 
@@ -58,7 +59,7 @@ class Runtimes:
     @property
     def unavailable(self) -> list[UnavailableError]:
         """Why some toolchains, or tools for some programs, cannot be used."""
-        return list({str(left.error): left.error for left in self.left_out}.values())
+        return _errors(self.left_out)
 
     def missing_for(self, name: str) -> list[UnavailableError]:
         """Why nothing is built for a program, arch or toolchain; where the reason cannot be told,
@@ -66,21 +67,28 @@ class Runtimes:
         own = [left for left in self.left_out if name in (left.toolchain, left.program)]
         if not own and name not in self.toolchains:
             own = [left for left in self.left_out if not left.program]
-        return list({str(left.error): left.error for left in own}.values())
+        return _errors(own)
 
     @property
     def artifacts(self) -> list[Artifact]:
         return [runtime.artifact for runtime in self.built]
 
 
+def _errors(left_out: Iterable[LeftOut]) -> list[UnavailableError]:
+    """Each different error once."""
+    return list({str(left.error): left.error for left in left_out}.values())
+
+
 def all_runtimes(places: Places) -> Runtimes:
     """Every program for each arch and variant that a toolchain on this machine can build."""
     programs = Programs(places.roots)
-    arches = _shipped(places, "arch", Arch)
-    toolchains = _shipped(places, "toolchain", Toolchain)
-    _check_names(programs, arches, toolchains)
+    arches = shipped(places, "arch", Arch)
+    toolchains = shipped(places, "toolchain", Toolchain)
+    arch_names = tuple(arch.name for arch in arches)
+    toolchain_names = tuple(toolchain.name for toolchain in toolchains)
+    _check_names(programs, {*arch_names, *toolchain_names})
     built: list[Runtime] = []
-    left_out: list[LeftOut] = []
+    left_out = [*_without_arch(programs, {arch.isa for arch in arches} | {host_isa()})]
     try:
         beside = host_programs(programs, places, lambda toolchain: detect(toolchain, places.cache))
         built += [Runtime(name, a.arch, a.identity.toolchain, a) for name, a in beside.items()]
@@ -106,35 +114,28 @@ def all_runtimes(places: Places) -> Runtimes:
                 ]
             except UnavailableError as error:
                 left_out.append(LeftOut(error, toolchain.name, program.name))
-    return Runtimes(
-        programs.declared,
-        tuple(arch.name for arch in arches),
-        tuple(toolchain.name for toolchain in toolchains),
-        tuple(built),
-        tuple(left_out),
-    )
+    return Runtimes(programs.declared, arch_names, toolchain_names, tuple(built), tuple(left_out))
 
 
-def _check_names(
-    programs: Programs, arches: Sequence[Arch], toolchains: Sequence[Toolchain]
-) -> None:
-    """Refuse ISAs that no arch has, and programs that are called like another target of SCons."""
-    isas = {arch.isa for arch in arches} | {host_isa()}
-    kinds = {t.name: "a toolchain" for t in toolchains} | {a.name: "an arch" for a in arches}
-    for program in programs.declared.values():
-        if program.name in kinds:
+def _check_names(programs: Programs, others: Collection[str]) -> None:
+    """Refuse a program whose name is another target of `scons` already."""
+    for name in programs.declared:
+        if name in others:
             raise ConfigError(
-                f"'{program.name}' is the name of {kinds[program.name]}",
-                key=programs.key(program.name, "name"),
-                hint="SCons could not tell them apart; use another name.",
+                f"program '{name}' has the name of an arch or a toolchain",
+                key=programs.key(name, "name"),
+                hint=f"Give it another name in its {DECLARATION}; its `output` may stay.",
             )
+
+
+def _without_arch(programs: Programs, isas: Collection[str]) -> Iterator[LeftOut]:
+    """Why programs are not built for ISAs that no arch has."""
+    for name, program in programs.declared.items():
         for isa in program.isas:
             if isa not in isas:
-                raise ConfigError(
-                    f"no arch has the ISA '{isa}'",
-                    key=programs.key(program.name, "isas"),
-                    hint=nearest(isa, isas),
-                )
+                problem = f"program '{name}': no arch has the ISA '{isa}'"
+                error = UnavailableError(problem, hint=nearest(isa, isas))
+                yield LeftOut(error, program=name)
 
 
 def host_programs(
@@ -144,12 +145,11 @@ def host_programs(
     emulators run here."""
     problem: UnavailableError | None = None
     groups = groups_of(places)
-    isa = host_isa()
-    here = Arch(isa, isa, flags={}, vector_bytes=4, registers=4, caches=Caches(0, 0, 0))
+    here = host_arch()
     wanted = [
         program.name
         for program in programs.declared.values()
-        if program.runs_on == "host" and isa in (program.isas or (isa,))
+        if program.runs_on == "host" and here.isa in (program.isas or (here.isa,))
     ]
     for name in HOST_TOOLCHAINS:
         toolchain = convert(Toolchain, groups.read("toolchain", name), f"toolchain/{name}")
@@ -161,7 +161,13 @@ def host_programs(
     raise problem or UnavailableError("this machine has no compiler of its own")
 
 
-def _shipped(places: Places, group: str, cls: type[T]) -> list[T]:
+def host_arch() -> Arch:
+    """This machine as an arch for programs that run beside emulators."""
+    isa = host_isa()
+    return Arch(isa, isa, flags={}, vector_bytes=4, registers=4, caches=Caches(0, 0, 0))
+
+
+def shipped(places: Places, group: str, cls: type[T]) -> list[T]:
     """The options of a config group as written, user files shadowing shipped ones. The arch
     `native` is skipped: a toolchain resolves it."""
     groups = groups_of(places)

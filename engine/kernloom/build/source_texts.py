@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kernloom.base.errors import ConfigError, UnavailableError
+from kernloom.base.errors import ConfigError
 from kernloom.base.files import files_below
 from kernloom.build.headers import HAS_INCLUDE, included, spliced
 from kernloom.build.program import NATIVE
 
 HEADERS = (".h", ".hpp", ".inc", ".def")
 _OPERAND = re.compile(r'"([^"\n]+)"|<([^>\n]+)>')
-_ASKED = re.compile(HAS_INCLUDE + r'(?:_next)?\s*\(\s*("[^"\n]+"|<[^>\n]+>)')
+_ASKED = re.compile(HAS_INCLUDE + r"(?:_next)?\s*\(\s*([^)\n]+)")
+_NEXT = re.compile(r"include_next\b")
 
 
 class SourceTexts:
@@ -32,8 +33,9 @@ class SourceTexts:
             try:
                 self._read[path] = place.read_text(encoding="utf-8")
             except OSError as error:
-                raise UnavailableError(
-                    f"{place} cannot be read: {error.strerror}", hint="Reinstall Kernloom."
+                raise ConfigError(
+                    f"{place} cannot be read: {error.strerror}",
+                    hint="Mend it, or reinstall Kernloom.",
                 ) from None
             except UnicodeDecodeError:
                 raise ConfigError(f"{place} is not UTF-8 text") from None
@@ -62,6 +64,8 @@ class SourceTexts:
         return {path: self.read(path) for path in sorted(found)}
 
     def _included(self, path: str, text: str, include: Sequence[str]) -> Iterator[str]:
+        # Then the first file of a name is not the only one.
+        every = _NEXT.search(spliced(text)) is not None
         for operand in (*included(text), *_ASKED.findall(spliced(text))):
             name = _OPERAND.match(operand)
             if name is None:
@@ -74,7 +78,8 @@ class SourceTexts:
                 candidate = posixpath.normpath(posixpath.join(folder, name[1] or name[2]))
                 if candidate.startswith(f"{NATIVE}/") and self._place(candidate):
                     yield candidate
-                    break
+                    if not every:
+                        break
 
     def _place(self, path: str) -> Path | None:
         return next((root / path for root in self._roots if (root / path).is_file()), None)

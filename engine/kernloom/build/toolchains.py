@@ -139,6 +139,18 @@ def detect(toolchain: Toolchain, cache: Path, *, role: str = DRIVER) -> Detected
     return found
 
 
+def glance(toolchain: Toolchain, cache: Path, *, role: str = DRIVER) -> Detected:
+    """A toolchain's driver and the machine that it compiles for, without an identity."""
+    if DRIVER not in toolchain.tools:
+        raise UnavailableError(f"toolchain '{toolchain.name}' has no compiler")
+    driver = _find(toolchain, role, toolchain.tools[DRIVER])
+    target = [flag for flag in toolchain.flags if flag.startswith("--target=")]
+    with scratch(cache) as folder:
+        triple = query_tool([driver, *target, "-dumpmachine"], folder)
+    tools = {DRIVER: driver}
+    return Detected(toolchain.name, toolchain.family, tools, "", triple, "", cache=cache)
+
+
 def check_compiles(found: Detected, arch: Arch) -> None:
     """Refuse a toolchain for another kind of CPU."""
     isa = found.triple.partition("-")[0]

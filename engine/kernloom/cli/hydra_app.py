@@ -8,6 +8,7 @@ whose URL may contain a password, is passed outside of Hydra.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -17,9 +18,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from kernloom.base.errors import KernloomError, UnavailableError, UsageError, nearest
 from kernloom.base.places import Places
+from kernloom.cli.hydra_documents import OUTPUT, check_output_of_jobs, print_documents
+from kernloom.cli.invocation import TABLE
 from kernloom.config.overrides import Override, Overrides, spelled
 from kernloom.config.search_path import KEY as SEARCH_PATH_KEY
 from kernloom.fleet.slurm.submission import NO_STORE
@@ -54,6 +58,8 @@ PACKAGES = {
 """Packages of Hydra's stock plugins."""
 BASIC = "basic"
 """The sweeper that tries every combination; all others optimise."""
+_FOLDER_KEYS = ("hydra.sweep.dir", "hydra.output_subdir")
+_STDERR = 2
 SPACES = (
     "hydra.sweeper.params.",
     "hydra.sweeper.parametrization.",
@@ -62,19 +68,26 @@ SPACES = (
 """Prefixes of the keys with the search axes of sweepers that optimise."""
 
 
-def run_by_hydra(places: Places, overrides: Overrides) -> int:
-    """Have Hydra launch one job per point; returns the exit_code_of_jobs of their exit codes."""
+def run_by_hydra(
+    places: Places, overrides: Overrides, output: str = TABLE, out: TextIO | None = None
+) -> int:
+    """Have Hydra launch one job per point; returns the exit_code_of_jobs of their exit codes. In a
+    format for programs, what the jobs print goes to `out` at the end."""
     if not overrides.multirun:
         raise UsageError(
             "Hydra's own settings are for sweeps", hint="Add -m: kernloom run -m hydra/launcher=..."
         )
+    check_output_of_jobs(output)
+    _check_folders(overrides)
     _check_installed(places, overrides)
     if any(kind == "sweeper" and name != BASIC for kind, name in _choices(overrides)):
         check_axes(overrides)
     store = overrides.about("store").text
     searched = overrides.where(lambda override: override.key == SEARCH_PATH_KEY)
     added = [Path(path) for paths in searched.values(SEARCH_PATH_KEY) for path in paths]
-    rest = overrides.without("store").where(lambda override: override.key != SEARCH_PATH_KEY)
+    rest = overrides.without("store", "output").where(
+        lambda override: override.key != SEARCH_PATH_KEY
+    )
     others = [_word_for_hydra(override) for override in rest]
     places.build.mkdir(parents=True, exist_ok=True)
     # Below the build folder, because cluster nodes do not see another machine's /tmp.
@@ -83,13 +96,17 @@ def run_by_hydra(places: Places, overrides: Overrides) -> int:
         if store:
             (folder / HAS_STORE_WORDS).touch()
         (folder / SEARCH_PATH).write_text(json.dumps(searched.text), encoding="utf-8")
+        (folder / OUTPUT).write_text(output, encoding="utf-8")
         done = subprocess.run(
             _command([*places.folders("configs"), *added], folder, [*others, *NO_STORE]),
             env={**os.environ, STORE_WORDS: json.dumps(store)},
             stdin=subprocess.DEVNULL,
+            stdout=None if output == TABLE else _STDERR,
         )
         left = {int(path.name): path.read_text() for path in files_of_jobs(folder / CODES)}
         best = _best(folder)
+        documents = io.StringIO()
+        print_documents(folder, output, documents)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if not left:
@@ -101,7 +118,19 @@ def run_by_hydra(places: Places, overrides: Overrides) -> int:
         raise KernloomError("Hydra ended early; what it said is above")
     if best and not done.returncode:
         print(f"kernloom: {best}", file=sys.stderr)
+    (out or sys.stdout).write(documents.getvalue())
     return code
+
+
+def _check_folders(overrides: Overrides) -> None:
+    """Refuse to move the folder where jobs and this process leave files for each other."""
+    for override in overrides:
+        if override.key.startswith(_FOLDER_KEYS):
+            raise UsageError(
+                f"{override.key} cannot be set: Hydra's folder is below the build folder, and is "
+                "removed at the end",
+                hint="Results are in the store; `kernloom results` shows them.",
+            )
 
 
 def _word_for_hydra(override: Override) -> str:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import kernloom
 from kernloom.base.errors import UsageError
+from kernloom.cli.hydra_documents import OUTPUT, document_file
 from kernloom.config.hydra_compose import PRIMARY, VERSION_BASE
 from kernloom.config.hydra_search_path import SearchFolder, search_path
 from kernloom.config.resolvers import register_all
@@ -79,13 +81,18 @@ def _run(chosen: Any, folder: Path, objective: Path) -> int:
         )
         return UsageError.exit_code
     searched = json.loads((folder / SEARCH_PATH).read_text(encoding="utf-8"))
-    words = _words(chosen.overrides.task, [*json.loads(store or "[]"), *searched])
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "kernloom", "run", *words, f"--objective={objective}"],
-        cwd=chosen.runtime.cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-    ).returncode
+    output = (folder / OUTPUT).read_text(encoding="utf-8")
+    told = [*chosen.overrides.task, f"output={output}"]
+    words = _words(told, [*json.loads(store or "[]"), *searched])
+    document = document_file(folder, str(chosen.job.num))
+    with document.open("wb") if document else nullcontext() as file:
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "kernloom", "run", *words, f"--objective={objective}"],
+            cwd=chosen.runtime.cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+        ).returncode
 
 
 def comparable(own: Objective, folder: Path) -> bool:

@@ -68,10 +68,10 @@ def parse(
     *,
     sweeps: bool,
     short: Mapping[str, str] = MappingProxyType({}),
-    instead: Mapping[str, str] = MappingProxyType({}),
+    not_served: Mapping[str, str] = MappingProxyType({}),
 ) -> Invocation:
     """Split flags from words; unknown flags are refused with the nearest known one. `short`: letter
-    -> name of a flag. `instead`: flag of another program -> what to use in its place."""
+    -> name of a flag. `not_served`: flags of another program -> what to use instead."""
     words: list[str] = []
     flags: dict[str, str] = {}
     multirun = False
@@ -86,7 +86,7 @@ def parse(
             flag = known.get(name)
             if flag is None:
                 allowed = [f"--{flag}" for flag in known] + (["-m"] if sweeps else []) + ["--help"]
-                hint = instead.get(name) or nearest(word, allowed)
+                hint = not_served.get(name) or nearest(word, allowed)
                 raise UsageError(f"'{command}' has no flag '{word}'", hint=hint)
             if flag.value and not equals:
                 if flag.default and (not waiting or _is_no_value(waiting[0])):

@@ -16,8 +16,16 @@ from typing import Any, NoReturn
 from kernloom import __version__
 from kernloom.base.errors import KernloomError, Terminated, UsageError, nearest
 from kernloom.base.streams import prepare_streams
-from kernloom.cli.hydra_flags import HYDRA_FLAGS, INSTEAD, QUESTIONS, SHORT, with_config_dir
-from kernloom.cli.invocation import Flag, check_output, output_of, parse
+from kernloom.cli.hydra_flags import (
+    CONFIG_FLAGS,
+    HYDRA_FLAGS,
+    NOT_SERVED,
+    QUESTIONS,
+    SHORT,
+    flags_with_hydra,
+    with_config_dir,
+)
+from kernloom.cli.invocation import Flag, Invocation, check_output, output_of, parse
 
 COMMANDS = {
     "run": "one experiment, or with -m a sweep: build, verify, measure, store",
@@ -92,20 +100,21 @@ def _dispatch(words: list[str]) -> int:
         command: Any = importlib.import_module(f"kernloom.cli.commands.{name}")
     flags: dict[str, Flag] = getattr(command, "FLAGS", {})
     sweeps: bool = getattr(command, "SWEEPS", False)
+    reads_configs: bool = getattr(command, "READS_CONFIGS", False)
     if any(word in ("-h", "--help") for word in rest):
-        print(_command_help(name, command, flags, sweeps=sweeps))
+        shown = flags | CONFIG_FLAGS if reads_configs else flags
+        print(_command_help(name, command, shown, sweeps=sweeps))
         return 0
-    if sweeps:
-        hydra = flags | HYDRA_FLAGS
-        invocation = parse(name, rest, hydra, sweeps=True, short=SHORT, instead=INSTEAD)
-    else:
-        invocation = parse(name, rest, flags, sweeps=False)
+    given = flags_with_hydra(flags, sweeps=sweeps, reads_configs=reads_configs)
+    invocation: Invocation = parse(
+        name, rest, given, sweeps=sweeps, short=SHORT, not_served=NOT_SERVED
+    )
     if any(flag in invocation.flags for flag in QUESTIONS):
         from kernloom.cli import hydra_answers
 
         return hydra_answers.answer(invocation)
     check_output(name, rest, getattr(command, "REPORT", ""))
-    code: int = command.run(with_config_dir(invocation))
+    code: int = command.run(with_config_dir(invocation) if sweeps else invocation)
     return code
 
 

@@ -24,14 +24,8 @@ from kernloom.config.naming import EXPERIMENT
 from kernloom.config.override_parser import HYDRA, parse_overrides
 from kernloom.config.overrides import Override, Overrides, is_open
 from kernloom.config.registered import RegisteredOptions
-from kernloom.config.search_path import (
-    KEY as SEARCH_PATH,
-)
-from kernloom.config.search_path import (
-    in_root_config,
-    search_folder,
-    split_search_path,
-)
+from kernloom.config.search_path import KEY as SEARCH_PATH
+from kernloom.config.search_path import added_folders, split_search_path
 from kernloom.config.settings import SweepSettings
 from kernloom.config.sweeps import (
     NOT_SWEPT,
@@ -119,7 +113,7 @@ class Composer:
         self._use_folders(())
         self._resolve_arch = resolve_arch
         self._say = say
-        """Called with notes about a sweep that are not errors."""
+        """Called with notes about a sweep or config files that are not errors."""
         self._results = DigestCache() if results is None else results
         """Cache of results derived from sections of composed configs."""
         self._stamp = ""
@@ -147,8 +141,7 @@ class Composer:
         absolute paths: it is needed to compose a point again elsewhere.
         """
         given, rest = split_search_path(words)
-        entries = given or in_root_config(self._own_folders)
-        added = list(dict.fromkeys(map(search_folder, entries)))
+        added = added_folders(given, self._own_folders)
         before = self._folders[len(self._own_folders) :]
         # Other overrides of this command may have added folders before.
         self._use_folders([*before, *(folder for folder in added if folder not in before)])
@@ -396,7 +389,7 @@ class Composer:
     def _hydra(self) -> HydraComposer:
         from kernloom.config.hydra_compose import HydraComposer
 
-        return HydraComposer(self._folders)
+        return HydraComposer(self._folders, self._say)
 
     def _stamped(self) -> str:
         """A stamp that changes when a config file or the composing code changes."""

@@ -32,7 +32,7 @@ class Groups:
     def __init__(
         self, folders: Sequence[Path], registered: RegisteredOptions | None = None
     ) -> None:
-        self._folders = list(folders)
+        self.folders = list(folders)
         self._registered = registered
         self._composed: dict[tuple[str, str], dict[str, Any]] = {}
         self._stamps: list[Any] = []
@@ -40,11 +40,11 @@ class Groups:
     def exists(self, group: str) -> bool:
         if not group:
             return False
-        in_files = any(_is(Path.is_dir, folder / group) for folder in self._folders)
+        in_files = any(_is(Path.is_dir, folder / group) for folder in self.folders)
         return in_files or (self._registered is not None and self._registered.has_group(group))
 
     def options(self, group: str) -> list[str]:
-        files = (path for folder in self._folders for path in (folder / group).glob("*.yaml"))
+        files = (path for folder in self.folders for path in (folder / group).glob("*.yaml"))
         # Names with a leading dot are hidden, such as editors' lock files.
         names = {path.stem for path in files if not path.name.startswith(".")}
         return sorted({*names, *(self._registered.names(group) if self._registered else ())})
@@ -57,7 +57,7 @@ class Groups:
         """
         from kernloom.config.reader import CONFIG, load_yaml
 
-        for folder in self._folders:
+        for folder in self.folders:
             path = folder / group / f"{name}.yaml"
             if _is(Path.is_file, path):
                 text = read_text(path, limit=CONFIG.size)
@@ -82,14 +82,14 @@ class Groups:
     def _composed_option(self, group: str, name: str, *, root: bool) -> dict[str, Any]:
         """The composed option, in the form of a file without inheritance. `root`: its keys belong
         to the root of the config."""
-        stamps = [stamp for folder in self._folders for stamp in tree_stamps(folder, ".yaml")]
+        stamps = [stamp for folder in self.folders for stamp in tree_stamps(folder, ".yaml")]
         if stamps != self._stamps:
             self._stamps = stamps
             self._composed.clear()
         if (group, name) not in self._composed:
             from kernloom.config.hydra_compose import HydraComposer
 
-            composed, chosen = HydraComposer(self._folders).compose_option(group, name)
+            composed, chosen = HydraComposer(self.folders).compose_option(group, name)
             own = composed if root else composed.get(group)
             defaults = [{f"/{other}": option} for other, option in chosen.items()]
             data = {**own, "defaults": defaults} if isinstance(own, dict) else {}

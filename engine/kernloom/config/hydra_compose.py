@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.conf import HydraConf
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -29,13 +30,25 @@ PRIMARY = "kernloom"
 """The root config: configs/kernloom.yaml."""
 VERSION_BASE = "1.3"
 _TWICE = re.compile(r"Multiple values for (\S+)\. To override a value use 'override \S+: (.*)'")
+_WITHOUT_HYDRA_S_OWN = tuple(
+    f"~hydra/{group}"
+    for entry in HydraConf().defaults
+    for group, option in entry.items()
+    if option is not None
+)
+"""Overrides that leave out Hydra's logging, help, launcher and so on, a tenth of the time: they
+are no part of an experiment."""
 
 
 class HydraComposer:
     """Composes from a list of configs/ folders; files in earlier folders shadow later ones."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(
+        self, folders: Sequence[Path], say: Callable[[str], None] = lambda note: None
+    ) -> None:
         self._groups = Groups(folders)
+        self._say = say
+        """Called with Hydra's warnings about config files."""
         self._folders = [SearchFolder(folder) for folder in folders]
         self.cacheable = True
         """Whether the last composition depends on config files only."""
@@ -43,7 +56,12 @@ class HydraComposer:
     def compose(self, groups: Sequence[str]) -> dict[str, Any]:
         """The merged config files for these group choices, interpolations unresolved."""
         YamlSource.calls_resolvers = False
-        composed = with_names(*self._compose(PRIMARY, groups))
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", UserWarning)
+            composed = with_names(*self._compose(PRIMARY, groups))
+        for note in dict.fromkeys(" ".join(str(warning.message).split()) for warning in warned):
+            self._say(f"Hydra warns: {note}")
         self.cacheable = not YamlSource.calls_resolvers
         return composed
 
@@ -52,7 +70,7 @@ class HydraComposer:
         (group -> option) that the list chooses."""
         # Hydra warns about a defaults list without `_self_`, which only the root config needs.
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
+            warnings.simplefilter("ignore")
             return self._compose(f"{group}/{name}" if group else name, ())
 
     def _compose(
@@ -82,7 +100,8 @@ class HydraComposer:
                     str(folders[0].path), job_name=PRIMARY, version_base=VERSION_BASE
                 ),
             ):
-                return compose(primary, list(overrides), return_hydra_config=True)
+                every = [*overrides, *_WITHOUT_HYDRA_S_OWN]
+                return compose(primary, every, return_hydra_config=True)
         finally:
             GlobalHydra.instance().hydra = before
 

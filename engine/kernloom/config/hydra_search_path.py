@@ -17,6 +17,7 @@ from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from kernloom.base.errors import UnavailableError
+from kernloom.base.streams import stdout_to_stderr
 from kernloom.config.yaml_source import SCHEME, YamlSource
 
 MAIN = "main"
@@ -66,11 +67,11 @@ def search_path(folders: Sequence[SearchFolder]) -> Iterator[None]:
 def load_plugins() -> Plugins:
     """Hydra's plugins, imported on the first call."""
     # Warnings of installed plugins are not about this command.
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), stdout_to_stderr():
         warnings.simplefilter("ignore")
         try:
             return Plugins.instance()
-        except Exception as error:  # whatever the code of another package raises
+        except (Exception, SystemExit) as error:  # whatever the code of another package raises
             raise UnavailableError(
                 f"a plugin of Hydra cannot be loaded: {_place(error)}{type(error).__name__}: "
                 f"{error}",
@@ -78,7 +79,7 @@ def load_plugins() -> Plugins:
             ) from None
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """The file and line of a plugin that an error comes from."""
     trace, place = error.__traceback__, ""
     while trace:

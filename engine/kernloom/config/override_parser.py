@@ -56,6 +56,12 @@ def parse_overrides(
         return Overrides(handed_over, multirun, for_hydra=True)
     for word in words:
         _check_length(word)
+        if word.lstrip("+~").startswith(HYDRA):
+            raise UsageError(
+                f"'{_shown(word)}' is a setting of Hydra's own, and nothing here is launched by "
+                "Hydra",
+                hint="For its launchers and sweepers: kernloom run -m hydra/launcher=...",
+            )
     return Overrides(tuple(parse_override(w, groups, multirun=multirun) for w in words), multirun)
 
 

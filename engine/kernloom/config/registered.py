@@ -37,8 +37,10 @@ _NOT_PLUGIN_CODE = frozenset({"hydra", "omegaconf", "antlr4", "yaml", "kernloom"
 class RegisteredOptions:
     """The options of all groups, except Hydra's own."""
 
-    def __init__(self, cache: Path) -> None:
+    def __init__(self, cache: Path, *, may_import: bool = True) -> None:
+        """Without `may_import`, there are no options unless the cache is up to date."""
         self._cache = cache
+        self._may_import = may_import
 
     def names(self, group: str) -> list[str]:
         return self._found[0].get(group, [])
@@ -61,6 +63,8 @@ class RegisteredOptions:
             kept = read_sealed(self._cache)
             if kept["plugins"] == own and kept["imported"] == _file_stamps(kept["files"]):
                 return kept["options"], _stamp_of(kept)
+        if not self._may_import:
+            return {}, ""
         try:
             files, options = _import_plugins()
         except UnavailableError:
@@ -123,8 +127,8 @@ def _import_plugins() -> tuple[list[str], dict[str, list[str]]]:
     while waiting:
         group = waiting.pop()
         for entry in store.list(group):
-            if entry.endswith(".yaml"):
+            if entry.endswith(".yaml") and "/" not in entry:
                 options.setdefault(group, []).append(entry.removesuffix(".yaml"))
-            else:
+            elif not entry.endswith(".yaml"):
                 waiting.append(f"{group}/{entry}")
     return sorted(files), {group: sorted(names) for group, names in options.items()}

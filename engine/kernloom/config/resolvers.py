@@ -16,22 +16,25 @@ from typing import Any
 
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.files import canonical_json
+from kernloom.base.lookup import MISSING
 from kernloom.base.registry import Registry
+from kernloom.base.streams import stdout_to_stderr
+from kernloom.config.plain_data import problem_with
+from kernloom.config.selects import KEY, literal
 
 RESOLVERS: Registry[Callable[..., Any]] = Registry("resolver", {}, group="kernloom.resolvers")
 _CALL = re.compile(r"\$\{\s*([A-Za-z_][\w.]*)\s*:")
-NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+NODE = re.compile(rf"\$\{{({KEY})\}}")
 """A reference to another key, by its full name."""
 _READ_NOTHING = ("oc.env", "oc.decode", "now", "python_version")
 """Shipped resolvers whose result depends on their arguments and not on the config."""
-_SHIPPED = ("oc.select", "oc.create", "oc.dict.keys", "oc.dict.values", "oc.deprecated", "hydra")
-_HYDRA = ("now", "hydra", "python_version")
+_SHIPPED = ("oc.select", "oc.create", "oc.dict.keys", "oc.dict.values", "oc.deprecated")
+_HYDRA_CONFIG = "hydra"
+_HYDRA = ("now", "python_version")
 _SEES_CONFIG = {"_parent_", "_node_", "_root_"}
 _ARGUMENT = r"(?:\$\{[A-Za-z_][\w.]*\}|[\w-]+)"
 _SIMPLE_CALL = re.compile(rf"\$\{{([A-Za-z_][\w.]*):({_ARGUMENT}(?:,{_ARGUMENT})*)\}}", re.ASCII)
 """A call with references, numbers and words: OmegaConf's parser takes a millisecond."""
-_INTEGER = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
-_WORD = re.compile(r"(?!(?:true|false|null|inf|nan)$)[a-z_]\w*", re.ASCII | re.IGNORECASE)
 _MAX_KEPT = 10_000
 _CONFIG_KEY = "__text"
 
@@ -60,6 +63,12 @@ def reads_no_config(text: str) -> bool:
 def check_resolvers(text: str, key: str) -> None:
     """Make the resolvers in a text known to OmegaConf; refuse unknown ones."""
     for name in _CALL.findall(text):
+        if name == _HYDRA_CONFIG:
+            raise ConfigError(
+                f"'{text}' has no value: an experiment does not depend on Hydra's own settings",
+                key=key,
+                hint="Refer to a key of the config, such as ${workload.name}.",
+            )
         if name in (*_READ_NOTHING, *_SHIPPED):
             _register_hydra([name])
         elif RESOLVERS.knows(name):
@@ -75,8 +84,11 @@ def check_resolvers(text: str, key: str) -> None:
 
 
 def register_all() -> None:
-    """Make the resolvers of all installed packages known to OmegaConf; broken ones are left out."""
+    """Make the resolvers of all installed packages known to OmegaConf; broken ones, and those with
+    a name of OmegaConf's or Hydra's own, are left out."""
     for name in RESOLVERS.names():
+        if name in (*_READ_NOTHING, *_SHIPPED, _HYDRA_CONFIG):
+            continue
         # A broken resolver is reported where it is used.
         with contextlib.suppress(ConfigError):
             _register(name, "")
@@ -116,12 +128,11 @@ def _simple_call(text: str, references: Mapping[str, Any]) -> tuple[str, list[An
         node = NODE.fullmatch(argument)
         if node:
             arguments.append(references[node[1]])
-        elif _INTEGER.fullmatch(argument):
-            arguments.append(int(argument))
-        elif _WORD.fullmatch(argument):
-            arguments.append(argument)
-        else:
+            continue
+        value = literal(argument)
+        if value is MISSING:
             return None
+        arguments.append(value)
     return match[1], arguments
 
 
@@ -200,13 +211,14 @@ def _checked(name: str, function: Callable[..., Any], key: str) -> Callable[...,
             return kept[given]
         shown = f"{name}({', '.join(map(repr, plain))})"
         try:
-            result = function(*plain)
-        except Exception as error:  # whatever the code of another package raises
-            problem = f"the resolver {shown} failed: {type(error).__name__}: {error}"
+            with stdout_to_stderr():
+                result = function(*plain)
+        except (Exception, SystemExit) as error:  # whatever the code of another package raises
+            problem = f"the resolver {shown} failed: {type(error).__name__}: {_text_of(error)}"
             hint = f"Correct its arguments; the resolver is code of {package}."
             raise ResolverError(ConfigError(problem, hint=hint)) from None
-        if not _is_plain(result):
-            problem = f"the resolver {shown} returned a {type(result).__name__}"
+        if problem := problem_with(result):
+            problem = f"the resolver {shown} returned {problem}"
             hint = f"Allowed: text, numbers, true, false, null, lists and maps of them ({package})."
             raise ResolverError(ConfigError(problem, hint=hint))
         if len(kept) < _MAX_KEPT:
@@ -240,9 +252,8 @@ def _as_plain(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(name, str) and _is_plain(inner) for name, inner in value.items())
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    return value is None or type(value) in (str, int, float, bool)
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as other:  # of the package, too
+        return f"its message cannot be shown ({type(other).__name__})"

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from kernloom.base.errors import ConfigError, UsageError, nearest
 from kernloom.base.files import read_text
+from kernloom.base.places import Places
 from kernloom.config.overrides import Override
 
 KEY = "hydra.searchpath"
 ROOT_FILE = "kernloom.yaml"
 _WORD = re.compile(rf"\+{{0,2}}{re.escape(KEY)}=", re.ASCII)
 _SCHEME = re.compile(r"(\w+)://(.*)", re.DOTALL)
+_SIMPLE_ENTRY = re.compile(r"""'([^'\\]*)'|"([^"\\]*)"|([^\[\],'"\s]+)""")
 
 
 def is_search_path(word: str) -> bool:
@@ -36,6 +39,11 @@ def split_search_path(words: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             rest.append(word)
     return entries, rest
+
+
+def simple_entries(word: str) -> list[str]:
+    """The entries of `hydra.searchpath=[...]`, without Hydra's parser: its import is slow."""
+    return ["".join(found) for found in _SIMPLE_ENTRY.findall(word.partition("=")[2])]
 
 
 def search_path_word(entries: Sequence[str]) -> str:
@@ -55,6 +63,16 @@ def in_root_config(folders: Sequence[Path]) -> list[str]:
             listed = section.get("searchpath") if isinstance(section, dict) else None
             return [] if listed is None else _entries(listed, f"{path}: {KEY}")
     return []
+
+
+def added_folders(entries: Sequence[str], own_folders: Sequence[Path]) -> list[Path]:
+    """The folders that entries of a search path name, or else those of the root config."""
+    return list(dict.fromkeys(map(search_folder, entries or in_root_config(own_folders))))
+
+
+def with_search_path(places: Places, entries: Sequence[str] = ()) -> Places:
+    """The places of a command that composes no experiment, with the folders of a search path."""
+    return replace(places, added_configs=tuple(added_folders(entries, places.folders("configs"))))
 
 
 def search_folder(entry: str, key: str = KEY) -> Path:

@@ -7,20 +7,27 @@ place: a new point shares all unchanged parts with the composed data.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kernloom.base.digest import DigestCache, Section, as_plain, as_section, digest_of
 from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.lookup import MISSING
 from kernloom.config.convert import fields_at
 from kernloom.config.overrides import Override
 from kernloom.config.renamed import nearest_key
 from kernloom.config.resolvers import NODE as _NODE
 from kernloom.config.resolvers import check_resolvers, evaluate, reads_no_config, resolving_error
 from kernloom.config.schema import Experiment
+from kernloom.config.selects import SELECT, parse_select
 
 _NESTED = (dict, list)
+_PART = re.compile(f"{SELECT.pattern}|{_NODE.pattern}")
+"""A reference: with groups 1 and 2 one that has a default, with group 3 a plain one."""
+_UNSET = "???"
+"""OmegaConf's mark of a value that is to be set."""
 _DEEPEST = 20
 """Maximum length of a chain of references, to detect cycles."""
 _MAX_EXPANDED = 200_000
@@ -61,13 +68,11 @@ class _References:
     """The `${...}` references in a section."""
 
     paths: list[Path]
-    roots: list[str]
-    """Root sections that they refer to."""
     rare: bool
     """Whether some need OmegaConf to resolve."""
 
 
-_NO_REFERENCES = _References([], [], rare=False)
+_NO_REFERENCES = _References([], rare=False)
 
 
 def merged(base: Any, change: Any) -> Any:
@@ -218,12 +223,7 @@ def _references_in(section: Any) -> _References:
     paths = _interpolated(section)
     if not paths:
         return _NO_REFERENCES
-    texts = [_at(section, path) for path in paths]
-    return _References(
-        paths,
-        sorted({match.split(".")[0] for text in texts for match in _NODE.findall(text)}),
-        any(_is_rare(text) for text in texts),
-    )
+    return _References(paths, any(_is_rare(_at(section, path)) for path in paths))
 
 
 def _is_rare(text: str) -> bool:
@@ -233,8 +233,14 @@ def _is_rare(text: str) -> bool:
 
 
 def _has_call(text: str) -> bool:
-    """Whether a text holds more than references to keys by their full names."""
-    return "${" in _NODE.sub("", text)
+    """Whether a text holds more than references to keys by their full names, with or without a
+    default."""
+    return "${" in _NODE.sub("", SELECT.sub(_without_select, text))
+
+
+def _without_select(match: re.Match[str]) -> str:
+    """Nothing in place of a select that needs no parser."""
+    return "" if parse_select(match) else match[0]
 
 
 def _resolved_section(
@@ -315,7 +321,7 @@ def _resolved(data: Mapping[str, Any], text: str, place: Path, depth: int, budge
     if depth > _DEEPEST:
         raise ConfigError("refers to itself", key=".".join(map(str, place)))
 
-    def look_up(reference: str) -> Any:
+    def look_up(reference: str, default: Any = MISSING) -> Any:
         node: Any = data
         for name in reference.split("."):
             if isinstance(node, str) and "${" in node:
@@ -324,12 +330,16 @@ def _resolved(data: Mapping[str, Any], text: str, place: Path, depth: int, budge
                 node = node[int(name)]
                 continue
             if not isinstance(node, dict) or name not in node:
+                if default is not MISSING:
+                    return default
                 raise ConfigError(
                     f"'${{{reference}}}' refers to nothing: unknown key '{name}'",
                     key=".".join(map(str, place)),
                     hint=nearest(name, node if isinstance(node, dict) else ()),
                 )
             node = node[name]
+        if node == _UNSET and default is not MISSING:
+            return default
         found = _resolved_within(data, node, place, depth + 1, budget)
         budget.spend(found, place)
         return found
@@ -339,7 +349,15 @@ def _resolved(data: Mapping[str, Any], text: str, place: Path, depth: int, budge
         found = evaluate(text, references, ".".join(map(str, place)))
         budget.spend(found, place)
         return as_section(found)
-    whole = _NODE.fullmatch(text)
+
+    def value(match: re.Match[str]) -> Any:
+        select = parse_select(match) if match[1] else None
+        if select is None:
+            return look_up(match[3])
+        default = look_up(select.reference) if select.reference else select.default
+        return look_up(select.key, default)
+
+    whole = _PART.fullmatch(text)
     if whole:
-        return look_up(whole.group(1))
-    return _NODE.sub(lambda match: str(look_up(match.group(1))), text)
+        return value(whole)
+    return _PART.sub(lambda match: str(value(match)), text)

@@ -4,8 +4,8 @@ Its key is the hash of exactly these inputs: staged files, the keys of the artif
 built from, system headers, argv, linked files, the compiler's identity and the fixed environment.
 The key contains no path of this machine, unless a flag names one, so it is the same in any folder.
 
-A kernel is compiled and linked by one command. A program is a chain: an object for each source, and
-the command that links them.
+A kernel is compiled and linked by one command. A program is a chain: an object for each source,
+archives of objects, and the command that links them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,26 @@ ENVIRONMENT: Mapping[str, str] = {
 
 MANIFEST = "manifest.json"
 ORIGINS = "origins"
+FAILED = "failed"
+"""Folder, below build/, of what did not compile, each under its key."""
 BARE = ("-nodefaultlibs", "-lgcc")
 """Flags that speed up linking a kernel without headers. Other functions that it can call, such as
 memset, are provided by the process that loads it."""
 WRAPPER = "(wrapper)"
 """Entry in `linked` for the behaviour of a compiler's wrapper."""
-FOLDERS = {"kernel": "kernels", "batch": "batches", "program": "runtimes", "object": "objects"}
+COMMANDS = "compile_commands.json"
+"""File, below build/, with the commands of sources for editors."""
+ARCHIVER = "ar"
+"""Role of the tool that makes archives."""
+FOLDERS = {
+    "kernel": "kernels",
+    "batch": "batches",
+    "program": "runtimes",
+    "archive": "archives",
+    "object": "objects",
+}
+STEPS = ("object", "archive")
+"""Kinds that are made for others."""
 
 KEY_LENGTH = 32
 
@@ -65,7 +79,7 @@ class Artifact:
 
     name: str
     """Name for people, and the slot by which older builds are found."""
-    kind: Literal["kernel", "batch", "program", "object"]
+    kind: Literal["kernel", "batch", "program", "archive", "object"]
     output: str
     """Name of the built file."""
     main: str
@@ -114,7 +128,7 @@ class Artifact:
 
     @property
     def links(self) -> bool:
-        return "-c" not in self.argv
+        return self.kind != "archive" and "-c" not in self.argv
 
     @cached_property
     def inputs(self) -> dict[str, str]:
@@ -142,8 +156,8 @@ class Artifact:
         return self.folder(build) / self.output
 
     def link(self, build: Path) -> Path | None:
-        """The stable path of a program; other artifacts have none."""
-        if self.kind != "program":
+        """The stable path of a program or archive; other artifacts have none."""
+        if self.kind not in ("program", "archive"):
             return None
         return build / "lib" / self.arch / self.variant / self.runtime / self.output
 

@@ -15,10 +15,11 @@ from kernloom.base.places import Places, find_places
 from kernloom.base.registry import Registry
 from kernloom.build.arches import check_runs, is_native, resolve_native, with_vector_bytes
 from kernloom.build.builder import Builder
+from kernloom.build.built_for import BuiltFor
 from kernloom.build.emulators import FoundEmulator, find_emulator
 from kernloom.build.firmware import Firmware, Images
 from kernloom.build.package import Package
-from kernloom.build.programs import BuiltFor, Programs
+from kernloom.build.programs import Programs
 from kernloom.build.runtimes import host_programs
 from kernloom.build.scons import Ahead
 from kernloom.build.shared_cache import SharedCache

@@ -24,8 +24,9 @@ from kernloom.build.arches import (
     with_vector_bytes,
 )
 from kernloom.build.builder import Builder
+from kernloom.build.built_for import BuiltFor
 from kernloom.build.compile import kernel_artifact
-from kernloom.build.programs import BuiltFor, Programs
+from kernloom.build.programs import Programs
 from kernloom.build.runtimes import HOST_TOOLCHAINS
 from kernloom.build.toolchains import Detected, accepts, detect
 from kernloom.config.convert import convert

@@ -13,6 +13,7 @@ from kernloom.base.errors import UsageError
 from kernloom.build.builder import Builder, Outcome
 from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.cli.progress import Progress
+from kernloom.config.search_path import split_search_path, with_search_path
 from kernloom.plan.artifact import Artifact
 from kernloom.report.plans import print_builds
 from kernloom.report.similar import group_similar
@@ -42,13 +43,14 @@ def run(invocation: Invocation) -> int:
 def _build_all(assembly: Assembly, invocation: Invocation) -> int:
     from kernloom.build.runtimes import all_runtimes
 
-    if without_output(invocation.words):
+    added, rest = split_search_path(without_output(invocation.words))
+    if rest:
         raise UsageError("--all builds every runtime; it takes no overrides")
-    runtimes = all_runtimes(assembly.places)
+    runtimes = all_runtimes(with_search_path(assembly.places, added))
     for error in runtimes.unavailable:
         print(f"left out: {error}", file=invocation.stderr)
     # Objects that are linked with kernels are built with these.
-    programs = [artifact for artifact in runtimes.artifacts if artifact.kind == "program"]
+    programs = [artifact for artifact in runtimes.artifacts if artifact.kind != "object"]
     return _build(assembly.builder(), programs, invocation)
 
 

@@ -18,6 +18,7 @@ import os
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.cli.contender_words import contenders_of, parse_quoted
+from kernloom.cli.hydra_flags import places_of
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.progress import Progress
 from kernloom.cli.stores import split_store
@@ -33,6 +34,7 @@ from kernloom.run.fleets import check_on_this_machine
 from kernloom.store.store import open_store
 
 USAGE = "A B [C ...] | --baseline NAME [filter ...]"
+READS_CONFIGS = True
 REPORT = "compare"
 FLAGS = {
     "with": Flag("overrides for all of them", "'WORDS'"),
@@ -45,7 +47,7 @@ FLAGS = {
 
 
 def run(invocation: Invocation) -> int:
-    assembly = Assembly()
+    assembly = Assembly(places_of(invocation))
     flags = invocation.flags
     common = parse_quoted(flags.get("with", ""), assembly.composer)
     place, given = split_store(without_output(invocation.words), assembly.places, common)

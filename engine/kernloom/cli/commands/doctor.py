@@ -24,9 +24,10 @@ from kernloom import __version__
 from kernloom.base.errors import KernloomError, UnavailableError, UsageError
 from kernloom.base.expressions import format_size
 from kernloom.base.machine import machine_facts
-from kernloom.base.places import Places, find_places
+from kernloom.base.places import Places
 from kernloom.build.emulators import find_emulator
 from kernloom.build.toolchains import DRIVER, detect
+from kernloom.cli.hydra_flags import places_of
 from kernloom.cli.installing import Missing, find_missing, install
 from kernloom.cli.invocation import Flag, Invocation, without_output
 from kernloom.cli.progress import Progress
@@ -39,6 +40,7 @@ from kernloom.report.calibrations import print_calibration
 from kernloom.run.calibrating import calibrate, describe
 
 USAGE = "[output=json]"
+READS_CONFIGS = True
 FLAGS = {
     "install": Flag("install what the targets lack, after showing it"),
     "calibrate": Flag("measure this machine's peak and bandwidth, and keep them"),
@@ -57,7 +59,7 @@ def run(invocation: Invocation) -> int:
         raise UsageError("--yes goes with --install")
     if "calibrate" in invocation.flags and "install" in invocation.flags:
         raise UsageError("--calibrate and --install are two errands: run doctor twice")
-    places = find_places()
+    places = places_of(invocation)
     if "install" in invocation.flags:
         return _install(invocation, find_missing(places))
     calibration = _calibration(invocation, places)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kernloom.base.errors import UsageError, nearest
 from kernloom.cli.commands.run import execute_and_report
+from kernloom.cli.hydra_flags import places_of
 from kernloom.cli.invocation import Invocation, without_output
 from kernloom.recipe.recipe import differences, read_recipe
 from kernloom.run.assembly import Assembly
@@ -17,6 +18,7 @@ from kernloom.run.execution import exit_code
 from kernloom.run.planning import plan_each
 
 USAGE = "run FILE [output=json]"
+READS_CONFIGS = True
 REPORT = "run"
 ACTIONS = {"run": "replay a recipe file"}
 
@@ -28,7 +30,7 @@ def run(invocation: Invocation) -> int:
         raise UsageError(f"unknown recipe command '{given}'", hint=nearest(given, ACTIONS))
     if len(words) != 2:
         raise UsageError("name one recipe file: kernloom recipe run FILE")
-    assembly = Assembly()
+    assembly = Assembly(places_of(invocation))
     # Tasks of a cluster compose their points from overrides, which a recipe does not have.
     here = assembly.composer.choose({"output": invocation.output, "fleet": "local"})
     local = next(iter(assembly.composer.points(here))).data

@@ -27,8 +27,8 @@ from typing import TextIO
 
 from kernloom.base.errors import ConfigError, UsageError, nearest
 from kernloom.base.files import replacing
-from kernloom.base.places import find_places
 from kernloom.base.units import count
+from kernloom.cli.hydra_flags import places_of
 from kernloom.cli.invocation import Flag, Invocation, destination, without_output
 from kernloom.cli.stores import split_store
 from kernloom.measure.trial import Trial
@@ -47,6 +47,7 @@ USAGE = (
     "[--columns KEYS | --group KEYS | --pivot ROWS COLUMNS [METRIC]] [--history] "
     "[--all-sources] [--to FILE]"
 )
+READS_CONFIGS = True
 REPORT = "results"
 FLAGS = {
     "sort": Flag("sort by a key; -KEY for the largest first", "KEY"),
@@ -77,7 +78,7 @@ def run(invocation: Invocation) -> int:
         raise UsageError(f"--limit {limit} is not allowed", hint="Allowed: 0, 1, 2, ...")
     if "csv" in flags:
         invocation = replace(invocation, output="csv")
-    places = find_places()
+    places = places_of(invocation)
     place, words = split_store(without_output(invocation.words), places)
     if words and words[0] == "repair":
         return _repair(place, words[1:], invocation)

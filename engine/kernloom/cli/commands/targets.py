@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 
 from kernloom.base.errors import UsageError
-from kernloom.base.places import find_places
+from kernloom.cli.hydra_flags import places_of
 from kernloom.cli.invocation import Invocation, without_output
 from kernloom.run.targets import list_targets
 
 USAGE = "[output=json]"
+READS_CONFIGS = True
 
 
 def run(invocation: Invocation) -> int:
     rest = without_output(invocation.words)
     if rest:
         raise UsageError(f"'targets' takes no '{rest[0]}'")
-    listed = list_targets(find_places())
+    listed = list_targets(places_of(invocation))
     if invocation.for_people:
         from kernloom.report.page import print_rows
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from kernloom.base.errors import KernloomError
-from kernloom.base.places import Places, find_places, find_project, share_folder
+from kernloom.base.places import Places, find_places
 from kernloom.cli.completion import stored
 from kernloom.cli.completion.candidates import Candidate, chosen_from, files_after
+from kernloom.cli.completion.config_folders import groups_for
 from kernloom.cli.completion.constants import Call, constants
 from kernloom.cli.completion.overrides import OverrideCompleter
-from kernloom.cli.hydra_flags import HYDRA_FLAGS, SHORT
+from kernloom.cli.hydra_flags import flags_with_hydra, full_name
 from kernloom.cli.invocation import MULTIRUN, PLAIN_OUTPUTS, Flag
 from kernloom.cli.main import COMMANDS
-from kernloom.config.search_path import is_search_path
+from kernloom.config.groups import Groups
 
 PROGRAM_FLAGS = {"--help": "the commands", "--version": "the version of Kernloom"}
 _OUTPUT = "output="
-_ENTRY = re.compile(r"[^\[\],'\"\s]+")
-"""An entry of a search path as it is typed."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +33,10 @@ class Syntax:
     actions: dict[str, str]
     """Its first words that are not overrides or filters -> what they do."""
 
+    def flag(self, word: str) -> Flag | None:
+        """The flag that a word is, by its full or short name."""
+        return self.flags.get(full_name(word)) if word.startswith("-") else None
+
 
 def syntax_of(command: str) -> Syntax:
     """What the module of a command declares, without importing it."""
@@ -45,9 +46,12 @@ def syntax_of(command: str) -> Syntax:
         for name, call in declared.get("FLAGS", {}).items()
         if isinstance(call, Call)
     }
-    actions, sweeps = declared.get("ACTIONS", {}), declared.get("SWEEPS", False)
+    sweeps, reads_configs = declared.get("SWEEPS", False), declared.get("READS_CONFIGS", False)
     return Syntax(
-        flags | HYDRA_FLAGS if sweeps else flags, sweeps, declared.get("REPORT", ""), actions
+        flags_with_hydra(flags, sweeps=sweeps, reads_configs=reads_configs),
+        sweeps,
+        declared.get("REPORT", ""),
+        declared.get("ACTIONS", {}),
     )
 
 
@@ -101,10 +105,8 @@ class _Completer:
     def _flag_before(self) -> str:
         """The flag whose value is under the cursor, if any."""
         *_, last = self.line.before
-        name = last.lstrip("-")
-        name = SHORT.get(name, name) if last[1:2] != "-" and self.syntax.sweeps else name
-        takes_value = last.startswith("-") and name in self.syntax.flags
-        return name if takes_value and self.syntax.flags[name].value else ""
+        flag = self.syntax.flag(last)
+        return full_name(last) if flag and flag.value else ""
 
     def _flags(self) -> list[Candidate]:
         found = [Candidate(f"--{name}", about=f.about) for name, f in self.syntax.flags.items()]
@@ -115,8 +117,7 @@ class _Completer:
     def _values(self, flag: str, typed: str) -> list[Candidate]:
         """Candidates for the value of a flag, by the name that the help gives it."""
         if flag == "package":
-            keys = self._overrides().candidates(typed)
-            return [_key_of(one) for one in keys if "/" not in one.text]
+            return self._overrides().packages(typed)
         match self.syntax.flags.get(flag, Flag("")).value:
             case "FILE" | "FOLDER":
                 return files_after()
@@ -199,7 +200,7 @@ class _Completer:
         while waiting:
             word = waiting.pop(0)
             if word.startswith("-"):
-                flag = self.syntax.flags.get(word.lstrip("-"))
+                flag = self.syntax.flag(word)
                 if flag and flag.value and waiting:
                     waiting.pop(0)
             elif "=" not in word:
@@ -228,21 +229,11 @@ class _Completer:
         if words is None:
             words = [*self.line.before[1:], *self.line.after]
         everything = self.line.command in ("check", "results")
-        folders = [*_config_folders(self._places), *self._further_folders()]
-        return OverrideCompleter(folders, words, self.describe, every_workload=everything)
+        return OverrideCompleter(self._groups, words, self.describe, every_workload=everything)
 
-    def _further_folders(self) -> list[Path]:
-        """The folders of --config-dir and hydra.searchpath on the command line."""
-        words = [*self.line.before, *self.line.after]
-        named: list[str] = []
-        for word, following in zip(words, [*words[1:], ""], strict=True):
-            flag, equals, value = word.partition("=")
-            if flag in ("--config-dir", "-cd"):
-                named.append(value if equals else following)
-            elif is_search_path(word):
-                named += _ENTRY.findall(value)
-        folders = (Path(name.removeprefix("file://")) for name in named if name)
-        return [folder.absolute() for folder in folders if folder.is_dir()]
+    @cached_property
+    def _groups(self) -> Groups:
+        return groups_for([*self.line.before, *self.line.after], self._places)
 
     @cached_property
     def _places(self) -> Places | None:
@@ -252,27 +243,8 @@ class _Completer:
             return None
 
 
-def _key_of(candidate: Candidate) -> Candidate:
-    """The key alone of a candidate for `key=value`."""
-    if not candidate.text.endswith("="):
-        return candidate
-    return replace(candidate, text=candidate.text.removesuffix("="), kind="word")
-
-
 def reports_of(format_name: str) -> set[str]:
     """The commands that a shipped format serves."""
     declared = constants(f"report/formats/{format_name}").values()
     writers = {word for call in declared if isinstance(call, Call) for word in call.keywords}
     return {word.removesuffix("_file") for word in writers}
-
-
-def _config_folders(places: Places | None) -> list[Path]:
-    if places:
-        return places.folders("configs")
-    # The marker of the project is wrong, or the current folder is gone.
-    try:
-        project = find_project(Path.cwd())
-    except OSError:
-        project = None
-    roots = [root for root in (project, share_folder()) if root]
-    return [root / "configs" for root in roots if (root / "configs").is_dir()]

@@ -20,7 +20,7 @@ from kernloom.config.naming import at_root
 
 ROOT = "kernloom"
 """The root config: configs/kernloom.yaml."""
-_ABOUT = re.compile(r"^ {0,2}about: *(.+)$", re.MULTILINE)
+_ABOUT = re.compile(r"^ {0,2}about: *(?:[>|][+-]?\n +)?(.+)$", re.MULTILINE)
 _COMMENT = re.compile(r"\A(?:# @package.*\n)?# *(.+)$", re.MULTILINE)
 _OVERRIDE = "override "
 _LARGEST = 1 << 20

@@ -7,7 +7,6 @@ import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from kernloom.cli.completion.candidates import (
@@ -25,6 +24,7 @@ from kernloom.cli.completion.composition import (
 )
 from kernloom.cli.completion.constants import constants, literal_fields
 from kernloom.config.groups import Groups
+from kernloom.config.search_path import KEY as SEARCH_PATH
 
 _SIGN = re.compile(r"(\+\+|\+|~)?(.*)", re.DOTALL)
 _FIXED = ("select", "fixed")
@@ -43,7 +43,7 @@ _FLEETS = {"local": "fleet/local", "slurm": "fleet/slurm/settings"}
 class OverrideCompleter:
     """Completes overrides after the other words of a command line."""
 
-    folders: Sequence[Path]
+    groups: Groups
     words: Sequence[str]
     """The other words, which choose options of groups."""
     describe: bool
@@ -63,6 +63,12 @@ class OverrideCompleter:
         """The known values of a key, as single values, several, or a list in brackets."""
         if key in HYDRA_GROUPS:
             return chosen_from(_hydra_options(key.rpartition("/")[2]), typed)
+        if key == SEARCH_PATH:
+            before, sign, _ = typed.rpartition("," if "," in typed else "[")
+            return files_after(before + sign) if sign else [Candidate("[", "more")]
+        if key.startswith(_AXES):
+            axis = key.removeprefix(_AXES)
+            return listed_from(self._options(axis) or self._names(axis), typed)
         group = key.partition("@")[0]
         if options := self._options(group):
             return self._described(group, chosen_from(options, typed))
@@ -73,11 +79,20 @@ class OverrideCompleter:
             return listed_from(names, typed)
         return chosen_from(names, typed)
 
+    def packages(self, typed: str) -> list[Candidate]:
+        """The sections and values of the composed config, for `--package`."""
+        *names, _ = typed.split(".")
+        above = "".join(f"{name}." for name in names)
+        return [
+            Candidate(f"{above}{key}", "more" if isinstance(value, Mapping) else "word")
+            for key, value in self.config.section(names).items()
+        ]
+
     def cases(self) -> list[str]:
         """The cases of the chosen workloads."""
         if self.every_workload and "workload" not in self._chosen:
             found = [
-                section_of_option(self.folders, "workload", name, "cases")
+                section_of_option(self.groups.folders, "workload", name, "cases")
                 for name in self._options("workload")
             ]
         else:
@@ -88,11 +103,7 @@ class OverrideCompleter:
     @cached_property
     def config(self) -> Composition:
         """The config that the other words compose."""
-        return Composition(self.folders, self._chosen)
-
-    @cached_property
-    def _groups(self) -> Groups:
-        return Groups(self.folders)
+        return Composition(self.groups.folders, self._chosen)
 
     @cached_property
     def _chosen(self) -> dict[str, str]:
@@ -101,17 +112,17 @@ class OverrideCompleter:
         return {
             key: value.split(",")[0]
             for key, _, value in pairs
-            if value and "." not in key and self._groups.exists(key)
+            if value and "." not in key and self.groups.exists(key)
         }
 
     def _options(self, group: str) -> list[str]:
-        return options_of(self._groups, group) if self._groups.exists(group) else []
+        return options_of(self.groups, group) if self.groups.exists(group) else []
 
     def _described(self, group: str, candidates: Iterable[Candidate]) -> list[Candidate]:
         if not self.describe:
             return list(candidates)
         return [
-            Candidate(one.text, one.kind, about_option(self.folders, group, _last(one.text)))
+            Candidate(one.text, one.kind, about_option(self.groups.folders, group, _last(one.text)))
             for one in candidates
         ]
 
@@ -120,7 +131,7 @@ class OverrideCompleter:
             for one in self._keys("", typed.removeprefix(_AXES)):
                 yield one.after(_AXES)
         elif typed.startswith("hydra"):
-            yield from (Candidate(f"{group}=", "more") for group in HYDRA_GROUPS)
+            yield from (Candidate(f"{key}=", "more") for key in (*HYDRA_GROUPS, SEARCH_PATH))
         elif "." in typed:
             yield from self._inner_keys(sign, typed)
         else:
@@ -145,10 +156,10 @@ class OverrideCompleter:
 
     def _folder_names(self) -> list[str]:
         try:
-            found = {path.name for folder in self.folders for path in folder.iterdir()}
+            found = {path.name for folder in self.groups.folders for path in folder.iterdir()}
         except OSError:
             return []
-        return sorted(name for name in found if self._groups.exists(name))
+        return sorted(name for name in found if self.groups.exists(name))
 
     def _inner_keys(self, sign: str, typed: str) -> Iterator[Candidate]:
         """The keys of the section that is typed already."""
