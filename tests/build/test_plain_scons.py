@@ -245,6 +245,35 @@ def test_editors_get_the_command_of_every_source(tree: Path, built: Scons) -> No
         subprocess.run(command, cwd=entry["directory"], check=True)
 
 
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with a program `mine`, for a declaration and source of the test's own."""
+    folder = tmp_path / "project"
+    (folder / "native/mine").mkdir(parents=True)
+    (folder / "kernloom.yaml").touch()
+    return folder
+
+
+@pytest.mark.parametrize("target", ["mine", "runner"])
+def test_editors_find_the_headers_of_kernloom_for_a_program_of_a_project(
+    tree: Path, project: Path, target: str
+) -> None:
+    (project / "native/mine/program.yaml").write_text(
+        "{name: mine, kind: objects, sources: [odd.c], include: [., ../include]}"
+    )
+    (project / "native/mine/own.h").write_text("#define OWN 1\n")
+    (project / "native/mine/odd.c").write_text(
+        '#include <kernloom/answer.h>\n#include "own.h"\nint odd = ANSWER + OWN;\n'
+    )
+    done = scons(project, "-f", str(tree / "SConstruct"), target)
+    assert done.returncode == 0, done.stdout + done.stderr
+    entries = json.loads((project / ".kernloom/build/compile_commands.json").read_text())
+    (entry,) = [entry for entry in entries if entry["file"] == "native/mine/odd.c"]
+    assert entry["directory"] == str(project)
+    command = [*entry["arguments"], "-fsyntax-only"]
+    subprocess.run(command, cwd=entry["directory"], check=True)
+
+
 def test_a_dry_run_of_cleaning_removes_nothing(tree: Path, built: Scons) -> None:
     built(RUNNER)
     before = sorted(path for path in (tree / "build").rglob("*") if "/cache" not in str(path))
@@ -264,10 +293,7 @@ def test_a_dollar_sign_in_the_path_means_nothing(tree: Path, built: Scons) -> No
     assert not list(other.glob("build/objects/*"))
 
 
-def test_a_program_of_a_project_is_built_from_there(tree: Path, tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    (project / "native/mine").mkdir(parents=True)
-    (project / "kernloom.yaml").touch()
+def test_a_program_of_a_project_is_built_from_there(tree: Path, project: Path) -> None:
     (project / "native/mine/program.yaml").write_text(
         "{name: mine, kind: objects, sources: [odd.c], varies_by: [isa]}"
     )
@@ -290,15 +316,16 @@ def test_a_missing_tool_for_one_program_leaves_only_that_out(tree: Path, built: 
     output = built()
     assert "left out: toolchain 'gcc': no program 'no-such-g++'" in output
     assert "toolchain.tools.cxx" in output
+    assert "Install the package with 'no-such-g++'" in output and "apt-get" not in output
     assert run(tree / RUNNER) == "42"
     assert "no toolchain for 'plus' is on this machine" in built("plus", code=2)
 
 
-def add(tree: Path, name: str, declared: str) -> None:
+def add(tree: Path, name: str, declared: str, source: str = "part.c") -> None:
     folder = tree / "native" / name
     folder.mkdir()
-    (folder / "part.c").write_text("int other(void) { return 0; }\n")
-    (folder / "program.yaml").write_text(f"{{name: {name}, sources: [part.c], {declared}}}")
+    (folder / source).write_text("int other(void) { return 0; }\n")
+    (folder / "program.yaml").write_text(f"{{name: {name}, sources: [{source}], {declared}}}")
 
 
 def test_an_archive_is_built_found_and_removed(tree: Path, built: Scons) -> None:
@@ -315,14 +342,97 @@ def test_a_program_with_the_name_of_another_target_is_refused(
     tree: Path, built: Scons, name: str
 ) -> None:
     add(tree, name, "kind: objects")
-    assert f"program '{name}' has the name of an arch or a toolchain" in built(code=2)
+    said = f"program '{name}' has the name of an arch or a toolchain"
+    assert f"native/{name}/program.yaml: name: {said}" in built(code=2)
 
 
 def test_a_program_for_an_unknown_isa_is_said(tree: Path, built: Scons) -> None:
     add(tree, "other", "kind: objects, isas: [x86-64]")
-    assert "left out: program 'other': no arch has the ISA 'x86-64'" in built()
+    add(tree, "both", "kind: objects, isas: [x86_64, aarch65]")
+    output = built()
+    hint = "Did you mean 'x86_64'?"
+    assert f"left out: program 'other': no arch has the ISA 'x86-64'\n  {hint}" in output
+    assert "left out: program 'both': no arch has the ISA 'aarch65'" in output
+    assert "native/both/part.c" in output and "native/other/part.c" not in output
+    assert "'x86-64'" in built("other", code=2)
 
 
 def test_a_source_that_cannot_be_read_is_an_error(tree: Path, built: Scons) -> None:
     (tree / "native/runner/gone.c").symlink_to("nowhere")
     assert "gone.c cannot be read" in built(code=2)
+
+
+def test_names_without_a_toolchain_are_known_but_left_out(tree: Path, built: Scons) -> None:
+    other = (tree / "configs/toolchain/gcc.yaml").read_text()
+    other = other.replace("name: gcc", "name: other").replace("cc: gcc", "cc: no-such-gcc")
+    (tree / "configs/toolchain/other.yaml").write_text(other)
+    for name in ("other", "aarch64"):
+        output = built(name, code=2)
+        assert f"no toolchain for '{name}' is on this machine:" in output
+        assert output.count("no program 'no-such-gcc'") == 2, output
+
+
+def test_an_arch_without_programs_is_said(built: Scons) -> None:
+    assert "no program below native/ is built for 'opencl'" in built("opencl", code=2)
+
+
+def test_a_link_of_a_lost_toolchain_is_not_up_to_date(tree: Path, built: Scons) -> None:
+    old = tree / "build/lib/aarch64/release/none/runner"
+    old.parent.mkdir(parents=True)
+    old.symlink_to("/bin/true")
+    name = str(old.relative_to(tree))
+    assert "'aarch64'" in built(name, code=2)
+    assert "'aarch64'" in built(str(old.parent.relative_to(tree)), code=2)
+    assert "Nothing to be done" in built("native/runner/main.c")
+
+
+def test_reasons_of_other_programs_are_not_given(tree: Path, built: Scons) -> None:
+    toolchain = tree / "configs/toolchain/gcc.yaml"
+    toolchain.write_text(toolchain.read_text().replace(", cxx: g++", ""))
+    add(tree, "mine", "kind: executable, language: c++", "part.cpp")
+    output = built("mine", code=2)
+    assert "needs the tool 'cxx', which toolchain 'gcc' does not have" in output
+    assert "tools: {cxx: NAME} and cxx_flags in configs/toolchain/gcc.yaml" in output
+    assert "Did you mean" not in output
+
+
+@pytest.mark.parametrize(
+    ("declaration", "said"),
+    [
+        ("data: [no.ld]", "data: program 'mine' has no file 'native/mine/no.ld'"),
+        ("defines: {SIZE: true}", "defines.SIZE: expected text or a whole number or a number"),
+    ],
+)
+def test_a_declaration_that_fits_nothing_is_refused(
+    tree: Path, built: Scons, declaration: str, said: str
+) -> None:
+    add(tree, "mine", f"kind: executable, varies_by: [isa], {declaration}")
+    output = built(code=2)
+    assert f"native/mine/program.yaml: {said}" in output and "Traceback" not in output
+    assert "no toolchain" not in output
+
+
+def test_a_number_is_the_value_of_a_macro(tree: Path, built: Scons) -> None:
+    add(tree, "mine", "kind: objects, defines: {SIZE: 4, HALF: 0.5}")
+    output = built("mine")
+    assert "-DSIZE=4 " in output and "-DHALF=0.5 " in output
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ("build.cache=there", "Write --build-cache=there."),
+        ("toolchain=gcc", "Write `scons gcc`."),
+        ("CC=clang", "configs/toolchain/"),
+    ],
+)
+def test_settings_that_would_change_nothing_are_refused(
+    built: Scons, setting: str, hint: str
+) -> None:
+    output = built(setting, code=2)
+    assert f"'{setting}' is no setting of this build" in output and hint in output
+
+
+def test_help_describes_a_program_without_a_description(tree: Path, built: Scons) -> None:
+    add(tree, "mine", "kind: objects")
+    assert "  mine         (objects)" in built("-h")

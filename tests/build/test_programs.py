@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -427,11 +428,20 @@ def test_a_source_that_is_no_text_is_said(root: Path, built_for: BuiltFor) -> No
         Programs([root]).artifact("tool", built_for)
 
 
+def test_the_choice_of_a_linker_is_for_links_only(root: Path, built_for: BuiltFor) -> None:
+    toolchain = built_for.toolchain
+    flags = (*toolchain.flags, "-fuse-ld=bfd")
+    chosen = replace(built_for, toolchain=replace(toolchain, flags=flags))
+    program = Programs([root]).artifact("tool", chosen)
+    assert "-fuse-ld=bfd" in program.argv
+    assert all("-fuse-ld=bfd" not in step.argv for step in program.steps.values())
+
+
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
         ({"kind": "exe"}, "native/zzz/program.yaml: kind: "),
-        ({"defines": {"A": 1}}, "native/zzz/program.yaml: defines.A: expected text"),
+        ({"defines": {"A": True}}, "native/zzz/program.yaml: defines.A: expected text"),
         ({"sources": []}, "native/zzz/program.yaml: sources: is empty"),
         ({"defines": {"A": "{x}"}}, "native/zzz/program.yaml: defines: "),
         ({"colour": 1}, "native/zzz/program.yaml: unknown key 'colour'"),

@@ -229,3 +229,45 @@ def test_what_comes_from_the_cache_is_known_to_editors(
     shutil.rmtree(tree / "build")
     built(cache)
     assert len(json.loads((tree / "build/compile_commands.json").read_text())) == 2
+
+
+def test_a_copy_from_the_cache_is_not_shown_as_a_compilation(
+    tree: Path, built: Scons, tmp_path: Path
+) -> None:
+    cache = f"--build-cache={tmp_path / 'shared'}"
+    assert "fetch" not in built(cache, RUNNER)
+    (key,) = hashes(tree)
+    shutil.rmtree(tree / "build")
+    for option, said in (("-n", "would fetch"), ("--debug=explain", "fetched")):
+        output = built(cache, option, RUNNER)
+        assert compiled(output) == set(), output
+        shown = [line for line in output.splitlines() if "fetch" in line]
+        assert shown == [f"{said} build/runtimes/{key}/runner"]
+
+
+def test_a_dry_run_shows_what_is_compiled_beside_what_is_fetched(
+    tree: Path, built: Scons, tmp_path: Path
+) -> None:
+    cache = f"--build-cache={tmp_path / 'shared'}"
+    built(cache, RUNNER)
+    (tree / "native/runner/part.c").write_text("int part(void) { return 1; }\n")
+    shutil.rmtree(tree / "build")
+    output = built(cache, "-n", RUNNER)
+    assert compiled(output) == {"part.o", "runner"}
+    (fetched,) = [line for line in output.splitlines() if line.startswith("would fetch ")]
+    assert fetched.endswith("/main.o")
+
+
+def test_a_damaged_copy_is_the_reason_that_is_shown(
+    tree: Path, built: Scons, tmp_path: Path
+) -> None:
+    cache = f"--build-cache={tmp_path / 'shared'}"
+    built(cache, RUNNER)
+    shutil.rmtree(tree / "build")
+    for path in (tmp_path / "shared").rglob("*"):
+        if path.is_file() and path.name in ("part.o", "runner"):
+            path.write_bytes(b"garbage")
+    output = built(cache, RUNNER)
+    assert compiled(output) == {"part.o", "runner"}
+    assert output.count("the copy in build.cache was damaged") == 2
+    assert "/main.o\n" in output.partition("gcc ")[0], "fetched before"

@@ -59,3 +59,9 @@ def test_a_folder_that_cannot_be_made_is_said(project: Project, tmp_path: Path, 
     where = place if place.startswith("/") else str(tmp_path / place)
     done = project.run(*RUN, f"build.cache='{where}'")
     assert done.code == 2 and "build.cache" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_name_of_the_folder_may_have_any_characters(project: Project, tmp_path: Path) -> None:
+    cache = tmp_path / "ours (all), [x=1]"
+    assert sum(built(project, f"build.cache={cache}")) == 2
+    assert list(cache.glob("kernels/*/kernel.so"))

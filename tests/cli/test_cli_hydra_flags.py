@@ -13,6 +13,7 @@ import yaml
 
 from command_line import PATIENCE_S, Project, environment
 from kernloom.base.places import share_folder
+from kernloom.cli.hydra_flags import HYDRA_FLAGS, NOT_SERVED, SHORT
 
 CONFIGS = share_folder() / "configs"
 PLAIN_APP = """\
@@ -104,6 +105,20 @@ def test_an_answer_is_hydra_s_own(
     assert done.stderr == ""
 
 
+def test_every_flag_in_hydra_s_help_is_served_or_has_a_substitute(
+    plain_answers: dict[tuple[str, ...], str],
+) -> None:
+    listed = re.findall(
+        r"^--([\w-]+)(?:,-(\w+))? :", plain_answers[("--hydra-help",)], re.MULTILINE
+    )
+    for name, letter in listed:
+        if name in ("help", "multirun"):
+            continue
+        assert (name in HYDRA_FLAGS) != (name in NOT_SERVED), name
+        assert not letter or SHORT[letter] == name, letter
+    assert {name for name, _ in listed} >= {*HYDRA_FLAGS, "run", "version"}
+
+
 def test_nothing_is_run_or_written(shared_project: Project) -> None:
     before = {*shared_project.folder.iterdir()}
     for command in ("run", "plan", "build", "check", "explain"):
@@ -168,7 +183,14 @@ def test_hydra_s_help_needs_no_command(shared_project: Project) -> None:
         (["--cfg", "job", "workload=axpi"], ["unknown workload 'axpi'", "Did you mean 'axpy'?"]),
         (["--cfg", "job", "hydra.verbos=1"], ["Could not override 'hydra.verbos'"]),
         (["--cfg", "hydra", "hydra/launcher=nosuch"], ["nosuch"]),
-        (["--config-dir", "nosuch"], ["hydra.searchpath: 'nosuch' does not exist"]),
+        (["--config-dir", "nosuch"], ["--config-dir: 'nosuch' does not exist", "Folders there: "]),
+        (["-cd=nosuch", "--cfg", "job"], ["--config-dir: 'nosuch' does not exist"]),
+        (["-cp=x"], ["'plan' has no flag '-cp=x'", "--config-dir FOLDER adds one"]),
+        (["--version"], ["'plan' has no flag '--version'", "`kernloom --version`"]),
+        (["-sc", "install=bash"], ["'plan' has no flag '-sc'", "`kernloom completion bash`"]),
+        (["--experimental-rerun=x"], ["`kernloom recipe run FILE`"]),
+        (["+workload=axpy"], ["'workload' is chosen already", "Write workload=axpy without +"]),
+        (["+experiment=compilers"], ["`override /experiment: compilers` in a defaults list"]),
         (["--config-name", "x"], ["'plan' has no flag '--config-name'", "say experiment=NAME"]),
         (["-cn=x"], ["'plan' has no flag '-cn=x'", "The root config is always kernloom.yaml"]),
         (["--config-path", "x"], ["no flag '--config-path'", "--config-dir FOLDER adds one"]),
@@ -179,7 +201,10 @@ def test_hydra_s_help_needs_no_command(shared_project: Project) -> None:
             ["workload.about='${hydra:job.name}'"],
             ["workload.about: '${hydra:job.name}' has no value", "${workload.name}"],
         ),
-        (["--run"], ["A command runs one experiment unless it has -m"]),
+        (
+            ["--run"],
+            ["'plan' has no flag '--run'", "one experiment unless it has -m"],
+        ),
         (
             ["--cfg", "job", "--resolve", "workload.about=${oc.env:NO_SUCH_VARIABLE}"],
             ["workload.about: ", "Environment variable 'NO_SUCH_VARIABLE' not found"],

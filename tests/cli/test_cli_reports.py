@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -303,6 +304,8 @@ def test_doctor_describes_the_machine(shared_project: Project) -> None:
     document = done.document
     assert document["machine"]["cpu"]
     assert document["places"]["project"] == str(shared_project.folder)
+    assert Path(document["places"]["graph"]).is_file()
+    assert document["places"]["graph"] in shared_project.run("doctor").stdout
     (gcc,) = [tool for tool in document["toolchains"] if tool["name"] == "gcc"]
     assert gcc["available"] is True
     assert gcc["version"]

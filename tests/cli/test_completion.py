@@ -90,12 +90,16 @@ def test_the_words_of_hydras_flags_are_offered() -> None:
 def test_the_short_names_of_hydras_flags_take_values_too() -> None:
     assert offered("run", "-c", "") == ["job", "hydra", "all"]
     assert "defaults-tree" in offered("run", "-i", "d")
+    assert offered("run", "-i", "search") == ["searchpath"]
     assert [one.kind for one in candidates("run", "-cd", "")] == ["files"]
     assert offered("recipe", "-cd", "lab", "") == ["run"]
 
 
 def test_parts_of_the_config_are_offered_for_package() -> None:
-    assert offered("run", "--cfg", "job", "--package", "mea") == ["measure"]
+    for flag in ("--package", "-p"):
+        assert offered("run", "--cfg", "job", flag, "mea") == ["measure"]
+        sizes = offered("run", "workload=mlp", "-c", "job", flag, "workload.sizes.")
+        assert "workload.sizes.batch" in sizes
     assert offered("run", "workload=mlp", "-p", "workload.sizes.b") == ["workload.sizes.batch"]
     assert offered("run", "--cfg", "job", "--package=see") == ["--package=seed"]
     assert offered("run", "-p", "no.such.") == []
@@ -109,15 +113,19 @@ def test_parts_of_the_config_are_offered_for_package() -> None:
         ("plan", "-cd", "my lab"),
         ("compare", "--config-dir", "my lab"),
         ("run", "hydra.searchpath=[nosuch,'my lab']"),
+        ("run", "hydra.searchpath=['file://my lab']"),
         ("run", "+hydra.searchpath=[file://my lab]"),
     ],
 )
 def test_folders_of_the_search_path_are_searched(here: Project, words: tuple[str, ...]) -> None:
     here.write("my lab/toolchain/lab_gcc.yaml", "about: of the lab\n")
-    if "file:" in words[-1]:
+    if "[file:" in words[-1]:
         words = ("run", f"hydra.searchpath=['file://{here.folder}/my lab']")
     (found,) = candidates(*words, "toolchain=lab")
     assert (found.text, found.about) == ("toolchain=lab_gcc", "of the lab")
+    command, *further = words
+    assert offered(command, "toolchain=lab", after=further) == ["toolchain=lab_gcc"]
+    assert offered(command, "toolchain=lab") == []
 
 
 def test_the_search_path_of_the_root_config_is_searched(here: Project) -> None:
@@ -201,6 +209,7 @@ def test_files_are_left_to_the_shell() -> None:
     assert candidates("check", "--junit", "re") == [Candidate("", "files")]
     assert candidates("run", "recipe=") == [Candidate("recipe=", "yaml")]
     assert candidates("run", "store.path=st") == [Candidate("store.path=", "files")]
+    assert candidates("run", "build.cache=") == [Candidate("build.cache=", "files")]
     assert candidates("run", "workload.tensors.A.fill.path=") == [
         Candidate("workload.tensors.A.fill.path=", "files")
     ]

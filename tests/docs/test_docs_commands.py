@@ -210,6 +210,7 @@ def test_a_clone_takes_nothing_from_the_tree_it_was_copied_from(tmp_path: Path) 
         "project": "",
         "build": str(clone.folder / "build"),
         "store": str(clone.folder / ".kernloom/store.db"),
+        "graph": str(clone.folder / "SConstruct"),
     }
     done = clone.type("kernloom results output=json")
     assert done.trials == []

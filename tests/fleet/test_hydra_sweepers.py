@@ -16,6 +16,7 @@ from kernloom.cli.hydra_job import not_minimised
 from kernloom.config.groups import Groups
 from kernloom.config.override_parser import parse_overrides
 from kernloom.config.overrides import Overrides
+from kernloom.run.assembly import Assembly
 from parts import needs, needs_module
 
 pytestmark = pytest.mark.slow
@@ -202,3 +203,38 @@ def test_a_slip_in_the_words_leaves_no_objective(project: Project, tmp_path: Pat
     assert project.run("run", "workload=tund", "--objective", str(file)).code == 2
     assert project.run("run", "-m", "workload=axpy", "--objective", str(file)).code == 2
     assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nope=1,2"], "unknown key 'nope'"),
+        (["measure.sampels=1,2"], "measure: unknown key 'sampels'"),
+        (["workload=nosuch", "seed=1,2"], "unknown workload 'nosuch'"),
+        (["+workload=good"], "Write workload=good without +"),
+        (["experiment=compilers"], "experiment=compilers describes a sweep by Kernloom"),
+        (["sweep.where=seed > 1", "seed=1,2"], "this is a sweep by Kernloom"),
+    ],
+)
+def test_what_every_job_would_refuse_is_said_once(
+    shared_project: Project, words: list[str], said: str
+) -> None:
+    done = shared_project.run("run", "-m", "hydra/launcher=basic", *words)
+    assert done.code == 2, done.stderr
+    assert done.stderr.count("kernloom: error: ") == 1
+    assert said in done.stderr and "Add -m" not in done.stderr
+
+
+@pytest.mark.parametrize("value", ["interval(1,2)", "range(1,3)", "choice(1,2)", "1", "[1"])
+def test_axes_of_sweepers_are_left_to_them(value: str) -> None:
+    composer = Assembly().composer
+    words = ["hydra/sweeper=optuna", "workload=axpy"]
+    for key in ("select.fixed.unroll.vectors", "measure.samples"):
+        axes = composer.parse([*words, f"{key}={value}"], multirun=True, to_hydra=True)
+        composer.check_for_hydra(axes)
+
+
+def test_a_search_without_an_axis_says_so(tuned: Project) -> None:
+    done = tuned.run("run", *OPTUNA, "hydra.sweeper.n_trials=1", "workload=tuned")
+    assert done.code == 0, done.stderr
+    assert "optuna had one point only: no key was given several values" in done.stderr

@@ -72,13 +72,17 @@ def driven(program: Program, toolchain: Toolchain, *, cxx: bool) -> tuple[Toolch
     if role == DRIVER:
         return toolchain, role
     if role not in toolchain.tools:
-        known = {*toolchain.tools, CXX}
-        problem = UnavailableError if role == CXX else ConfigError
-        raise problem(
+        lacks = (
             f"program '{program.name}' needs the tool '{role}', which toolchain "
-            f"'{toolchain.name}' does not have (toolchain.tools)",
-            hint=nearest(role, known),
+            f"'{toolchain.name}' does not have (toolchain.tools)"
         )
+        if role == CXX:
+            raise UnavailableError(
+                lacks,
+                hint=f"Add its C++ compiler: tools: {{{CXX}: NAME}} and cxx_flags in "
+                f"configs/toolchain/{toolchain.name}.yaml.",
+            )
+        raise ConfigError(lacks, hint=nearest(role, {*toolchain.tools, CXX}))
     flags = toolchain.cxx_flags if cxx else toolchain.flags
     # With another identity, so that updating it leaves programs of other tools alone.
     return replace(toolchain, tools={DRIVER: toolchain.tools[role]}, flags=flags), role
@@ -103,6 +107,10 @@ def program_flags(program: Program, built_for: BuiltFor) -> dict[str, Sequence[s
 
 
 def compiling(words: Sequence[str]) -> list[str]:
-    """Flags without those for the linker."""
+    """Flags without those for the linker, and without its choice, which Clang warns of."""
     linking = linker_words(words)
-    return [word for place, word in enumerate(words) if place not in linking]
+    return [
+        word
+        for place, word in enumerate(words)
+        if place not in linking and not word.startswith("-fuse-ld=")
+    ]

@@ -60,17 +60,33 @@ def _commands(
         sources = [path for path in compiled if path.endswith(_SUFFIXES)]
         known = {*sources, *artifact.steps, "-c"}
         flags = [part for part in without_linking(artifact.argv) if part not in known]
+        words = [artifact.tools[artifact.argv[0]], *flags]
+        if not kernel:
+            words = _with_other_roots(words, folder, places.roots)
         for source in sources:
-            yield _entry(folder, source, [artifact.tools[artifact.argv[0]], *flags])
+            yield _entry(folder, source, words)
 
 
 def _native(places: Places) -> Iterator[dict[str, Any]]:
     for root, source, words in native_commands(places):
-        yield _entry(root, source, words)
+        yield _entry(root, source, _with_other_roots(words, root, places.roots))
 
 
 def _entry(folder: Path, source: str, words: Sequence[str]) -> dict[str, Any]:
     return {"directory": str(folder), "file": source, "arguments": [*words, "-c", source]}
+
+
+def _with_other_roots(words: Sequence[str], own: Path, roots: Sequence[Path]) -> list[str]:
+    """A command in its root `own` that also searches the include folders of the other roots: a
+    build has the headers of all in one place."""
+    others = [root for root in roots if root != own]
+    found: list[str] = []
+    for word in words:
+        found.append(word)
+        name = word.removeprefix("-I")
+        if name != word and not Path(name).is_absolute():
+            found += [f"-I{root / name}" for root in others if (root / name).is_dir()]
+    return found
 
 
 def origin_of(artifact: Artifact, name: str, roots: Sequence[Path]) -> Path | None:

@@ -40,7 +40,7 @@ class Program:
     language: Literal["c", "c++"] = "c"
     include: tuple[str, ...] = ()
     """Folders that are searched for headers."""
-    defines: Mapping[str, str] = field(default_factory=dict)
+    defines: Mapping[str, str | int | float] = field(default_factory=dict)
     data: tuple[str, ...] = ()
     """Further files for the linker."""
     link: tuple[str, ...] = ()
@@ -65,6 +65,11 @@ class Program:
     def file(self) -> str:
         names = {"library": f"{self.name}.so", "archive": f"lib{self.name}.a"}
         return self.output or names.get(self.kind, self.name)
+
+    @property
+    def macros(self) -> dict[str, str]:
+        """Name -> value of each define, as the preprocessor gets it."""
+        return {name: str(value) for name, value in self.defines.items()}
 
     @property
     def role(self) -> str:
@@ -129,7 +134,7 @@ def read_program(path: Path, root: Path) -> Declared:
     for field_name, texts in (
         ("sources", program.sources),
         ("include", program.include),
-        ("defines", tuple(program.defines.values())),
+        ("defines", tuple(program.macros.values())),
     ):
         for text in texts:
             _check_placeholders(declared, field_name, text)

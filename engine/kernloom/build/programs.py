@@ -27,6 +27,7 @@ from kernloom.build.toolchains import DRIVER, Detected
 from kernloom.plan.artifact import ARCHIVER, Artifact
 
 _SUFFIXES = {"c": (".c",), "c++": (".cpp", ".cc", ".cxx")}
+_MEND = "Correct the declaration; if it came with Kernloom, reinstall Kernloom."
 
 
 class Programs:
@@ -56,6 +57,10 @@ class Programs:
 
     def program(self, name: str) -> Program:
         return self._find(name).program
+
+    def key(self, name: str, field: str) -> str:
+        """Where a field of a program is declared, for messages."""
+        return self._find(name).key(field)
 
     def _find(self, name: str) -> Declared:
         try:
@@ -246,7 +251,7 @@ class Programs:
                     f"program '{program.name}' has no source '{declared.path(pattern)}' in "
                     f"{declared.root}",
                     key=declared.key("sources"),
-                    hint="Mend the declaration, or reinstall Kernloom.",
+                    hint=_MEND,
                 )
             names = [path.relative_to(declared.root).as_posix() for path in matching]
             for name in names:
@@ -271,8 +276,16 @@ class Programs:
         """Path -> text of the files that a program declares for the linker."""
         declared = self._find(name)
         texts = self._texts(declared)
-        paths = map(declared.path, declared.program.data)
-        return {path: texts.read(path) for path in paths}
+        found: dict[str, str] = {}
+        for path in map(declared.path, declared.program.data):
+            if not any((root / path).is_file() for root in self._roots):
+                raise ConfigError(
+                    f"program '{name}' has no file '{path}' in {declared.root}",
+                    key=declared.key("data"),
+                    hint=_MEND,
+                )
+            found[path] = texts.read(path)
+        return found
 
     def headers(self, name: str, built_for: BuiltFor) -> dict[str, str]:
         """Path -> text of the headers in a program's include folders, for what is compiled to be
@@ -396,7 +409,7 @@ def _compilation(declared: Declared, built_for: BuiltFor) -> tuple[str, ...]:
         DRIVER,
         *(word for words in groups.values() for word in compiling(words)),
         *(f"-I{path}" for path in _include(declared, built_for)),
-        *(f"-D{name}={built_for.fill(v)}" for name, v in declared.program.defines.items()),
+        *(f"-D{name}={built_for.fill(v)}" for name, v in declared.program.macros.items()),
     )
 
 

@@ -13,23 +13,25 @@ import shlex
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from kernloom.base.errors import KernloomError
+from kernloom.base.errors import KernloomError, UsageError
 from kernloom.base.files import link_atomically
 from kernloom.base.places import Places
-from kernloom.build.builder import Builder
+from kernloom.build.builder import Builder, State
 from kernloom.build.compile_commands import SEAL_FILE as COMMANDS_SEAL
 from kernloom.build.compile_commands import origin_of, write_compile_commands
 from kernloom.build.explain import Explanation, to_plain
 from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import read_manifest
+from kernloom.build.program import NATIVE, Program
 from kernloom.build.runtimes import HOST_TOOLCHAINS, Runtimes, all_runtimes
+from kernloom.build.shared_cache import KEY as CACHE_KEY
 from kernloom.build.shared_cache import SharedCache
 from kernloom.build.workspace import sweep, unwritable, workspace
 from kernloom.plan.artifact import COMMANDS, FAILED, FOLDERS, Artifact, steps_of
@@ -72,6 +74,10 @@ class RuntimeGraph:
         self._locked = False
         self._sought: dict[str, Explanation] = {}
         """Key -> reason to build what the shared cache does not have."""
+        self._damaged: set[str] = set()
+        """Keys of entries of the shared cache that could not be used."""
+        self._fetchable: set[str] = set()
+        """Keys of entries of the shared cache that a dry run leaves there."""
         self._check_places()
 
     def _check_places(self) -> None:
@@ -94,14 +100,14 @@ class RuntimeGraph:
         every = (step for artifact in self.runtimes.artifacts for step in steps_of(artifact))
         return {str(self._builder.path(step)): step for step in every}
 
-    def targets(self, *, all_steps: bool, cleaning: bool) -> Iterator[Target]:
+    def targets(self, *, all_steps: bool, cleaning: bool, dry: bool) -> Iterator[Target]:
         """What can be built, inputs first. The steps of what is whole are listed with `all_steps`,
-        as far as they exist: nothing needs the others."""
+        as far as they exist: nothing needs the others. `dry`: nothing was fetched before."""
         needed = {
             step.key
             for artifact in self.runtimes.artifacts
             if cleaning or not self._is_whole(artifact)
-            for step in steps_of(artifact)
+            for step in (self._unfetched(artifact) if dry else steps_of(artifact))
         }
 
         def here(artifact: Artifact) -> bool:
@@ -113,6 +119,16 @@ class RuntimeGraph:
                 files = (self._origin(artifact, name) for name in artifact.files)
                 made = (self._builder.path(step) for step in steps)
                 yield Target(Path(path), (*files, *made), self._is_whole(artifact))
+
+    def _unfetched(self, artifact: Artifact) -> Iterator[Artifact]:
+        """An artifact and the steps that it needs unless the shared cache has it."""
+        yield artifact
+        shared = self._builder.shared
+        if shared is not None and not self._is_whole(artifact) and shared.may_have(artifact):
+            self._fetchable.add(artifact.key)
+            return
+        for step in artifact.steps.values():
+            yield from self._unfetched(step)
 
     @cached_property
     def names(self) -> dict[Path, Artifact]:
@@ -147,22 +163,46 @@ class RuntimeGraph:
 
     def unknown(self, name: str) -> str:
         """What is wrong with a target that nothing builds."""
-        if name in self.runtimes.programs:
-            reasons = "; ".join(str(error) for error in self.runtimes.unavailable)
-            return f"no toolchain for '{name}' is on this machine. {reasons}"
-        top = Path.cwd()
+        runtimes, top = self.runtimes, Path.cwd()
+        lib, path = self._builder.build_folder / "lib", top / name
+        # A link of an earlier run stays there without its toolchain.
+        of = path.relative_to(lib).parts[0] if lib in path.parents else name
+        if of in {*runtimes.programs, *runtimes.arches, *runtimes.toolchains} - {*self.aliases}:
+            reasons = "".join(f"\n  {error}" for error in runtimes.missing_for(of))
+            if not reasons:
+                return f"no program below {NATIVE}/ is built for '{of}'"
+            return f"no toolchain for '{of}' is on this machine:{reasons}"
         named = [str(p.relative_to(top)) for p in self.names if p.is_relative_to(top)]
         close = get_close_matches(name, named if "/" in name else self.aliases, 1)
         hint = f"Did you mean '{close[0]}'? " if close else ""
         return f"nothing is called '{name}'. {hint}`scons -h` lists what there is."
 
+    def can_be_named(self, path: Path) -> bool:
+        """Whether a file that no target makes may be asked for, as for any source: but no stable
+        path, which must not lead to what a toolchain of the past has built."""
+        return path.exists() and self._builder.build_folder / "lib" not in path.parents
+
+    def shown(self, path: str, *, explaining: bool) -> str:
+        """The line of a target that SCons prints."""
+        artifact = self._artifacts[path]
+        if artifact.key in self._fetchable:
+            return f"would fetch {shown_path(Path(path))}"
+        if not explaining and artifact.key not in self._damaged:
+            return _command(artifact)
+        return f"{self._reason(artifact, self._builder.state(artifact)).text}\n{_command(artifact)}"
+
+    def _reason(self, artifact: Artifact, state: State) -> Explanation:
+        """Why an artifact has to be built."""
+        return self._sought.get(artifact.key, state.explanation)
+
     def fetch(self, targets: Sequence[str]) -> Iterator[Path]:
         """Copy what these aliases and paths stand for from the shared cache; all of it if there are
         none. Objects are looked for only where what is made of them is not there."""
-        if self._builder.shared is None:
+        shared = self._builder.shared
+        if shared is None:
             return
         for artifact in self._finished(targets):
-            for found in self._fetched(artifact):
+            for found in self._fetched(artifact, shared):
                 self._made.files += 1
                 yield self._builder.path(found)
 
@@ -178,18 +218,21 @@ class RuntimeGraph:
             if path in named or any(path.is_relative_to(target) for target in targets)
         ]
 
-    def _fetched(self, artifact: Artifact) -> Iterator[Artifact]:
+    def _fetched(self, artifact: Artifact, shared: SharedCache) -> Iterator[Artifact]:
         """What had to be copied of an artifact, or else of its steps."""
         if artifact.key in self._sought:
             return
         whole = self._is_whole(artifact)
         if not whole:
             self.lock()
+        expected = shared.may_have(artifact)
         state = self._builder.fetched_state(artifact)
         if not state.cached:
             self._sought[artifact.key] = state.explanation
+            if expected:
+                self._damaged.add(artifact.key)
             for step in artifact.steps.values():
-                yield from self._fetched(step)
+                yield from self._fetched(step, shared)
         elif not whole:
             yield artifact
 
@@ -208,8 +251,7 @@ class RuntimeGraph:
             with self._lock:
                 self._made.files += 1
             return 0
-        why = self._sought.get(artifact.key, state.explanation)
-        job = Job(artifact, to_plain(why))
+        job = Job(artifact, to_plain(self._reason(artifact, state)))
         result = execute(job, self._builder.build_folder, folder, self._builder.shared)
         said = _message(artifact, result)
         with self._lock:
@@ -217,16 +259,6 @@ class RuntimeGraph:
             if said:
                 print(said, file=sys.stdout if result.ok else sys.stderr, flush=True)
         return 0 if result.ok else 1
-
-    def command(self, target: Sequence[Any], source: Sequence[Any], env: Any) -> str:
-        """The command of a target, as SCons prints it."""
-        artifact = self._artifacts[target[0].get_abspath()]
-        tool, *words = artifact.argv
-        return shlex.join([Path(artifact.tools[tool]).name, *words])
-
-    def reason(self, path: str) -> str:
-        """Why a target has to be built."""
-        return self._builder.state(self._artifacts[path]).explanation.text
 
     def link(self, target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
         """The action that points a stable path to its program."""
@@ -311,6 +343,18 @@ class RuntimeGraph:
         return self._made.folder
 
 
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Refuse `key=value` on the command line of SCons, which would change nothing."""
+    for key, value in settings.items():
+        said = f"{key}={value}"
+        hint = "Compilers and flags are those of configs/toolchain/; `scons -h` lists the targets."
+        if key == CACHE_KEY:
+            hint = f"Write --build-cache={value}."
+        elif key in ("arch", "toolchain"):
+            hint = f"Write `scons {value}`."
+        raise UsageError(f"'{said}' is no setting of this build", hint=hint)
+
+
 def _preference(artifact: Artifact) -> int:
     """Rank among programs with the same stable path: GCC first, as for host programs."""
     order = HOST_TOOLCHAINS
@@ -321,6 +365,12 @@ def _preference(artifact: Artifact) -> int:
 
 def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _command(artifact: Artifact) -> str:
+    """The command of a target, as SCons prints it."""
+    tool, *words = artifact.argv
+    return shlex.join([Path(artifact.tools[tool]).name, *words])
 
 
 def _message(artifact: Artifact, result: Result) -> str:
@@ -341,6 +391,10 @@ def shown_path(path: Path | None) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
+def _about(program: Program) -> str:
+    return textwrap.shorten(program.about or f"({program.kind})", 80)
+
+
 def help_text(graph: RuntimeGraph) -> str:
     """The text of `scons -h`."""
     programs = graph.runtimes.programs
@@ -353,13 +407,13 @@ def help_text(graph: RuntimeGraph) -> str:
         "  scons NAME...            a program, an arch or a toolchain of those below",
         f"  scons {shown_path(next(iter(graph.names), None))}",
         "                           just this file",
-        "  scons -n | -c | -j N     show commands | remove all | N jobs (default: one per core)",
+        "  scons -n | -c | -j N     show commands | remove what it built | N jobs (default: cores)",
         "  scons --tree=all         the graph",
         "  scons --debug=explain    why something is built",
         "  scons --build-cache=DIR  share what is built with other checkouts",
         "",
         "Programs:",
-        *(f"  {name:12} {textwrap.shorten(p.about, 80)}" for name, p in sorted(programs.items())),
+        *(f"  {name:12} {_about(program)}" for name, program in sorted(programs.items())),
         "Arches and toolchains:",
         *(f"  {line}" for line in textwrap.wrap(", ".join(others), 94)),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import TypeVar
@@ -36,40 +36,69 @@ class Runtime:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """What cannot be built here: by a toolchain, for a program, or both."""
+
+    error: UnavailableError
+    toolchain: str = ""
+    """Empty: this machine's own compiler, whichever it is; with a program, any toolchain."""
+    program: str = ""
+    """Empty: any program."""
+
+
+@dataclass(frozen=True)
 class Runtimes:
     """The runtimes to build, and what is missing to build more."""
 
     programs: Mapping[str, Program]
+    arches: tuple[str, ...]
+    toolchains: tuple[str, ...]
     built: tuple[Runtime, ...]
-    unavailable: tuple[UnavailableError, ...]
-    """Why some toolchains, or tools for some programs, cannot be used."""
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def unavailable(self) -> list[UnavailableError]:
+        """Why some toolchains, or tools for some programs, cannot be used."""
+        return _errors(self.left_out)
+
+    def missing_for(self, name: str) -> list[UnavailableError]:
+        """Why nothing is built for a program, arch or toolchain; where the reason cannot be told,
+        all that may be."""
+        own = [left for left in self.left_out if name in (left.toolchain, left.program)]
+        if not own and name not in self.toolchains:
+            own = [left for left in self.left_out if not left.program]
+        return _errors(own)
 
     @property
     def artifacts(self) -> list[Artifact]:
         return [runtime.artifact for runtime in self.built]
 
 
+def _errors(left_out: Iterable[LeftOut]) -> list[UnavailableError]:
+    """Each different error once."""
+    return list({str(left.error): left.error for left in left_out}.values())
+
+
 def all_runtimes(places: Places) -> Runtimes:
     """Every program for each arch and variant that a toolchain on this machine can build."""
     programs = Programs(places.roots)
+    arches = shipped(places, "arch", Arch)
+    toolchains = shipped(places, "toolchain", Toolchain)
+    arch_names = tuple(arch.name for arch in arches)
+    toolchain_names = tuple(toolchain.name for toolchain in toolchains)
+    _check_names(programs, {*arch_names, *toolchain_names})
     built: list[Runtime] = []
-    unavailable: dict[str, UnavailableError] = {}
+    left_out = [*_without_arch(programs, {arch.isa for arch in arches} | {host_isa()})]
     try:
         beside = host_programs(programs, places, lambda toolchain: detect(toolchain, places.cache))
         built += [Runtime(name, a.arch, a.identity.toolchain, a) for name, a in beside.items()]
     except UnavailableError as error:
-        unavailable[str(error)] = error
-    arches = shipped(places, "arch", Arch)
-    toolchains = shipped(places, "toolchain", Toolchain)
-    targets = [*(arch.name for arch in arches), *(toolchain.name for toolchain in toolchains)]
-    _check_names(programs.declared.values(), targets)
-    for problem in _without_arch(programs.declared.values(), {arch.isa for arch in arches}):
-        unavailable[str(problem)] = problem
+        left_out.append(LeftOut(error))
     for toolchain in toolchains:
         try:
             detected = detect(toolchain, places.cache)
         except UnavailableError as error:
-            unavailable[str(error)] = error
+            left_out.append(LeftOut(error, toolchain.name))
             continue
         for arch, program in product(arches, programs.declared.values()):
             fits = program.runs_on == "target" and is_for(program, arch, detected.triple)
@@ -84,28 +113,29 @@ def all_runtimes(places: Places) -> Runtimes:
                     )
                 ]
             except UnavailableError as error:
-                unavailable[str(error)] = error
-    return Runtimes(programs.declared, tuple(built), tuple(unavailable.values()))
+                left_out.append(LeftOut(error, toolchain.name, program.name))
+    return Runtimes(programs.declared, arch_names, toolchain_names, tuple(built), tuple(left_out))
 
 
-def _check_names(programs: Iterable[Program], others: Sequence[str]) -> None:
+def _check_names(programs: Programs, others: Collection[str]) -> None:
     """Refuse a program whose name is another target of `scons` already."""
-    for program in programs:
-        if program.name in others:
+    for name in programs.declared:
+        if name in others:
             raise ConfigError(
-                f"program '{program.name}' has the name of an arch or a toolchain",
+                f"program '{name}' has the name of an arch or a toolchain",
+                key=programs.key(name, "name"),
                 hint=f"Give it another name in its {DECLARATION}; its `output` may stay.",
             )
 
 
-def _without_arch(programs: Iterable[Program], isas: Collection[str]) -> Iterator[UnavailableError]:
-    """Why programs for ISAs that no arch has are not built."""
-    for program in programs:
-        if program.isas and not {*program.isas} & {*isas, host_isa()}:
-            yield UnavailableError(
-                f"program '{program.name}': no arch has the ISA '{program.isas[0]}'",
-                hint=nearest(program.isas[0], isas),
-            )
+def _without_arch(programs: Programs, isas: Collection[str]) -> Iterator[LeftOut]:
+    """Why programs are not built for ISAs that no arch has."""
+    for name, program in programs.declared.items():
+        for isa in program.isas:
+            if isa not in isas:
+                problem = f"program '{name}': no arch has the ISA '{isa}'"
+                error = UnavailableError(problem, hint=nearest(isa, isas))
+                yield LeftOut(error, program=name)
 
 
 def host_programs(

@@ -53,10 +53,14 @@ class SharedCache:
             )
         return cls(folder)
 
+    def may_have(self, artifact: Artifact) -> bool:
+        """Whether there is an entry, which may be damaged."""
+        return artifact.folder(self.folder).is_dir()
+
     def fetch(self, artifact: Artifact, build: Path) -> Whole | Damaged | None:
         """Copy an artifact into a build folder; None if it is not here."""
         place = artifact.folder(self.folder)
-        if not place.is_dir():
+        if not self.may_have(artifact):
             return None
         try:
             with workspace(build) as folder:

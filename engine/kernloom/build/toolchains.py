@@ -203,11 +203,14 @@ def _find(toolchain: Toolchain, role: str, name: str) -> Path:
         # A path is the user's choice: installing the usual tool would not create it.
         path = os.sep in name
         where = "there" if path else "on the PATH"
+        if path:
+            hint = f"Have {key} name a program that can be run, or leave it away."
+        elif role == CXX:
+            hint = f"Install the package with '{name}'; that of the C compiler may lack it."
+        else:
+            hint = install_hint(toolchain)
         raise UnavailableError(
-            f"toolchain '{toolchain.name}': no program '{name}' {where} ({key}={name})",
-            hint=f"Have {key} name a program that can be run, or leave it away."
-            if path
-            else install_hint(toolchain),
+            f"toolchain '{toolchain.name}': no program '{name}' {where} ({key}={name})", hint=hint
         )
     return Path(found).absolute()
 

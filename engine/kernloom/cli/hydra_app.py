@@ -158,6 +158,8 @@ def _best(folder: Path) -> str:
     value = found.get("best_value", found.get("best_evaluated_result"))
     if not isinstance(params, dict) or not isinstance(value, (int, float)):
         return f"{name} found\n{text.strip()}"
+    if not params:
+        return f"{name} had one point only: no key was given several values"
     if not math.isfinite(value):
         return f"{name} found no point that works"
     files = files_of_jobs(folder / OBJECTIVES)

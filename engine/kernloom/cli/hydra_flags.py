@@ -40,6 +40,7 @@ NOT_SERVED = {
     "FOLDER adds one; to replace a shipped file put one of the same name into the configs/ folder "
     "of your project.",
     "run": "A command runs one experiment unless it has -m: kernloom run workload=softmax.",
+    "version": "`kernloom --version` prints Kernloom's version, `kernloom run --info all` Hydra's.",
     "shell-completion": "Say `kernloom completion bash`, zsh or fish.",
     "experimental-rerun": "Write a recipe by recipe=FILE, and say `kernloom recipe run FILE`.",
 }
@@ -84,4 +85,10 @@ def _config_dir(invocation: Invocation) -> list[str]:
     folder = invocation.flags.get("config-dir")
     if folder == "":
         raise UsageError("--config-dir needs a folder: --config-dir FOLDER")
-    return [] if folder is None else [f"file://{folder}"]
+    if folder is None:
+        return []
+    from kernloom.config.search_path import search_folder
+
+    entry = f"file://{folder}"
+    search_folder(entry, "--config-dir")
+    return [entry]

@@ -21,8 +21,8 @@ from kernloom.base.recalled import Recalled
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.groups import REGISTERED, Groups
 from kernloom.config.naming import EXPERIMENT
-from kernloom.config.override_parser import parse_overrides
-from kernloom.config.overrides import Override, Overrides
+from kernloom.config.override_parser import HYDRA, parse_overrides
+from kernloom.config.overrides import Override, Overrides, is_open
 from kernloom.config.registered import RegisteredOptions
 from kernloom.config.search_path import KEY as SEARCH_PATH
 from kernloom.config.search_path import added_folders, split_search_path
@@ -243,6 +243,25 @@ class Composer:
         if resolved:
             resolve(data, self._results)
         return self._compose(_groups(chosen))
+
+    def check_for_hydra(self, overrides: Overrides) -> None:
+        """Refuse what no job of Hydra could compose, before the first one starts."""
+        own = overrides.where(lambda o: not o.key.startswith(HYDRA))
+        # Values of axes, and of words that only Hydra can read, are left to Hydra.
+        known = own.where(lambda o: bool(o.values) or o.kind == "delete")
+        for override in known:
+            self._check_options(override)
+        if describes_points(self._sweep(known)):
+            preset = known.values(EXPERIMENT)
+            said = f"experiment={preset[-1]} describes a" if preset else "this is a"
+            raise UsageError(
+                f"{said} sweep by Kernloom, and Hydra would enumerate the points itself",
+                hint="Leave away what is Hydra's; or the sweep, and give the axes as overrides.",
+            )
+        if not any(o.group and o.swept for o in own):
+            # Else a key may be of one option only; each job checks its own.
+            checked = known.then(o for o in own if o.swept and not o.values)
+            self.check_composes(checked.where(lambda o: not is_open(o.key)), resolved=False)
 
     def composed_groups(self, point: Point) -> Section[Any]:
         """The config composed from a point's group options, without its value overrides."""

@@ -5,6 +5,7 @@ Values are applied to the composed data by `values`, so Hydra composes once per 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from kernloom.config.yaml_source import YamlSource
 PRIMARY = "kernloom"
 """The root config: configs/kernloom.yaml."""
 VERSION_BASE = "1.3"
+_TWICE = re.compile(r"Multiple values for (\S+)\. To override a value use 'override \S+: (.*)'")
 _WITHOUT_HYDRA_S_OWN = tuple(
     f"~hydra/{group}"
     for entry in HydraConf().defaults
@@ -133,4 +135,11 @@ def readable_errors(primary: str, groups: Groups) -> Iterator[None]:
         lines = [line.strip() for text in said for line in text.splitlines() if line.strip()]
         lines = [line for line in lines if not line.startswith(("provider=", "Config search"))]
         text = ". ".join(line.rstrip(".") for line in lines)
+        if twice := _TWICE.search(text):
+            group, option = twice.groups()
+            raise ConfigError(
+                f"an option of the group '{group}' is chosen already",
+                hint=f"Write {group}={option} without + on the command line, and "
+                f"`override /{group}: {option}` in a defaults list.",
+            ) from None
         raise ConfigError(text or type(error).__name__) from None

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override as HydraOverride
 
 PATH_KEYS = re.compile(
-    r"(recipe|trace|select\.file|store\.path|store\.url|workload\.tensors\.\w+\.fill\.path)"
+    r"(recipe|trace|select\.file|store\.path|store\.url|build\.cache"
+    r"|workload\.tensors\.\w+\.fill\.path)"
 )
 """Keys whose value is a path or URL: taken literally, with any characters."""
 _SWEPT_PATHS = re.compile(r"select\.file|workload\.tensors\.\w+\.fill\.path")

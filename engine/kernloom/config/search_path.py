@@ -75,8 +75,8 @@ def with_search_path(places: Places, entries: Sequence[str] = ()) -> Places:
     return replace(places, added_configs=tuple(added_folders(entries, places.folders("configs"))))
 
 
-def search_folder(entry: str) -> Path:
-    """The folder that an entry of the search path names."""
+def search_folder(entry: str, key: str = KEY) -> Path:
+    """The folder that an entry of the search path names. `key`: where the entry was given."""
     entry = _interpolated(entry)
     match = _SCHEME.fullmatch(entry)
     scheme, rest = match.groups() if match else ("file", entry)
@@ -91,7 +91,7 @@ def search_folder(entry: str) -> Path:
     folder = Path(rest).absolute()
     if not rest or not folder.is_dir():
         problem = "is not a folder" if folder.exists() else "does not exist"
-        raise ConfigError(f"'{rest}' {problem}", key=KEY, hint=_similar(folder))
+        raise ConfigError(f"'{rest}' {problem}", key=key, hint=_similar(folder))
     return folder
 
 
@@ -150,5 +150,5 @@ def _similar(folder: Path) -> str:
     if not parent.is_dir():
         return f"There is no {parent} either. Paths are relative to the current folder."
     names = [path.name for path in parent.iterdir() if path.is_dir() and path.name[0] != "."]
-    known = nearest(folder.name, names) if names else "It has no folders."
-    return f"In {parent}: {known}"
+    known = nearest(folder.name, names).replace("Allowed:", "Folders there:")
+    return f"In {parent}: {known}" if names else f"{parent} has no folders."

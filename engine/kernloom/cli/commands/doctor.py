@@ -80,6 +80,7 @@ def run(invocation: Invocation) -> int:
             "project": str(places.project or ""),
             "build": str(places.build),
             "store": str(places.store),
+            "graph": str(places.share / "SConstruct"),
         },
     }
     if invocation.for_people:
@@ -245,6 +246,7 @@ def _print(document: dict[str, Any], invocation: Invocation) -> None:
         ),
         ("build", document["places"]["build"]),
         ("store", document["places"]["store"]),
+        ("graph", document["places"]["graph"]),
     ]
     for tool in (*document["toolchains"], *document["emulators"]):
         found = f"{tool['version']} ({tool['path']})" if tool.get("path") else tool["version"]

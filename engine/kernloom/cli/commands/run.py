@@ -61,6 +61,7 @@ def run(invocation: Invocation) -> int:
     if overrides.for_hydra:
         from kernloom.cli.hydra_app import run_by_hydra
 
+        assembly.composer.check_for_hydra(overrides)
         return run_by_hydra(assembly.places, overrides, invocation.output, invocation.data_out)
     with closing(assembly.ahead):
         return _run(assembly, overrides, invocation)
