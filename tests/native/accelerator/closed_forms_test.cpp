@@ -53,8 +53,7 @@ TEST(ClosedForms, distance_adds_the_latency_of_each_hop) {
     };
     EXPECT_EQ(time(VIRTUAL), ISSUE + NEAR + transfer_ps(bytes, 96));
     EXPECT_EQ(time(VIRTUAL + bytes), ISSUE + NEAR + 2 * NOC + transfer_ps(bytes, 96));
-    EXPECT_EQ(time(VIRTUAL + 2 * bytes),
-              ISSUE + NEAR + 2 * NOC + 2 * SIP + transfer_ps(bytes, 50));
+    EXPECT_EQ(time(VIRTUAL + 2 * bytes), ISSUE + NEAR + 2 * NOC + 2 * SIP + transfer_ps(bytes, 50));
 }
 
 TEST(ClosedForms, n_equal_flows_get_one_nth_each) {
@@ -113,8 +112,7 @@ TEST(ClosedForms, a_group_of_channels_serves_whole_and_partial_transfers_fairly)
     device.replay(pe(0, 0, 1), {single});
     device.run();
     // r1/4 + r2 = 10 and both rise together: 8 each.
-    EXPECT_EQ(device.at(pe(0, 0, 1)).replayed.at(0).second,
-              ISSUE + NEAR + transfer_ps(100000, 8));
+    EXPECT_EQ(device.at(pe(0, 0, 1)).replayed.at(0).second, ISSUE + NEAR + transfer_ps(100000, 8));
     // Then it is alone at 40.
     EXPECT_EQ(device.at(pe(0, 0, 0)).replayed.at(0).second,
               ISSUE + NEAR + transfer_ps(100000, 8) + transfer_ps(300000, 40));
@@ -162,7 +160,7 @@ TEST(ClosedForms, cycles_are_exact_at_any_clock) {
 TEST(ClosedForms, the_same_task_takes_the_same_time_at_any_instant) {
     Device device("hbm.bandwidth=31\ndma.bandwidth=13\n");
     const std::vector<kl_action> task = {load(1, 0, 100003), load(2, 0, 7777), wait(2),
-                                         compute(12345), wait(1), store(3, 0, 9999)};
+                                         compute(12345),     wait(1),          store(3, 0, 9999)};
     const uint64_t first = device.time_task(pe(0, 0, 0), task);
     for (int i = 0; i < 50; i++) {
         EXPECT_EQ(device.time_task(pe(0, 0, 0), task), first);

@@ -65,8 +65,11 @@ inline void close_recorder(void *state) {
 }
 
 constexpr kl_program recorder_program(uint32_t kind) {
-    return {KL_PLATFORM_ABI, sizeof(struct kl_program), "recorder",      kind,          open_recorder,
-            record_message,  record_timer,              record_replayed, close_recorder};
+    return {KL_PLATFORM_ABI, sizeof(struct kl_program),
+            "recorder",      kind,
+            open_recorder,   record_message,
+            record_timer,    record_replayed,
+            close_recorder};
 }
 
 inline constexpr struct kl_program RECORDERS[3] = {recorder_program(KL_NODE_HOST),

@@ -58,8 +58,8 @@ TEST(Report, every_picosecond_of_every_pe_has_a_cause) {
 TEST(Report, time_is_split_into_its_phases) {
     Device device;
     device.map(pe(0, 0, 0), {entry(VIRTUAL, 0, 1 << 20, pe(0, 0, 0))});
-    device.time_task(pe(0, 0, 0), {load(1, VIRTUAL, 96000), wait(1), compute(100),
-                                   compute(50, KL_UNIT_MATRIX)});
+    device.time_task(pe(0, 0, 0),
+                     {load(1, VIRTUAL, 96000), wait(1), compute(100), compute(50, KL_UNIT_MATRIX)});
     const auto &spent = device.simulator().settled_accounts().pes()[0].spent;
     const auto of = [&](Cause cause) { return spent[static_cast<uint32_t>(cause)]; };
     EXPECT_EQ(of(Cause::DMA), 20000u + 118000 + 1000000);
@@ -190,8 +190,9 @@ TEST(Trace, shows_the_hops_of_a_message_and_nothing_else) {
 TEST(Trace, names_are_escaped) {
     Device device("trace=1\n");
     device.platform->trace(device.platform->self, HOST, "a\"b\\c\n", 1, 1000001);
-    EXPECT_NE(device.trace().find("\"ts\":0.000001,\"dur\":1.000000,\"name\":\"a\\\"b\\\\c\\u000a\""),
-              std::string::npos);
+    EXPECT_NE(
+        device.trace().find("\"ts\":0.000001,\"dur\":1.000000,\"name\":\"a\\\"b\\\\c\\u000a\""),
+        std::string::npos);
 }
 
 TEST(Trace, is_empty_unless_asked_for) {

@@ -100,6 +100,7 @@ void FlowNetwork::start(uint64_t now, uint64_t bytes, double cap, Cause cap_caus
     if (free_.empty()) {
         free_.push_back(static_cast<uint32_t>(flows_.size()));
         flows_.emplace_back();
+        ends_.grow(static_cast<uint32_t>(flows_.size()));
     }
     const uint32_t index = free_.back();
     free_.pop_back();
@@ -115,10 +116,9 @@ void FlowNetwork::start(uint64_t now, uint64_t bytes, double cap, Cause cap_caus
     }
     flow.rate = 0;
     flow.cap = cap;
-    flow.remaining = static_cast<double>(bytes);
+    flow.remaining = static_cast<double>(bytes) * 1000;
     flow.updated = time;
     flow.bottleneck = NO_RESOURCE;
-    flow.heap_position = UINT32_MAX;
     flow.client = client;
     flow.cause = cap_cause;
     flow.cap_cause = cap_cause;
@@ -173,8 +173,8 @@ void FlowNetwork::remove(uint32_t index) {
 }
 
 uint32_t FlowNetwork::take_ended() {
-    const uint32_t index = heap_.front();
-    heap_remove(index);
+    const uint32_t index = ends_.number();
+    ends_.set(index, Earliest::NO_KEY);
     const uint32_t client = flows_[index].client;
     remove(index);
     update_next();
@@ -262,6 +262,7 @@ void FlowNetwork::fill() {
         double left = resource.capacity;
         double load = 0;
         uint32_t unfrozen = 0;
+        uint32_t others = 0;
         each_flow(index, [&](uint32_t other, double coefficient) {
             const Flow &flow = flows_[other];
             if (flow.chosen == visit_) {
@@ -269,19 +270,33 @@ void FlowNetwork::fill() {
                 unfrozen++;
             } else {
                 left -= coefficient * flow.rate;
+                others++;
             }
         });
         resource.left = left;
         resource.load = load;
         resource.unfrozen = unfrozen;
+        resource.others = others;
     }
-    double cap = flows_[chosen_[0]].cap;
+    double cap = flows_[chosen_[0]].cap; // the lowest of all that are not frozen
     for (const uint32_t index : chosen_) {
         Flow &flow = flows_[index];
         flow.frozen = false;
         cap = flow.cap < cap ? flow.cap : cap;
     }
     size_t unfrozen = chosen_.size();
+    if (limits_.size() == 1 && resources_[limits_[0]].unfrozen == unfrozen) {
+        Resource &only = resources_[limits_[0]];
+        const double level = only.left / only.load;
+        if (level < cap && level > 0) {
+            for (const uint32_t index : chosen_) {
+                flows_[index].next_rate = level;
+                flows_[index].next_bottleneck = limits_[0];
+            }
+            only.left = 0;
+            return;
+        }
+    }
     while (unfrozen > 0) {
         double level = 0;
         uint32_t limit = NO_RESOURCE;
@@ -345,13 +360,14 @@ bool FlowNetwork::extend() {
     const size_t before = chosen_.size();
     for (const uint32_t index : limits_) {
         const Resource &resource = resources_[index];
+        if (resource.others == 0) {
+            continue;
+        }
         double limited = -1; // rate of the chosen flows whose bottleneck it is
         double fastest = 0;  // of the chosen flows
-        bool others = false;
         each_flow(index, [&](uint32_t other, double) {
             const Flow &flow = flows_[other];
             if (flow.chosen != visit_) {
-                others = true;
                 return;
             }
             fastest = flow.next_rate > fastest ? flow.next_rate : fastest;
@@ -359,9 +375,6 @@ bool FlowNetwork::extend() {
                 limited = flow.next_rate;
             }
         });
-        if (!others) {
-            continue;
-        }
         const bool used_up = resource.left <= resource.capacity * (1 - SLIGHTLY_LESS);
         each_flow(index, [&](uint32_t other, double) {
             const Flow &flow = flows_[other];
@@ -391,19 +404,14 @@ void FlowNetwork::apply(uint32_t index, double at) {
     if (flow.next_rate == flow.rate) {
         return;
     }
-    flow.remaining -= flow.rate * (at - flow.updated) / 1000;
+    flow.remaining -= flow.rate * (at - flow.updated);
     if (flow.remaining < 0) {
         flow.remaining = 0;
     }
     flow.updated = at;
     flow.rate = flow.next_rate;
-    flow.ends = at + flow.remaining * 1000 / flow.rate;
-    if (flow.heap_position == UINT32_MAX) {
-        heap_.push_back(index);
-        flow.heap_position = static_cast<uint32_t>(heap_.size() - 1);
-    }
-    heap_up(flow.heap_position);
-    heap_down(flow.heap_position);
+    flow.ends = at + flow.remaining / flow.rate;
+    ends_.set(index, flow.ends);
 }
 
 double FlowNetwork::rate_of(uint32_t client) const {
@@ -416,62 +424,8 @@ double FlowNetwork::rate_of(uint32_t client) const {
 }
 
 void FlowNetwork::update_next() {
-    next_ = heap_.empty() ? NEVER : epoch_ + rounded(flows_[heap_.front()].ends);
-}
-
-bool FlowNetwork::earlier(uint32_t a, uint32_t b) const {
-    const double x = flows_[a].ends;
-    const double y = flows_[b].ends;
-    return x < y || (x == y && a < b);
-}
-
-void FlowNetwork::heap_place(uint32_t position, uint32_t flow) {
-    heap_[position] = flow;
-    flows_[flow].heap_position = position;
-}
-
-void FlowNetwork::heap_up(uint32_t position) {
-    const uint32_t flow = heap_[position];
-    while (position > 0) {
-        const uint32_t parent = (position - 1) / 2;
-        if (!earlier(flow, heap_[parent])) {
-            break;
-        }
-        heap_place(position, heap_[parent]);
-        position = parent;
-    }
-    heap_place(position, flow);
-}
-
-void FlowNetwork::heap_down(uint32_t position) {
-    const uint32_t flow = heap_[position];
-    const uint32_t count = static_cast<uint32_t>(heap_.size());
-    for (;;) {
-        uint32_t child = 2 * position + 1;
-        if (child >= count) {
-            break;
-        }
-        if (child + 1 < count && earlier(heap_[child + 1], heap_[child])) {
-            child++;
-        }
-        if (!earlier(heap_[child], flow)) {
-            break;
-        }
-        heap_place(position, heap_[child]);
-        position = child;
-    }
-    heap_place(position, flow);
-}
-
-void FlowNetwork::heap_remove(uint32_t flow) {
-    const uint32_t position = flows_[flow].heap_position;
-    const uint32_t last = heap_.back();
-    heap_.pop_back();
-    if (last != flow) {
-        heap_place(position, last);
-        heap_up(position);
-        heap_down(flows_[last].heap_position);
-    }
+    const double ends = ends_.key();
+    next_ = ends == Earliest::NO_KEY ? NEVER : epoch_ + rounded(ends);
 }
 
 } // namespace kernloom

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cause.hpp"
+#include "earliest.hpp"
 
 namespace kernloom {
 
@@ -74,14 +75,13 @@ class FlowNetwork {
         double rate = 0;
         double next_rate; // while rates are computed
         double cap;
-        double remaining; // bytes, at `updated`
+        double remaining; // thousandths of bytes, at `updated`
         double updated;   // time since the epoch
         double ends;
         double refill; // since when its rate is out of date, where dirty
         uint64_t chosen = 0;
         uint32_t bottleneck; // NO_RESOURCE: its own cap
         uint32_t next_bottleneck;
-        uint32_t heap_position;
         uint32_t client;
         Cause cause;
         Cause cap_cause;
@@ -105,6 +105,7 @@ class FlowNetwork {
         double load;
         uint64_t visited = 0;
         uint32_t unfrozen;
+        uint32_t others;      // flows that keep their rates
         uint32_t whole;       // of its group; itself if it is none of its units
         uint32_t units = 0;   // of a group's whole
         uint32_t partial = 0; // of a whole: how many edges its units have
@@ -126,16 +127,10 @@ class FlowNetwork {
     void apply(uint32_t flow, double at);
     void update_next();
 
-    bool earlier(uint32_t a, uint32_t b) const;
-    void heap_place(uint32_t position, uint32_t flow);
-    void heap_up(uint32_t position);
-    void heap_down(uint32_t position);
-    void heap_remove(uint32_t flow);
-
     std::vector<Resource> resources_;
     std::vector<Flow> flows_;
     std::vector<uint32_t> free_;
-    std::vector<uint32_t> heap_; // flows by their end
+    Earliest ends_; // of the flows
     std::vector<uint32_t> dirty_;
     std::vector<Change> changes_;
     uint32_t active_ = 0;
