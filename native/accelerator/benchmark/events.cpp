@@ -1,8 +1,11 @@
 // Events per second of CPU time: every PE runs tasks that load tiles, compute and store, dispatched
 // and completed by messages.
 //
-//   events SETTINGS [TASKS [REMOTE]]   SETTINGS: a file of `key=value` lines; TASKS of each PE;
-//                                      REMOTE: how many of 8 tiles lie in another cube
+//   events SETTINGS [TASKS [REMOTE [TRACE]]]
+//     SETTINGS  file of `key=value` lines
+//     TASKS     of each PE
+//     REMOTE    how many of 8 tiles lie in another cube
+//     TRACE     file for the trace, with the setting trace=1
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -144,6 +147,18 @@ std::string read_file(const char *path) {
     return text;
 }
 
+bool write_trace(const kl_platform_library &library, struct kl_platform *platform,
+                 const char *path) {
+    size_t bytes = 0;
+    const char *text = library.trace(platform, &bytes);
+    std::FILE *file = std::fopen(path, "w");
+    if (file == nullptr) {
+        return false;
+    }
+    const bool whole = std::fwrite(text, 1, bytes, file) == bytes;
+    return std::fclose(file) == 0 && whole;
+}
+
 double cpu_seconds() {
     timespec time = {};
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
@@ -154,7 +169,7 @@ double cpu_seconds() {
 
 int main(int count, char **arguments) {
     if (count < 2) {
-        std::fprintf(stderr, "events SETTINGS [TASKS [REMOTE]]\n");
+        std::fprintf(stderr, "events SETTINGS [TASKS [REMOTE [TRACE]]]\n");
         return 2;
     }
     const kl_program control = {KL_PLATFORM_ABI, sizeof control, "control",
@@ -189,6 +204,7 @@ int main(int count, char **arguments) {
     const double events = std::strtod(report.c_str() + at + 8, nullptr);
     std::printf("%scpu_seconds=%.3f\nevents_per_second=%.0f\n", report.c_str() + 1, seconds,
                 events / seconds);
+    const bool written = count <= 4 || write_trace(library, platform, arguments[4]);
     library.close(platform);
-    return 0;
+    return written ? 0 : 1;
 }
