@@ -36,7 +36,7 @@ uint64_t rows_units(uint64_t address, uint64_t stride, const kl_rows &rows, uint
     if (units == 1) {
         return 1;
     }
-    if (rows.rows == 1 || stride <= interleave) {
+    if (rows.rows == 1 || stride <= interleave || stride <= rows.bytes) { // without gaps
         return range_units(address, (rows.rows - 1) * stride + rows.bytes, interleave, units);
     }
     uint64_t mask = 0;
@@ -63,14 +63,18 @@ void Simulator::set_phase(uint32_t index, Phase phase, Cause cause) {
     copy.phase = phase;
     copy.cause = cause;
     copy.phase_begin = now_;
-    refresh(*pes_[copy.pe]);
+    refresh_waiting(*pes_[copy.pe]);
 }
 
 void Simulator::start_copy(Pe &pe, const kl_action &action) {
     const uint32_t index = copies_.acquire();
     Copy &copy = copies_[index];
-    copy.action = action;
     copy.pe = pe.index;
+    copy.tag = action.tag;
+    copy.load = action.kind == KL_ACTION_LOAD;
+    copy.address = action.address;
+    copy.sram = action.sram;
+    copy.rows = action.rows;
     copy.next = NONE;
     copy.phase = Phase::QUEUED;
     copy.cause = Cause::DMA;
@@ -105,7 +109,7 @@ void Simulator::step_copy(uint32_t index) {
     switch (copy.phase) {
     case Phase::ISSUE:
         plan_copy(pe, copy);
-        if (copy.action.address >= KL_VIRTUAL_BASE && settings_.hit_ps > 0) {
+        if (copy.address >= KL_VIRTUAL_BASE && settings_.hit_ps > 0) {
             set_phase(index, Phase::HIT, Cause::TRANSLATION);
             queue_.push(now_ + settings_.hit_ps, COPY, index);
         } else {
@@ -159,8 +163,8 @@ void Simulator::add_part(Copy &copy, uint32_t owner, bool sram, uint64_t units, 
 
 // Finds the memories that a copy touches, and looks its pages up in the TLB.
 void Simulator::plan_copy(Pe &pe, Copy &copy) {
-    const kl_rows &rows = copy.action.rows;
-    const uint64_t address = copy.action.address;
+    const kl_rows &rows = copy.rows;
+    const uint64_t address = copy.address;
     copy.parts.clear();
     copy.walks = 0;
     copy.part = 0;
@@ -168,7 +172,7 @@ void Simulator::plan_copy(Pe &pe, Copy &copy) {
         return;
     }
     copy.sram_banks =
-        rows_units(copy.action.sram, rows.sram_stride, rows, BANK_BYTES, settings_.sram_banks);
+        rows_units(copy.sram, rows.sram_stride, rows, BANK_BYTES, settings_.sram_banks);
     const uint64_t extent = (rows.rows - 1) * rows.device_stride + rows.bytes;
     if (address < KL_VIRTUAL_BASE || address >= KL_SRAM_BASE) {
         const bool sram = address >= KL_SRAM_BASE;
@@ -270,7 +274,7 @@ void Simulator::begin_part(uint32_t index) {
     } else {
         units(cubes_[owner.cube].hbm, part.units, settings_.hbm_channels);
     }
-    const bool load = copy.action.kind == KL_ACTION_LOAD;
+    const bool load = copy.load;
     const Pe &source = load ? owner : pe;
     const Pe &target = load ? pe : owner;
     if (source.cube != target.cube) {
@@ -292,7 +296,7 @@ void Simulator::part_ended(uint32_t index) {
     const Pe &pe = *pes_[copy.pe];
     const Part &part = copy.parts[copy.part];
     const Pe &owner = *pes_[part.owner];
-    const bool load = copy.action.kind == KL_ACTION_LOAD;
+    const bool load = copy.load;
     const Pe &source = load ? owner : pe;
     const Pe &target = load ? pe : owner;
     const auto passed = [&](uint32_t link) {
@@ -328,9 +332,8 @@ void Simulator::finish_copy(uint32_t index) {
     Copy &copy = copies_[index];
     Pe &pe = *pes_[copy.pe];
     if (trace_) {
-        trace_->add(pe.engine_tracks[copy.engine],
-                    copy.action.kind == KL_ACTION_LOAD ? load_name_ : store_name_, copy.begin, now_,
-                    copy.action.rows.rows * copy.action.rows.bytes);
+        trace_->add(pe.engine_tracks[copy.engine], copy.load ? load_name_ : store_name_, copy.begin,
+                    now_, copy.rows.rows * copy.rows.bytes);
     }
     const uint32_t engine = copy.engine;
     (copy.older == NONE ? pe.oldest : copies_[copy.older].newer) = copy.newer;
@@ -348,7 +351,7 @@ void Simulator::finish_copy(uint32_t index) {
     if (pe.doing == Doing::DRAINING || (pe.doing == Doing::WAITING && pe.awaited == index)) {
         advance(pe);
     } else {
-        refresh(pe);
+        refresh_waiting(pe);
     }
 }
 

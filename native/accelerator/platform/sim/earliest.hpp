@@ -23,24 +23,25 @@ class Earliest {
     }
 
     void grow(uint32_t count) {
-        uint32_t size = static_cast<uint32_t>(keys_.size());
-        if (count <= size) {
+        if (count <= size_) {
             return;
         }
-        while (size < count) {
-            size *= 2;
+        while (size_ < count) {
+            size_ *= 2;
         }
-        keys_.resize(size, NO_KEY);
-        winners_.resize(size);
-        for (uint32_t node = size - 1; node > 0; node--) {
+        keys_.resize(size_, NO_KEY);
+        winners_.resize(2 * size_);
+        for (uint32_t number = 0; number < size_; number++) {
+            winners_[size_ + number] = number;
+        }
+        for (uint32_t node = size_ - 1; node > 0; node--) {
             winners_[node] = decide(node);
         }
     }
 
     void set(uint32_t number, double key) {
         keys_[number] = key;
-        for (uint32_t node = (number + static_cast<uint32_t>(keys_.size())) / 2; node > 0;
-             node /= 2) {
+        for (uint32_t node = (size_ + number) / 2; node > 0; node /= 2) {
             const uint32_t before = winners_[node];
             const uint32_t winner = decide(node);
             winners_[node] = winner;
@@ -51,20 +52,16 @@ class Earliest {
     }
 
   private:
-    uint32_t player(uint32_t node) const {
-        const uint32_t size = static_cast<uint32_t>(keys_.size());
-        return node < size ? winners_[node] : node - size;
-    }
-
     // Of equal keys the lower number wins.
     uint32_t decide(uint32_t node) const {
-        const uint32_t left = player(2 * node);
-        const uint32_t right = player(2 * node + 1);
+        const uint32_t left = winners_[2 * node];
+        const uint32_t right = winners_[2 * node + 1];
         return keys_[right] < keys_[left] ? right : left;
     }
 
+    uint32_t size_ = 2; // a power of two
     std::vector<double> keys_ = {NO_KEY, NO_KEY};
-    std::vector<uint32_t> winners_ = {0, 0};
+    std::vector<uint32_t> winners_ = {0, 0, 0, 1}; // the root is 1, the leaves come last
 };
 
 } // namespace kernloom

@@ -9,9 +9,18 @@ namespace kernloom {
 
 struct Event {
     uint64_t time;
-    uint64_t sequence;
-    uint32_t kind;
-    uint32_t argument;
+    uint64_t order; // sequence, kind, argument: from the high bits to the low ones
+
+    static constexpr unsigned KIND_BITS = 3;
+    static constexpr unsigned ARGUMENT_BITS = 23;
+
+    uint32_t kind() const {
+        return order >> ARGUMENT_BITS & ((1u << KIND_BITS) - 1);
+    }
+
+    uint32_t argument() const {
+        return order & ((1u << ARGUMENT_BITS) - 1);
+    }
 };
 
 // A heap whose nodes have four children: fewer cache misses than two.
@@ -26,7 +35,8 @@ class EventQueue {
     }
 
     void push(uint64_t time, uint32_t kind, uint32_t argument) {
-        const Event event = {time, sequence_++, kind, argument};
+        const Event event = {
+            time, (sequence_++ << Event::KIND_BITS | kind) << Event::ARGUMENT_BITS | argument};
         size_t at = heap_.size();
         heap_.push_back(event);
         while (at > 0) {
@@ -52,7 +62,7 @@ class EventQueue {
 
   private:
     static bool before(const Event &a, const Event &b) {
-        return a.time < b.time || (a.time == b.time && a.sequence < b.sequence);
+        return a.time < b.time || (a.time == b.time && a.order < b.order);
     }
 
     void sink(const Event &event) {

@@ -36,38 +36,49 @@ uint32_t FlowNetwork::add_group(uint32_t units, double unit_capacity, double cap
     return whole;
 }
 
-bool FlowNetwork::limiting(uint32_t index) const {
-    const Resource &resource = resources_[index];
-    double caps = resource.caps;
-    if (resource.whole != index) {
-        const Resource &whole = resources_[resource.whole];
-        caps += whole.caps / whole.units;
+// Changes what the flows of a resource take at their caps.
+void FlowNetwork::update_caps(uint32_t index, double by) {
+    Resource &resource = resources_[index];
+    resource.caps = resource.flows.empty() ? 0 : resource.caps + by;
+    const Resource &whole = resources_[resource.whole];
+    if (whole.units == 0 || (resource.units > 0 && whole.partial == 0)) {
+        resource.limits = resource.caps > resource.capacity * SLACK;
+        return;
     }
-    return caps > resource.capacity * SLACK;
+    for (uint32_t unit = resource.whole + 1; unit <= resource.whole + whole.units; unit++) {
+        Resource &one = resources_[unit];
+        one.limits = one.caps + whole.caps / whole.units > one.capacity * SLACK;
+    }
 }
 
-// Visits what bounds a flow: a resource and the flow's coefficient there. A group is bounded as a
+// Visits what may limit a flow: a resource and the flow's coefficient there. A group limits as a
 // whole as long as all its flows use all its units.
-template <typename Visit> void FlowNetwork::each_constraint(const Flow &flow, Visit visit) {
+template <typename Visit>
+[[gnu::always_inline]] inline void FlowNetwork::each_constraint(const Flow &flow, Visit visit) {
     for (const Edge &edge : flow.edges) {
         const Resource &resource = resources_[edge.resource];
-        if (resource.partial == 0) {
-            visit(edge.resource, edge.coefficient);
+        if (resource.partial == 0) [[likely]] {
+            if (resource.limits) {
+                visit(edge.resource, edge.coefficient);
+            }
             continue;
         }
         const uint32_t units = resource.units;
         for (uint32_t unit = 1; unit <= units; unit++) {
-            visit(edge.resource + unit, edge.coefficient / units);
+            if (resources_[edge.resource + unit].limits) {
+                visit(edge.resource + unit, edge.coefficient / units);
+            }
         }
     }
 }
 
-template <typename Visit> void FlowNetwork::each_flow(uint32_t index, Visit visit) {
+template <typename Visit>
+[[gnu::always_inline]] inline void FlowNetwork::each_flow(uint32_t index, Visit visit) {
     for (const Entry &entry : resources_[index].flows) {
         visit(entry.flow, entry.coefficient);
     }
     const uint32_t whole = resources_[index].whole;
-    if (whole != index) {
+    if (whole != index) [[unlikely]] {
         const uint32_t units = resources_[whole].units;
         for (const Entry &entry : resources_[whole].flows) {
             visit(entry.flow, entry.coefficient / units);
@@ -128,13 +139,13 @@ void FlowNetwork::start(uint64_t now, uint64_t bytes, double cap, Cause cap_caus
     flow.edges.clear();
     for (uint32_t i = 0; i < count; i++) {
         Resource &resource = resources_[shares[i].resource];
-        resource.caps += shares[i].coefficient * cap;
         if (resource.whole != shares[i].resource && resources_[resource.whole].partial++ == 0) {
             mark_all(resource.whole, time); // from now on bounded by the units
         }
         flow.edges.push_back({shares[i].resource, static_cast<uint32_t>(resource.flows.size()),
                               shares[i].coefficient});
         resource.flows.push_back({index, i, shares[i].coefficient});
+        update_caps(shares[i].resource, shares[i].coefficient * cap);
     }
     mark(index, time);
 }
@@ -143,13 +154,11 @@ void FlowNetwork::remove(uint32_t index) {
     Flow &flow = flows_[index];
     const double ended = flow.ends;
     each_constraint(flow, [&](uint32_t resource, double) {
-        if (limiting(resource)) {
-            each_flow(resource, [&](uint32_t other, double) {
-                if (flows_[other].bottleneck == resource && other != index) {
-                    mark(other, ended);
-                }
-            });
-        }
+        each_flow(resource, [&](uint32_t other, double) {
+            if (flows_[other].bottleneck == resource && other != index) {
+                mark(other, ended);
+            }
+        });
     });
     for (const Edge &edge : flow.edges) {
         Resource &resource = resources_[edge.resource];
@@ -157,13 +166,11 @@ void FlowNetwork::remove(uint32_t index) {
         resource.flows[edge.position] = last;
         flows_[last.flow].edges[last.edge].position = edge.position;
         resource.flows.pop_back();
-        resource.caps -= edge.coefficient * flow.cap;
-        if (resource.flows.empty()) {
-            resource.caps = 0;
-        }
         if (resource.whole != edge.resource && --resources_[resource.whole].partial == 0) {
             mark_all(resource.whole, ended);
+            update_caps(resource.whole, 0);
         }
+        update_caps(edge.resource, -edge.coefficient * flow.cap);
     }
     flow.active = false;
     active_--;
@@ -227,7 +234,7 @@ double FlowNetwork::collect(uint32_t seed, double now) {
             }
             each_constraint(flow, [&](uint32_t index, double) {
                 Resource &resource = resources_[index];
-                if (resource.visited == visit_ || !limiting(index)) {
+                if (resource.visited == visit_) {
                     return;
                 }
                 resource.visited = visit_;

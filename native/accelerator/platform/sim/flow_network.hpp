@@ -110,10 +110,11 @@ class FlowNetwork {
         uint32_t units = 0;   // of a group's whole
         uint32_t partial = 0; // of a whole: how many edges its units have
         Cause cause;
+        bool limits = false; // its flows could use it up
         std::vector<Entry> flows;
     };
 
-    bool limiting(uint32_t resource) const;
+    void update_caps(uint32_t resource, double by);
     template <typename Visit> void each_constraint(const Flow &flow, Visit visit);
     template <typename Visit> void each_flow(uint32_t resource, Visit visit);
     void mark(uint32_t flow, double refill);

@@ -264,7 +264,7 @@ void Simulator::settle_flows() {
         if ((change.client & MESSAGE_CLIENT) == 0) {
             Copy &copy = copies_[change.client];
             copy.cause = change.cause;
-            refresh(*pes_[copy.pe]);
+            refresh_waiting(*pes_[copy.pe]);
         }
     }
 }
@@ -278,24 +278,24 @@ void Simulator::flow_ended(uint32_t client) {
 }
 
 void Simulator::handle(const Event &event) {
-    switch (event.kind) {
+    switch (event.kind()) {
     case TIMER:
-        fire(event.argument);
+        fire(event.argument());
         break;
     case HOP:
-        continue_hop(event.argument);
+        continue_hop(event.argument());
         break;
     case DELIVER:
-        deliver(event.argument);
+        deliver(event.argument());
         break;
     case COPY:
-        step_copy(event.argument);
+        step_copy(event.argument());
         break;
     case COMPUTED:
-        advance(*pes_[event.argument]);
+        advance(*pes_[event.argument()]);
         break;
     case TASK_ENDED:
-        end_task(*pes_[event.argument]);
+        end_task(*pes_[event.argument()]);
         break;
     }
 }

@@ -113,21 +113,26 @@ class Simulator {
 
     enum class Phase : uint8_t { QUEUED, ISSUE, HIT, WALK, LATENCY, FLOW };
 
+    // What most steps need comes first, in one cache line.
     struct Copy {
-        kl_action action;
         uint32_t pe;
         uint32_t engine;
-        uint32_t next;  // queued for an engine after this one
+        uint32_t tag;
         uint32_t newer; // next of the PE's unfinished copies
         uint32_t older;
+        uint32_t next;  // queued for an engine after this one
         uint32_t walks; // that are left
         uint32_t part;
         Phase phase;
         Cause cause;
-        uint64_t begin;
+        bool load;
         uint64_t phase_begin;
+        uint64_t begin;
         uint64_t sram_banks;
         std::vector<Part> parts;
+        uint64_t address;
+        uint64_t sram;
+        kl_rows rows;
     };
 
     struct Task {
@@ -229,7 +234,8 @@ class Simulator {
     void end_task(Pe &pe);
     bool unfinished(const Pe &pe, uint32_t tag, uint32_t &copy) const;
     Cause cause_of(const Pe &pe) const;
-    void refresh(Pe &pe);
+    void refresh(const Pe &pe);
+    void refresh_waiting(const Pe &pe);
 
     const Settings settings_;
     const std::string text_;

@@ -33,7 +33,7 @@ void Simulator::begin_task(Pe &pe) {
 
 bool Simulator::unfinished(const Pe &pe, uint32_t tag, uint32_t &copy) const {
     for (copy = pe.oldest; copy != NONE; copy = copies_[copy].newer) {
-        if (copies_[copy].action.tag == tag) {
+        if (copies_[copy].tag == tag) {
             return true;
         }
     }
@@ -144,8 +144,15 @@ Cause Simulator::cause_of(const Pe &pe) const {
     return Cause::DMA;
 }
 
-void Simulator::refresh(Pe &pe) {
+void Simulator::refresh(const Pe &pe) {
     accounts_.change(pe.index, cause_of(pe), now_);
+}
+
+// After a change of a copy, which matters only to a PE that waits.
+void Simulator::refresh_waiting(const Pe &pe) {
+    if (pe.doing == Doing::WAITING || pe.doing == Doing::DRAINING) {
+        refresh(pe);
+    }
 }
 
 } // namespace kernloom
