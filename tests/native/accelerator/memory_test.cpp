@@ -259,6 +259,33 @@ TEST(Translation, unmapping_forgets_pages) {
     EXPECT_EQ(device.time_task(pe(0, 0, 0), {load(1, VIRTUAL, 96000)}), WITHOUT + HIT + WALK);
 }
 
+TEST(Translation, a_copy_across_entries_moves_each_part_over_its_own_path) {
+    Device device("links.noc.bandwidth=10\nmmu.hit_ns=0\nmmu.walk_ns=0\n");
+    device.map(pe(0, 0, 0), {entry(VIRTUAL, 0, 96000, pe(0, 0, 0)),
+                             entry(VIRTUAL + 96000, 0, 20000, pe(0, 1, 0))});
+    EXPECT_EQ(device.time_task(pe(0, 0, 0), {load(1, VIRTUAL, 116000)}),
+              WITHOUT + 2 * 40000 + 2000000);
+}
+
+TEST(Translation, replayed_copies_that_lead_nowhere_still_end) {
+    Device device;
+    device.map(pe(0, 0, 0),
+               {entry(VIRTUAL, 0, 4096, pe(0, 7, 0)), entry(VIRTUAL + 4096, 0, 4096, pe(0, 0, 0))});
+    const auto ends = [&](uint64_t address, kl_rows rows) {
+        kl_action action = load(1, address, 0);
+        action.rows = rows;
+        device.time_task(pe(0, 0, 0), {action});
+    };
+    ends(VIRTUAL, {1, 64, 64, 64});                                  // owned by no PE
+    ends(VIRTUAL + 8000, {1, 4096, 4096, 4096});                     // runs out of the mapping
+    ends(VIRTUAL + (1 << 30), {1, 64, 64, 64});                      // never mapped
+    ends(VIRTUAL, {0, 64, 64, 64});                                  // no rows
+    ends(VIRTUAL, {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}); // overflows
+    ends(VIRTUAL + 4096, {UINT64_MAX / 128, 64, 0, 1024});           // one row again and again
+    EXPECT_EQ(device.at(pe(0, 0, 0)).replayed.size(), 6u);
+    EXPECT_EQ(device.run(), 0);
+}
+
 TEST(Translation, misses_queue_for_the_walkers_of_the_cube) {
     Device device("hbm.bandwidth=1000\nmmu.walkers=2\n");
     for (uint16_t i = 0; i < 3; i++) {

@@ -136,6 +136,17 @@ TEST(Messages, run_goes_on_after_a_stop) {
     kl_platform()->close(platform);
 }
 
+TEST(Messages, delays_without_end_are_the_end_of_time) {
+    Device device;
+    device.platform->after(device.platform->self, HOST, UINT64_MAX, 1);
+    device.send(HOST, control(0), "x", UINT64_MAX / 2);
+    device.replay(pe(0, 0, 0), {compute(UINT64_MAX)});
+    EXPECT_EQ(device.run(), 0);
+    EXPECT_EQ(device.at(HOST).timers.size(), 1u);
+    EXPECT_EQ(device.at(control(0)).received.size(), 1u);
+    EXPECT_EQ(device.at(pe(0, 0, 0)).replayed.size(), 1u);
+}
+
 TEST(Programs, each_node_has_a_state_of_its_own) {
     Device device;
     EXPECT_NE(&device.at(pe(0, 0, 0)), &device.at(pe(0, 0, 1)));

@@ -40,7 +40,9 @@ uint64_t rows_units(uint64_t address, uint64_t stride, const kl_rows &rows, uint
         return range_units(address, (rows.rows - 1) * stride + rows.bytes, interleave, units);
     }
     uint64_t mask = 0;
-    for (uint64_t row = 0; row < rows.rows && mask != all_units(units); row++) {
+    const uint64_t period = interleave * units; // after as many rows all comes again
+    const uint64_t count = rows.rows < period ? rows.rows : period;
+    for (uint64_t row = 0; row < count && mask != all_units(units); row++) {
         mask |= range_units(address + row * stride, rows.bytes, interleave, units);
     }
     return mask;
@@ -100,7 +102,7 @@ void Simulator::take_engine(Pe &pe, uint32_t index, uint32_t engine) {
     copy.phase = Phase::QUEUED;
     copy.phase_begin = now_;
     set_phase(index, Phase::ISSUE, Cause::DMA);
-    queue_.push(now_ + settings_.issue_ps, COPY, index);
+    queue_.push(later(settings_.issue_ps), COPY, index);
 }
 
 void Simulator::step_copy(uint32_t index) {
@@ -111,7 +113,7 @@ void Simulator::step_copy(uint32_t index) {
         plan_copy(pe, copy);
         if (copy.address >= KL_VIRTUAL_BASE && settings_.hit_ps > 0) {
             set_phase(index, Phase::HIT, Cause::TRANSLATION);
-            queue_.push(now_ + settings_.hit_ps, COPY, index);
+            queue_.push(later(settings_.hit_ps), COPY, index);
         } else {
             begin_walk(pe, index);
         }
@@ -147,40 +149,14 @@ void Simulator::begin_walk(Pe &pe, uint32_t index) {
 
 void Simulator::begin_latency(Pe &pe, uint32_t index) {
     set_phase(index, Phase::LATENCY, Cause::DMA);
-    queue_.push(now_ + path_latency(pe, copies_[index]), COPY, index);
+    queue_.push(later(path_latency(pe, copies_[index])), COPY, index);
 }
 
-void Simulator::add_part(Copy &copy, uint32_t owner, bool sram, uint64_t units, uint64_t bytes) {
-    for (Part &part : copy.parts) {
-        if (part.owner == owner && part.sram == sram) {
-            part.units |= units;
-            part.bytes += bytes;
-            return;
-        }
-    }
-    copy.parts.push_back({owner, sram, units, bytes});
-}
-
-// Finds the memories that a copy touches, and looks its pages up in the TLB.
-void Simulator::plan_copy(Pe &pe, Copy &copy) {
-    const kl_rows &rows = copy.rows;
-    const uint64_t address = copy.address;
-    copy.parts.clear();
-    copy.walks = 0;
-    copy.part = 0;
-    if (rows.rows == 0 || rows.bytes == 0) {
-        return;
-    }
-    copy.sram_banks =
-        rows_units(copy.sram, rows.sram_stride, rows, BANK_BYTES, settings_.sram_banks);
-    const uint64_t extent = (rows.rows - 1) * rows.device_stride + rows.bytes;
-    if (address < KL_VIRTUAL_BASE || address >= KL_SRAM_BASE) {
-        const bool sram = address >= KL_SRAM_BASE;
-        const uint64_t units =
-            sram ? rows_units(address, rows.device_stride, rows, BANK_BYTES, settings_.sram_banks)
-                 : rows_units(address, rows.device_stride, rows, settings_.hbm_interleave,
-                              settings_.hbm_channels);
-        add_part(copy, pe.index, sram, units, rows.rows * rows.bytes);
+// Adds bytes of one mapping, and looks their pages up in the TLB.
+void Simulator::plan_mapped(Pe &pe, Copy &copy, const kl_map_entry &entry, uint64_t address,
+                            const kl_rows &rows) {
+    const kl_node owner = {KL_NODE_PE, entry.sip, entry.cube, entry.pe};
+    if (!known(owner)) {
         return;
     }
     const uint64_t page = settings_.arch.page_bytes;
@@ -191,40 +167,72 @@ void Simulator::plan_copy(Pe &pe, Copy &copy) {
         }
     };
     if (rows.device_stride <= page) {
-        look_up(address, extent);
+        look_up(address, (rows.rows - 1) * rows.device_stride + rows.bytes);
     } else {
         for (uint64_t row = 0; row < rows.rows; row++) {
             look_up(address + row * rows.device_stride, rows.bytes);
         }
     }
-    const auto owner_of = [&](const kl_map_entry &entry) {
-        return pe_number({KL_NODE_PE, entry.sip, entry.cube, entry.pe});
-    };
+    plan_physical(copy, pe_number(owner),
+                  entry.physical_address + (address - entry.virtual_address), rows);
+}
+
+void Simulator::plan_physical(Copy &copy, uint32_t owner, uint64_t address, const kl_rows &rows) {
+    const bool sram = address >= KL_SRAM_BASE;
+    const uint64_t units =
+        sram ? rows_units(address, rows.device_stride, rows, BANK_BYTES, settings_.sram_banks)
+             : rows_units(address, rows.device_stride, rows, settings_.hbm_interleave,
+                          settings_.hbm_channels);
+    const uint64_t bytes = rows.rows * rows.bytes;
+    for (Part &part : copy.parts) {
+        if (part.owner == owner && part.sram == sram) {
+            part.units |= units;
+            part.bytes += bytes;
+            return;
+        }
+    }
+    copy.parts.push_back({owner, sram, units, bytes});
+}
+
+// Finds the memories that a copy touches. It ends where something is not mapped: kernels that fault
+// are not replayed, but a mapping may have gone since.
+void Simulator::plan_copy(Pe &pe, Copy &copy) {
+    const kl_rows &rows = copy.rows;
+    const uint64_t address = copy.address;
+    copy.parts.clear();
+    copy.walks = 0;
+    copy.part = 0;
+    uint64_t extent = 0;
+    uint64_t bytes = 0;
+    if (rows.rows == 0 || rows.bytes == 0 ||
+        __builtin_mul_overflow(rows.rows, rows.bytes, &bytes) ||
+        __builtin_mul_overflow(rows.rows - 1, rows.device_stride, &extent) ||
+        __builtin_add_overflow(extent, rows.bytes, &extent)) {
+        return;
+    }
+    copy.sram_banks =
+        rows_units(copy.sram, rows.sram_stride, rows, BANK_BYTES, settings_.sram_banks);
+    if (address < KL_VIRTUAL_BASE || address >= KL_SRAM_BASE) {
+        plan_physical(copy, pe.index, address, rows);
+        return;
+    }
     const kl_map_entry *entry = pe.mmu.find(address);
     if (entry != nullptr && extent <= entry->bytes - (address - entry->virtual_address)) {
-        const uint64_t physical = entry->physical_address + (address - entry->virtual_address);
-        const bool sram = physical >= KL_SRAM_BASE;
-        add_part(copy, owner_of(*entry), sram,
-                 rows_units(physical, rows.device_stride, rows,
-                            sram ? BANK_BYTES : settings_.hbm_interleave,
-                            sram ? settings_.sram_banks : settings_.hbm_channels),
-                 rows.rows * rows.bytes);
+        plan_mapped(pe, copy, *entry, address, rows);
         return;
     }
     for (uint64_t row = 0; row < rows.rows; row++) {
         uint64_t at = address + row * rows.device_stride;
-        uint64_t left = rows.bytes;
-        while (left > 0 && (entry = pe.mmu.find(at)) != nullptr) {
-            const uint64_t offset = at - entry->virtual_address;
-            const uint64_t bytes = left < entry->bytes - offset ? left : entry->bytes - offset;
-            const uint64_t physical = entry->physical_address + offset;
-            const bool sram = physical >= KL_SRAM_BASE;
-            add_part(copy, owner_of(*entry), sram,
-                     range_units(physical, bytes, sram ? BANK_BYTES : settings_.hbm_interleave,
-                                 sram ? settings_.sram_banks : settings_.hbm_channels),
-                     bytes);
-            at += bytes;
-            left -= bytes;
+        for (uint64_t left = rows.bytes; left > 0;) {
+            entry = pe.mmu.find(at);
+            if (entry == nullptr) {
+                return;
+            }
+            const uint64_t inside = entry->bytes - (at - entry->virtual_address);
+            const uint64_t piece = left < inside ? left : inside;
+            plan_mapped(pe, copy, *entry, at, {1, piece, piece, piece});
+            at += piece;
+            left -= piece;
         }
     }
 }

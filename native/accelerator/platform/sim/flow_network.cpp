@@ -9,10 +9,18 @@ namespace {
 // Sums of caps are kept up to date by adding and subtracting: equality is meant up to this.
 constexpr double SLACK = 1 + 1e-9;
 constexpr double SLIGHTLY_LESS = 1 - 1e-9;
+constexpr double MOST_PS = 9e18; // a hundred days
 
 // Half a picosecond is rounded up, also where the division before came out a little too low.
 uint64_t rounded(double time) {
+    if (time >= MOST_PS) {
+        return static_cast<uint64_t>(MOST_PS);
+    }
     return time <= 0 ? 0 : static_cast<uint64_t>(time + (0.5 + 1e-6));
+}
+
+uint64_t end_time(uint64_t epoch, uint64_t duration) {
+    return duration < NEVER - epoch ? epoch + duration : NEVER - 1;
 }
 
 } // namespace
@@ -432,7 +440,7 @@ double FlowNetwork::rate_of(uint32_t client) const {
 
 void FlowNetwork::update_next() {
     const double ends = ends_.key();
-    next_ = ends == Earliest::NO_KEY ? NEVER : epoch_ + rounded(ends);
+    next_ = ends == Earliest::NO_KEY ? NEVER : end_time(epoch_, rounded(ends));
 }
 
 } // namespace kernloom

@@ -108,7 +108,7 @@ void Simulator::begin_hop(uint32_t index) {
         begin = free > now_ ? free : now_;
         free = begin + link.latency_ps;
     }
-    queue_.push(begin + link.latency_ps, HOP, index);
+    queue_.push(later(begin - now_ + link.latency_ps), HOP, index);
 }
 
 void Simulator::continue_hop(uint32_t index) {
@@ -147,7 +147,7 @@ void Simulator::end_hop(uint32_t index) {
     }
     const Faults &faults = settings_.faults;
     if (faults.late > 0 && message.number % faults.late == 0) {
-        queue_.push(now_ + faults.late_ps, DELIVER, index);
+        queue_.push(later(faults.late_ps), DELIVER, index);
     } else {
         deliver(index);
     }

@@ -195,6 +195,11 @@ const kl_program *Simulator::program_of(kl_node node) const {
     return states_[number(node)] != nullptr ? programs_[node.kind] : nullptr;
 }
 
+// After a delay, however long.
+uint64_t Simulator::later(uint64_t delay_ps) const {
+    return delay_ps < NEVER - now_ ? now_ + delay_ps : NEVER - 1;
+}
+
 void Simulator::after(kl_node node, uint64_t delay_ps, uint64_t token) {
     if (!known(node)) {
         return;
@@ -206,7 +211,7 @@ void Simulator::after(kl_node node, uint64_t delay_ps, uint64_t token) {
         pe.control++;
         refresh(pe);
     }
-    queue_.push(delay_ps <= NEVER - 1 - now_ ? now_ + delay_ps : NEVER - 1, TIMER, timer);
+    queue_.push(later(delay_ps), TIMER, timer);
 }
 
 void Simulator::fire(uint32_t index) {

@@ -197,6 +197,7 @@ class Simulator {
     uint32_t number(kl_node node) const;
     uint32_t pe_number(kl_node node) const;
     const kl_program *program_of(kl_node node) const;
+    uint64_t later(uint64_t delay_ps) const;
     void handle(const Event &event);
     void settle_flows();
     void flow_ended(uint32_t client);
@@ -219,7 +220,9 @@ class Simulator {
     void take_engine(Pe &pe, uint32_t copy, uint32_t engine);
     void step_copy(uint32_t copy);
     void plan_copy(Pe &pe, Copy &copy);
-    void add_part(Copy &copy, uint32_t owner, bool sram, uint64_t units, uint64_t bytes);
+    void plan_mapped(Pe &pe, Copy &copy, const kl_map_entry &entry, uint64_t address,
+                     const kl_rows &rows);
+    void plan_physical(Copy &copy, uint32_t owner, uint64_t address, const kl_rows &rows);
     uint64_t path_latency(const Pe &pe, const Copy &copy) const;
     void begin_walk(Pe &pe, uint32_t copy);
     void begin_latency(Pe &pe, uint32_t copy);

@@ -4,6 +4,16 @@
 
 namespace kernloom {
 
+namespace {
+
+uint64_t compute_ps(uint64_t cycles, uint64_t khz) {
+    const unsigned __int128 ps =
+        (static_cast<unsigned __int128>(cycles) * 1000000000 + khz / 2) / khz;
+    return ps < NEVER ? static_cast<uint64_t>(ps) : NEVER;
+}
+
+} // namespace
+
 void Simulator::replay(kl_node node, uint64_t number, const char *label, const kl_action *actions,
                        size_t count) {
     if (node.kind != KL_NODE_PE || !known(node)) {
@@ -71,16 +81,13 @@ void Simulator::advance(Pe &pe) {
             if (action.cycles == 0) {
                 break;
             }
-            const auto ps =
-                static_cast<uint64_t>((static_cast<unsigned __int128>(action.cycles) * 1000000000 +
-                                       settings_.core_khz / 2) /
-                                      settings_.core_khz);
+            const uint64_t end = later(compute_ps(action.cycles, settings_.core_khz));
             pe.doing = Doing::COMPUTING;
             pe.unit = action.unit < KL_UNITS ? action.unit : uint32_t{KL_UNIT_SCALAR};
             if (trace_) {
-                trace_->add(pe.track, unit_names_[pe.unit], now_, now_ + ps);
+                trace_->add(pe.track, unit_names_[pe.unit], now_, end);
             }
-            queue_.push(now_ + ps, COMPUTED, pe.index);
+            queue_.push(end, COMPUTED, pe.index);
             refresh(pe);
             return;
         }
