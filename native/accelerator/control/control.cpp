@@ -73,6 +73,9 @@ bool Control::choose(const TaskRecord &task, kl_node &pe) const {
 }
 
 void Control::dispatch(std::size_t task) {
+    // The runtime may go on for a while after a failure.
+    if (!submission_)
+        return;
     running_ = {};
     running_.task = task;
     const TaskRecord &record = tasks_[task].record;
@@ -83,7 +86,8 @@ void Control::dispatch(std::size_t task) {
                               name_of_core_type(record.core_type)));
     running_.request = ++requests_;
     // The doorbell of the PE.
-    platform_.after(platform_.self, node_, platform_.arch->register_store_ps, STORED);
+    platform_.after(platform_.self, node_, platform_.arch->register_store_ps,
+                    running_.request << TOKEN_BITS | STORED);
 }
 
 void Control::send() {
@@ -112,11 +116,13 @@ void Control::answered(const kl_delivery &delivery) {
         return;
     watchdog_.stop();
     running_.outcome = std::move(outcome);
-    platform_.after(platform_.self, node_, platform_.arch->register_load_ps, LOADED);
+    platform_.after(platform_.self, node_, platform_.arch->register_load_ps,
+                    running_.request << TOKEN_BITS | LOADED);
 }
 
 void Control::timer(std::uint64_t token) {
-    switch (token) {
+    const bool current = running_.request && token >> TOKEN_BITS == running_.request;
+    switch (token & ((1 << TOKEN_BITS) - 1)) {
     case WATCHDOG:
         if (watchdog_.fired() && running_.request) {
             const TaskRecord &record = tasks_[running_.task].record;
@@ -130,11 +136,11 @@ void Control::timer(std::uint64_t token) {
     case SUBMITTED:
         return runtime_->elapsed();
     case STORED:
-        if (running_.request)
+        if (current)
             send();
         return;
     case LOADED:
-        if (!running_.request)
+        if (!current)
             return;
         running_.request = 0;
         if (running_.outcome.ok())

@@ -16,7 +16,9 @@ class Control final : private Dispatcher {
     void timer(std::uint64_t token);
 
   private:
+    // The low bits of a timer's token; above them is the request of the task it is for.
     enum Token : std::uint64_t { WATCHDOG = 1, SUBMITTED = 2, STORED = 3, LOADED = 4 };
+    enum { TOKEN_BITS = 3 };
 
     struct Task {
         TaskRecord record{};

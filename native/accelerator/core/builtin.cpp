@@ -50,15 +50,12 @@ void spin(kl_core *core, const std::uint64_t *args) {
     kl_charge_cycles(core, KL_UNIT_SCALAR, args[0]);
 }
 
-constexpr Builtin BUILTINS[] = {{"copy", 3, copy}, {"read", 2, read}, {"spin", 1, spin}};
+constexpr kl_core_entry_function ENTRIES[BUILTINS] = {copy, read, spin};
 
 } // namespace
 
-const Builtin *find_builtin(std::string_view name) {
-    for (const Builtin &one : BUILTINS)
-        if (name == one.name)
-            return &one;
-    return nullptr;
+kl_core_entry_function builtin_entry(unsigned builtin) {
+    return ENTRIES[builtin];
 }
 
 } // namespace kernloom::core

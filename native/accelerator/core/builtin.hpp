@@ -1,19 +1,11 @@
 // Built-in timing models: kernels that need no code on the device.
 #pragma once
 
-#include <string_view>
-
+#include "kernloom/builtins.hpp"
 #include "kernloom/core.h"
 
 namespace kernloom::core {
 
-struct Builtin {
-    const char *name;
-    unsigned arguments;
-    kl_core_entry_function entry;
-};
-
-// Null if there is none of that name.
-const Builtin *find_builtin(std::string_view name);
+kl_core_entry_function builtin_entry(unsigned builtin);
 
 } // namespace kernloom::core

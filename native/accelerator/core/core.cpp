@@ -84,7 +84,7 @@ namespace {
 void probe(kl_core *core, const std::uint64_t *args) {
     const std::uint64_t to = args[0], from = args[1], bytes = args[2];
     if (to < KL_SRAM_BASE && from < KL_SRAM_BASE)
-        return find_builtin("copy")->entry(core, args);
+        return builtin_entry(BUILTIN_COPY)(core, args);
     if (to >= KL_SRAM_BASE && from >= KL_SRAM_BASE)
         return core->functions->fail(core, "both ends are in SRAM");
     auto *sram = static_cast<unsigned char *>(kl_allocate(core, core->sram_bytes));
@@ -122,14 +122,14 @@ void Core::record() {
     if (job.kind == FABRIC_RUN && job.task.code_bytes) {
         entry = code_.find(job.task, job.outcome);
     } else if (job.kind == FABRIC_RUN) {
-        const Builtin *builtin = find_builtin(job.task.name);
-        entry = builtin ? builtin->entry : nullptr;
-        if (!builtin)
+        const unsigned builtin = find_builtin(job.task.name);
+        entry = builtin < BUILTINS ? builtin_entry(builtin) : nullptr;
+        if (!entry)
             recorder.fail_with(KL_STATUS_UNKNOWN_KERNEL, "is no built-in timing model");
-        else if (builtin->arguments != job.task.arguments)
-            recorder.fail_with(
-                KL_STATUS_WRONG_ARGUMENT_COUNT,
-                text_of("takes %u arguments, not %u", builtin->arguments, job.task.arguments));
+        else if (BUILTIN_MODELS[builtin].arguments != job.task.arguments)
+            recorder.fail_with(KL_STATUS_WRONG_ARGUMENT_COUNT,
+                               text_of("takes %u arguments, not %u",
+                                       BUILTIN_MODELS[builtin].arguments, job.task.arguments));
     }
     if (entry && recorder.outcome().ok())
         recorder.run(entry, job.arguments.data());

@@ -147,8 +147,10 @@ class Packet {
     }
 
     void append(const void *data, std::size_t bytes) {
-        const auto *from = static_cast<const unsigned char *>(data);
-        bytes_.insert(bytes_.end(), from, from + bytes);
+        const std::size_t before = bytes_.size();
+        bytes_.resize(before + bytes);
+        if (bytes)
+            std::memcpy(bytes_.data() + before, data, bytes);
     }
 
     // The whole message; call it last.
