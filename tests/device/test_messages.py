@@ -153,8 +153,10 @@ def raw(subject: Subject) -> Iterator[Raw]:
     with subject.device.open() as session:
         assert isinstance(session, RunnerSession)
         raw = Raw(session._connection)
-        _, greeting = raw.receive()
-        assert (greeting.answers, greeting.status) == (Kind.HELLO, Status.OK)
+        # An accelerator has been configured, after its greeting was received.
+        if session._posted:
+            _, greeting = raw.receive()
+            assert (greeting.answers, greeting.status) == (Kind.HELLO, Status.OK)
         yield raw
 
 
@@ -216,7 +218,7 @@ def test_what_is_not_a_message_is_answered_and_ends_the_runner(
     assert raw.returncode() == 3
 
 
-@speaking
+@without("mmu")
 def test_a_device_without_parts_refuses_to_be_addressed_by_part(raw: Raw) -> None:
     raw.send(pack(Allocate(8, "x"), correlation=1, request=1, addressees=[Addressee(0, 0, 0)]))
     header, response = raw.receive()
