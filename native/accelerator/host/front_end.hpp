@@ -75,6 +75,7 @@ class FrontEnd {
     std::vector<Reply> map_each(Reader &reader, const Addressed &addressed);
     std::vector<Reply> unmap_each(Reader &reader, const Addressed &addressed);
     std::vector<Reply> probe_each(Reader &reader, const Addressed &addressed);
+    void add_nearest(Outcome &outcome, std::uint64_t address) const;
     Outcome check_mappings(const std::vector<kl_mapping> &mappings) const;
     Outcome check_window(std::uint64_t offset, std::uint64_t bytes) const;
 

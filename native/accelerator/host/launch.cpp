@@ -106,7 +106,7 @@ Outcome Launcher::run(Work &work) {
     if (outcome.status == KL_STATUS_OUT_OF_BOUNDS && outcome.value) {
         const std::string nearest = tensors_.nearest(outcome.value);
         if (!nearest.empty())
-            outcome.detail += ": " + nearest;
+            outcome.detail += ": the kernel reached " + nearest;
     }
     return outcome;
 }

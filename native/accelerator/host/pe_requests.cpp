@@ -79,13 +79,17 @@ std::vector<Reply> FrontEnd::access_each(std::uint16_t kind, Reader &reader,
         exchange_.send(pe, request, kind, packet);
     }
     std::vector<Reply> replies = replies_of(exchange_.wait(), begin);
-    for (Reply &reply : replies) {
-        const std::string nearest =
-            reply.outcome.ok() || address < KL_VIRTUAL_BASE ? "" : tensors_.nearest(address);
-        if (!nearest.empty())
-            reply.outcome.detail += "; the nearest: " + nearest;
-    }
+    for (Reply &reply : replies)
+        if (!reply.outcome.ok())
+            add_nearest(reply.outcome, reply.outcome.value);
     return replies;
+}
+
+// Says which tensor an address that cannot be accessed is in or next to.
+void FrontEnd::add_nearest(Outcome &outcome, std::uint64_t address) const {
+    const std::string nearest = address < KL_VIRTUAL_BASE ? "" : tensors_.nearest(address);
+    if (!nearest.empty())
+        outcome.detail += "; nearest: " + nearest;
 }
 
 Outcome FrontEnd::check_mappings(const std::vector<kl_mapping> &mappings) const {
@@ -167,7 +171,14 @@ std::vector<Reply> FrontEnd::probe_each(Reader &reader, const Addressed &address
         packet.add(message);
         exchange_.send(pe, request, KL_KIND_PE_DMA, packet);
     }
-    return replies_of(exchange_.wait(), begin);
+    std::vector<Reply> replies = replies_of(exchange_.wait(), begin);
+    for (Reply &reply : replies)
+        if (reply.outcome.status == KL_STATUS_OUT_OF_BOUNDS) {
+            // No kernel is to blame: it is the request that has a wrong address.
+            reply.outcome.status = KL_STATUS_UNKNOWN_ADDRESS;
+            add_nearest(reply.outcome, reply.outcome.value);
+        }
+    return replies;
 }
 
 } // namespace kernloom::host

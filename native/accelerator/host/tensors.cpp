@@ -281,10 +281,10 @@ std::string Tensors::nearest(std::uint64_t address) const {
     if (!best)
         return {};
     const auto offset = static_cast<long long>(address - best->address);
-    return text_of("the kernel %s '%.200s' of %llu bytes, at byte offset %lld",
-                   best->freed ? "used freed buffer"
-                   : least     ? "reached outside buffer"
-                               : "used buffer",
+    return text_of("%s buffer '%.200s' of %llu bytes, at byte offset %lld",
+                   best->freed ? "freed"
+                   : least     ? "outside"
+                               : "inside",
                    best->label.c_str(), (unsigned long long)best->bytes, offset);
 }
 

@@ -82,7 +82,7 @@ TEST_F(RecorderTest, RecordsCopiesWaitsAndChargesInOrder) {
 TEST_F(RecorderTest, AfterAFailureEveryFunctionReturnsSomethingUsable) {
     recorder.run(
         [](kl_core *core, const std::uint64_t *args) {
-            for (const std::uint64_t bytes : {std::uint64_t{2000}, 1ull << 30, 10ull}) {
+            for (const std::uint64_t bytes : {2000ull, 1ull << 30, 10ull}) {
                 auto *data = static_cast<unsigned char *>(kl_allocate(core, bytes));
                 data[0] = data[bytes - 1] = 1;
                 kl_wait(core, kl_load(core, data, args[0], bytes));

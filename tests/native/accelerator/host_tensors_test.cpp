@@ -111,7 +111,7 @@ TEST_F(TensorsTest, NothingIsTakenByATensorThatDoesNotFit) {
 }
 
 TEST_F(TensorsTest, SizesPoliciesAndPlacesThatMakeNoSenseAreRefused) {
-    for (const std::uint64_t bytes : {std::uint64_t{0}, 1ull << 40, 1ull << 61, ~0ull})
+    for (const std::uint64_t bytes : {0ull, 1ull << 40, 1ull << 61, ~0ull})
         for (const std::uint32_t policy : {0u, 1u, 2u, 3u, ~0u})
             EXPECT_EQ(place(bytes, policy), nullptr);
     EXPECT_EQ(place(100000, KL_POLICY_SHARD, 1), nullptr);
