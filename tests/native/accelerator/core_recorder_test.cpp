@@ -46,6 +46,7 @@ class RecorderTest : public testing::Test {
         return 1;
     }
 
+    const std::uint64_t base[1] = {KL_VIRTUAL_BASE};
     kl_arch arch{};
     kl_platform platform{};
     unsigned char memory[4096] = {};
@@ -65,7 +66,7 @@ TEST_F(RecorderTest, RecordsCopiesWaitsAndChargesInOrder) {
             kl_charge_cycles(core, KL_UNIT_VECTOR, 3);
             kl_store_rows(core, args[0], data, {2, 1, 16, 50});
         },
-        (const std::uint64_t[]){KL_VIRTUAL_BASE});
+        base);
     EXPECT_TRUE(recorder.outcome().ok());
     EXPECT_EQ(memory[0], 8);
     const auto &actions = recorder.actions();
@@ -92,7 +93,7 @@ TEST_F(RecorderTest, AfterAFailureEveryFunctionReturnsSomethingUsable) {
             }
             core->functions->fail(core, "later");
         },
-        (const std::uint64_t[]){KL_VIRTUAL_BASE});
+        base);
     EXPECT_EQ(recorder.outcome().status, std::uint32_t{KL_STATUS_OUT_OF_MEMORY});
     EXPECT_NE(recorder.outcome().detail.find("PE 0.0.0: task 1 ('x') needs 2000 bytes of SRAM on "
                                              "top of 0, and a PE has 1024 (arch.sram.bytes)"),
@@ -108,6 +109,7 @@ TEST_F(RecorderTest, RectanglesThatNoMemoryHasAreRefused) {
                              {1, ~0ull, 0, 0},
                              {1ull << 33, 8, 1ull << 33, 0}};
     for (const kl_rows &rows : wrong) {
+        const std::uint64_t place = reinterpret_cast<std::uintptr_t>(&rows);
         Recorder one(platform, {KL_NODE_PE, 0, 0, 0}, sram, "it");
         one.run(
             [](kl_core *core, const std::uint64_t *args) {
@@ -115,7 +117,7 @@ TEST_F(RecorderTest, RectanglesThatNoMemoryHasAreRefused) {
                 std::memcpy(&rows, reinterpret_cast<const void *>(args[0]), sizeof rows);
                 kl_load_rows(core, kl_allocate(core, 100), KL_VIRTUAL_BASE, rows);
             },
-            (const std::uint64_t[]){reinterpret_cast<std::uintptr_t>(&rows)});
+            &place);
         EXPECT_EQ(one.outcome().status, std::uint32_t{KL_STATUS_OUT_OF_BOUNDS});
     }
 }
@@ -125,7 +127,7 @@ TEST_F(RecorderTest, FaultsNameTheFirstByteThatCannotBeAccessed) {
         [](kl_core *core, const std::uint64_t *args) {
             kl_load(core, kl_allocate(core, 100), args[0] + 4090, 10);
         },
-        (const std::uint64_t[]){KL_VIRTUAL_BASE});
+        base);
     EXPECT_EQ(recorder.outcome().status, std::uint32_t{KL_STATUS_OUT_OF_BOUNDS});
     EXPECT_EQ(recorder.outcome().value, KL_VIRTUAL_BASE + 4096);
 }
