@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[2]
+TESTS = Path(__file__).resolve().parents[3]
 NATIVE = TESTS.parent / "native"
 sys.path.append(str(TESTS / "device"))
 
