@@ -16,6 +16,9 @@ uint64_t all_units(uint32_t units) {
 
 // Which of the interleaved units (channels, banks) a range touches.
 uint64_t range_units(uint64_t address, uint64_t bytes, uint64_t interleave, uint32_t units) {
+    if (bytes >= interleave * units) {
+        return all_units(units);
+    }
     const uint64_t first = address / interleave;
     const uint64_t last = (address + (bytes - 1)) / interleave;
     if (last - first + 1 >= units) {

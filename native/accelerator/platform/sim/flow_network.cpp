@@ -8,6 +8,7 @@ namespace {
 
 // Sums of caps are kept up to date by adding and subtracting: equality is meant up to this.
 constexpr double SLACK = 1 + 1e-9;
+constexpr double SLIGHTLY_LESS = 1 - 1e-9;
 
 // Half a picosecond is rounded up, also where the division before came out a little too low.
 uint64_t rounded(double time) {
@@ -63,12 +64,13 @@ template <typename Visit> void FlowNetwork::each_constraint(const Flow &flow, Vi
 
 template <typename Visit> void FlowNetwork::each_flow(uint32_t index, Visit visit) {
     for (const Entry &entry : resources_[index].flows) {
-        visit(entry.flow);
+        visit(entry.flow, entry.coefficient);
     }
     const uint32_t whole = resources_[index].whole;
     if (whole != index) {
+        const uint32_t units = resources_[whole].units;
         for (const Entry &entry : resources_[whole].flows) {
-            visit(entry.flow);
+            visit(entry.flow, entry.coefficient / units);
         }
     }
 }
@@ -84,26 +86,26 @@ void FlowNetwork::mark(uint32_t index, double refill) {
     }
 }
 
+void FlowNetwork::mark_all(uint32_t resource, double refill) {
+    for (const Entry &entry : resources_[resource].flows) {
+        mark(entry.flow, refill);
+    }
+}
+
 void FlowNetwork::start(uint64_t now, uint64_t bytes, double cap, Cause cap_cause,
                         const Share *shares, uint32_t count, uint32_t client) {
     if (active_++ == 0) {
         epoch_ = now;
     }
-    const uint32_t index = flows_.acquire();
-    if (results_.size() <= index) {
-        results_.resize(index + 1);
+    if (free_.empty()) {
+        free_.push_back(static_cast<uint32_t>(flows_.size()));
+        flows_.emplace_back();
+        ends_.grow(static_cast<uint32_t>(flows_.size()));
     }
+    const uint32_t index = free_.back();
+    free_.pop_back();
     Flow &flow = flows_[index];
-    flow.remaining = static_cast<double>(bytes);
-    flow.updated = static_cast<double>(now - epoch_);
-    flow.rate = 0;
-    flow.client = client;
-    flow.started = true;
-    flow.active = true;
-    flow.dirty = false;
-    flow.frozen = false;
-    flow.heap_position = UINT32_MAX;
-    flow.edges.clear();
+    const double time = static_cast<double>(now - epoch_);
     for (uint32_t i = 0; i < count; i++) {
         const Resource &resource = resources_[shares[i].resource];
         const double bound = resource.capacity / shares[i].coefficient;
@@ -112,20 +114,29 @@ void FlowNetwork::start(uint64_t now, uint64_t bytes, double cap, Cause cap_caus
             cap_cause = resource.cause;
         }
     }
+    flow.rate = 0;
     flow.cap = cap;
-    flow.cap_cause = cap_cause;
+    flow.remaining = static_cast<double>(bytes) * 1000;
+    flow.updated = time;
+    flow.bottleneck = NO_RESOURCE;
+    flow.client = client;
     flow.cause = cap_cause;
+    flow.cap_cause = cap_cause;
+    flow.dirty = false;
+    flow.started = true;
+    flow.active = true;
+    flow.edges.clear();
     for (uint32_t i = 0; i < count; i++) {
         Resource &resource = resources_[shares[i].resource];
         resource.caps += shares[i].coefficient * cap;
-        if (resource.whole != shares[i].resource) {
-            resources_[resource.whole].partial++;
+        if (resource.whole != shares[i].resource && resources_[resource.whole].partial++ == 0) {
+            mark_all(resource.whole, time); // from now on bounded by the units
         }
         flow.edges.push_back({shares[i].resource, static_cast<uint32_t>(resource.flows.size()),
                               shares[i].coefficient});
-        resource.flows.push_back({index, i});
+        resource.flows.push_back({index, i, shares[i].coefficient});
     }
-    mark(index, flow.updated);
+    mark(index, time);
 }
 
 void FlowNetwork::remove(uint32_t index) {
@@ -133,8 +144,8 @@ void FlowNetwork::remove(uint32_t index) {
     const double ended = flow.ends;
     each_constraint(flow, [&](uint32_t resource, double) {
         if (limiting(resource)) {
-            each_flow(resource, [&](uint32_t other) {
-                if (other != index) {
+            each_flow(resource, [&](uint32_t other, double) {
+                if (flows_[other].bottleneck == resource && other != index) {
                     mark(other, ended);
                 }
             });
@@ -150,20 +161,20 @@ void FlowNetwork::remove(uint32_t index) {
         if (resource.flows.empty()) {
             resource.caps = 0;
         }
-        if (resource.whole != edge.resource) {
-            resources_[resource.whole].partial--;
+        if (resource.whole != edge.resource && --resources_[resource.whole].partial == 0) {
+            mark_all(resource.whole, ended);
         }
     }
     flow.active = false;
     active_--;
     if (!flow.dirty) {
-        flows_.release(index);
+        free_.push_back(index);
     }
 }
 
 uint32_t FlowNetwork::take_ended() {
-    const uint32_t index = heap_.front();
-    heap_remove(index);
+    const uint32_t index = ends_.number();
+    ends_.set(index, Earliest::NO_KEY);
     const uint32_t client = flows_[index].client;
     remove(index);
     update_next();
@@ -172,23 +183,18 @@ uint32_t FlowNetwork::take_ended() {
 
 const std::vector<FlowNetwork::Change> &FlowNetwork::settle(uint64_t now) {
     changes_.clear();
-    visit_++;
     const double time = static_cast<double>(now - epoch_);
     for (size_t i = 0; i < dirty_.size(); i++) {
         const uint32_t seed = dirty_[i];
         Flow &flow = flows_[seed];
         if (!flow.active) {
             flow.dirty = false;
-            flows_.release(seed);
-            continue;
-        }
-        if (flow.visited == visit_) {
-            continue;
-        }
-        const double at = collect(seed, time);
-        fill();
-        for (const uint32_t member : component_) {
-            apply(member, results_[member].rate, results_[member].cause, at);
+            free_.push_back(seed);
+        } else if (flow.dirty) {
+            const double at = collect(seed, time);
+            for (const uint32_t index : chosen_) {
+                apply(index, at);
+            }
         }
     }
     dirty_.clear();
@@ -196,106 +202,149 @@ const std::vector<FlowNetwork::Change> &FlowNetwork::settle(uint64_t now) {
     return changes_;
 }
 
-// Finds the flows connected with one, and since when their rates are out of date.
+void FlowNetwork::choose(uint32_t index) {
+    flows_[index].chosen = visit_;
+    chosen_.push_back(index);
+}
+
+// Computes new rates for a flow and all that depends on it; since when they apply.
 double FlowNetwork::collect(uint32_t seed, double now) {
-    component_.clear();
+    visit_++;
+    chosen_.clear();
     limits_.clear();
-    component_.push_back(seed);
-    flows_[seed].visited = visit_;
+    choose(seed);
     bool started = false;
     double refill = 0;
-    for (size_t i = 0; i < component_.size(); i++) {
-        Flow &flow = flows_[component_[i]];
-        flow.frozen = false;
-        if (flow.dirty) {
-            flow.dirty = false;
-            started |= flow.started;
-            flow.started = false;
-            refill = std::max(refill, flow.refill);
-        }
-        each_constraint(flow, [&](uint32_t index, double coefficient) {
-            Resource &resource = resources_[index];
-            if (resource.visited != visit_) {
-                if (!limiting(index)) {
+    size_t done = 0;
+    do {
+        for (; done < chosen_.size(); done++) {
+            Flow &flow = flows_[chosen_[done]];
+            if (flow.dirty) {
+                flow.dirty = false;
+                started |= flow.started;
+                flow.started = false;
+                refill = refill > flow.refill ? refill : flow.refill;
+            }
+            each_constraint(flow, [&](uint32_t index, double) {
+                Resource &resource = resources_[index];
+                if (resource.visited == visit_ || !limiting(index)) {
                     return;
                 }
                 resource.visited = visit_;
-                resource.left = resource.capacity;
-                resource.load = 0;
-                resource.unfrozen = 0;
                 limits_.push_back(index);
-                each_flow(index, [&](uint32_t other) {
-                    if (flows_[other].visited != visit_) {
-                        flows_[other].visited = visit_;
-                        component_.push_back(other);
+                each_flow(index, [&](uint32_t other, double) {
+                    const Flow &candidate = flows_[other];
+                    if (candidate.chosen != visit_ &&
+                        (candidate.dirty || candidate.bottleneck == index)) {
+                        choose(other);
                     }
                 });
-            }
-            resource.load += coefficient;
-            resource.unfrozen++;
-        });
-    }
+            });
+        }
+        fill();
+    } while (extend());
     return started ? now : refill;
 }
 
-// Raises the rates of the collected flows together, and freezes them one limit after the other.
+// Raises the rates of the chosen flows together, and freezes them one limit after the other. The
+// other flows keep their rates.
 void FlowNetwork::fill() {
-    size_t unfrozen = component_.size();
     if (limits_.empty()) {
-        for (const uint32_t index : component_) {
-            freeze(index, flows_[index].cap, flows_[index].cap_cause);
+        for (const uint32_t index : chosen_) {
+            Flow &flow = flows_[index];
+            flow.next_rate = flow.cap;
+            flow.next_bottleneck = NO_RESOURCE;
         }
         return;
     }
+    for (const uint32_t index : limits_) {
+        Resource &resource = resources_[index];
+        double left = resource.capacity;
+        double load = 0;
+        uint32_t unfrozen = 0;
+        uint32_t others = 0;
+        each_flow(index, [&](uint32_t other, double coefficient) {
+            const Flow &flow = flows_[other];
+            if (flow.chosen == visit_) {
+                load += coefficient;
+                unfrozen++;
+            } else {
+                left -= coefficient * flow.rate;
+                others++;
+            }
+        });
+        resource.left = left;
+        resource.load = load;
+        resource.unfrozen = unfrozen;
+        resource.others = others;
+    }
+    double cap = flows_[chosen_[0]].cap; // the lowest of all that are not frozen
+    for (const uint32_t index : chosen_) {
+        Flow &flow = flows_[index];
+        flow.frozen = false;
+        cap = flow.cap < cap ? flow.cap : cap;
+    }
+    size_t unfrozen = chosen_.size();
+    if (limits_.size() == 1 && resources_[limits_[0]].unfrozen == unfrozen) {
+        Resource &only = resources_[limits_[0]];
+        const double level = only.left / only.load;
+        if (level < cap && level > 0) {
+            for (const uint32_t index : chosen_) {
+                flows_[index].next_rate = level;
+                flows_[index].next_bottleneck = limits_[0];
+            }
+            only.left = 0;
+            return;
+        }
+    }
     while (unfrozen > 0) {
         double level = 0;
-        uint32_t limit = UINT32_MAX;
+        uint32_t limit = NO_RESOURCE;
         for (const uint32_t index : limits_) {
             const Resource &resource = resources_[index];
             if (resource.unfrozen > 0) {
                 const double reached = resource.left / resource.load;
-                if (limit == UINT32_MAX || reached < level) {
+                if (limit == NO_RESOURCE || reached < level) {
                     level = reached;
                     limit = index;
                 }
             }
         }
-        // Flows whose caps are below every limit keep their caps.
-        double cap = 0;
-        bool capped = false;
-        for (const uint32_t index : component_) {
-            const Flow &flow = flows_[index];
-            if (!flow.frozen && (!capped || flow.cap < cap)) {
-                cap = flow.cap;
-                capped = true;
-            }
-        }
-        if (limit == UINT32_MAX || cap <= level) {
-            for (const uint32_t index : component_) {
-                if (!flows_[index].frozen && flows_[index].cap <= cap) {
-                    freeze(index, flows_[index].cap, flows_[index].cap_cause);
-                    unfrozen--;
-                }
-            }
-        } else {
-            level = level > 0 ? level : 1e-9;
-            each_flow(limit, [&](uint32_t index) {
-                if (!flows_[index].frozen) {
-                    freeze(index, level, resources_[limit].cause);
+        if (limit != NO_RESOURCE && level < cap) {
+            level = level > 0 ? level : 0;
+            each_flow(limit, [&](uint32_t index, double) {
+                Flow &flow = flows_[index];
+                if (flow.chosen == visit_ && !flow.frozen) {
+                    freeze(flow, level, limit);
                     unfrozen--;
                 }
             });
+            continue;
         }
+        // The flows with the lowest cap reach it before any limit.
+        double next_cap = 0;
+        bool another = false;
+        for (const uint32_t index : chosen_) {
+            Flow &flow = flows_[index];
+            if (flow.frozen) {
+                continue;
+            }
+            if (flow.cap <= cap) {
+                freeze(flow, flow.cap, NO_RESOURCE);
+                unfrozen--;
+            } else if (!another || flow.cap < next_cap) {
+                next_cap = flow.cap;
+                another = true;
+            }
+        }
+        cap = next_cap;
     }
 }
 
-void FlowNetwork::freeze(uint32_t index, double rate, Cause cause) {
-    Flow &flow = flows_[index];
+void FlowNetwork::freeze(Flow &flow, double rate, uint32_t bottleneck) {
     flow.frozen = true;
-    results_[index] = {rate, cause};
-    if (limits_.empty()) {
-        return;
-    }
+    flow.next_rate = rate;
+    flow.next_bottleneck = bottleneck;
     each_constraint(flow, [&](uint32_t at, double coefficient) {
         Resource &resource = resources_[at];
         if (resource.visited == visit_) {
@@ -306,87 +355,77 @@ void FlowNetwork::freeze(uint32_t index, double rate, Cause cause) {
     });
 }
 
-void FlowNetwork::apply(uint32_t index, double rate, Cause cause, double at) {
+// Chooses the flows that are too fast for a chosen one, or have lost their bottleneck.
+bool FlowNetwork::extend() {
+    const size_t before = chosen_.size();
+    for (const uint32_t index : limits_) {
+        const Resource &resource = resources_[index];
+        if (resource.others == 0) {
+            continue;
+        }
+        double limited = -1; // rate of the chosen flows whose bottleneck it is
+        double fastest = 0;  // of the chosen flows
+        each_flow(index, [&](uint32_t other, double) {
+            const Flow &flow = flows_[other];
+            if (flow.chosen != visit_) {
+                return;
+            }
+            fastest = flow.next_rate > fastest ? flow.next_rate : fastest;
+            if (flow.next_bottleneck == index) {
+                limited = flow.next_rate;
+            }
+        });
+        const bool used_up = resource.left <= resource.capacity * (1 - SLIGHTLY_LESS);
+        each_flow(index, [&](uint32_t other, double) {
+            const Flow &flow = flows_[other];
+            if (flow.chosen == visit_) {
+                return;
+            }
+            const bool too_fast = limited >= 0 && flow.rate * SLIGHTLY_LESS > limited;
+            const bool loose =
+                flow.bottleneck == index && (!used_up || flow.rate < fastest * SLIGHTLY_LESS);
+            if (too_fast || loose) {
+                choose(other);
+            }
+        });
+    }
+    return chosen_.size() > before;
+}
+
+void FlowNetwork::apply(uint32_t index, double at) {
     Flow &flow = flows_[index];
+    flow.bottleneck = flow.next_bottleneck;
+    const Cause cause =
+        flow.bottleneck == NO_RESOURCE ? flow.cap_cause : resources_[flow.bottleneck].cause;
     if (cause != flow.cause || flow.rate == 0) {
         flow.cause = cause;
         changes_.push_back({flow.client, cause});
     }
-    if (rate == flow.rate) {
+    if (flow.next_rate == flow.rate) {
         return;
     }
-    flow.remaining -= flow.rate * (at - flow.updated) / 1000;
+    flow.remaining -= flow.rate * (at - flow.updated);
     if (flow.remaining < 0) {
         flow.remaining = 0;
     }
     flow.updated = at;
-    flow.rate = rate;
-    flow.ends = at + flow.remaining * 1000 / rate;
-    if (flow.heap_position == UINT32_MAX) {
-        heap_.push_back(index);
-        flow.heap_position = static_cast<uint32_t>(heap_.size() - 1);
+    flow.rate = flow.next_rate;
+    flow.ends = at + flow.remaining / flow.rate;
+    ends_.set(index, flow.ends);
+}
+
+double FlowNetwork::rate_of(uint32_t client) const {
+    for (const Flow &flow : flows_) {
+        if (flow.active && flow.client == client) {
+            return flow.rate;
+        }
     }
-    heap_up(flow.heap_position);
-    heap_down(flow.heap_position);
+    return 0;
 }
 
 void FlowNetwork::update_next() {
-    next_ = heap_.empty() ? NEVER : epoch_ + rounded(flows_[heap_.front()].ends);
-}
-
-bool FlowNetwork::earlier(uint32_t a, uint32_t b) const {
-    const double x = flows_[a].ends;
-    const double y = flows_[b].ends;
-    return x < y || (x == y && a < b);
-}
-
-void FlowNetwork::heap_place(uint32_t position, uint32_t flow) {
-    heap_[position] = flow;
-    flows_[flow].heap_position = position;
-}
-
-void FlowNetwork::heap_up(uint32_t position) {
-    const uint32_t flow = heap_[position];
-    while (position > 0) {
-        const uint32_t parent = (position - 1) / 2;
-        if (!earlier(flow, heap_[parent])) {
-            break;
-        }
-        heap_place(position, heap_[parent]);
-        position = parent;
-    }
-    heap_place(position, flow);
-}
-
-void FlowNetwork::heap_down(uint32_t position) {
-    const uint32_t flow = heap_[position];
-    const uint32_t count = static_cast<uint32_t>(heap_.size());
-    for (;;) {
-        uint32_t child = 2 * position + 1;
-        if (child >= count) {
-            break;
-        }
-        if (child + 1 < count && earlier(heap_[child + 1], heap_[child])) {
-            child++;
-        }
-        if (!earlier(heap_[child], flow)) {
-            break;
-        }
-        heap_place(position, heap_[child]);
-        position = child;
-    }
-    heap_place(position, flow);
-}
-
-void FlowNetwork::heap_remove(uint32_t flow) {
-    const uint32_t position = flows_[flow].heap_position;
-    const uint32_t last = heap_.back();
-    heap_.pop_back();
-    if (last != flow) {
-        heap_place(position, last);
-        heap_up(position);
-        heap_down(flows_[last].heap_position);
-    }
+    const double ends = ends_.key();
+    next_ = ends == Earliest::NO_KEY ? NEVER : epoch_ + rounded(ends);
 }
 
 } // namespace kernloom

@@ -3,8 +3,10 @@
 // A flow uses several resources at once; with rate r it takes coefficient * r of each. Rates rise
 // together until a resource is used up or a flow reaches its own cap, then the others go on.
 //
-// A resource that all its flows together cannot use up, even at their caps, connects no flows: when
-// a flow starts or ends, only the flows connected through limiting resources get new rates.
+// A resource that all its flows together cannot use up, even at their caps, is left out of account.
+// Every other flow has a bottleneck: a resource that is used up and on which no flow is faster.
+// When flows start or end, new rates are computed for them and the flows they share a bottleneck
+// with, and for more flows as long as one of the others has lost its bottleneck.
 //
 // Rates are in bytes per nanosecond, times in picoseconds.
 #pragma once
@@ -13,7 +15,7 @@
 #include <vector>
 
 #include "cause.hpp"
-#include "slots.hpp"
+#include "earliest.hpp"
 
 namespace kernloom {
 
@@ -57,7 +59,12 @@ class FlowNetwork {
     // Takes the flow that ends next, and returns its client.
     uint32_t take_ended();
 
+    // For tests: the rate of a client's flow.
+    double rate_of(uint32_t client) const;
+
   private:
+    static constexpr uint32_t NO_RESOURCE = UINT32_MAX;
+
     struct Edge {
         uint32_t resource;
         uint32_t position; // in the resource's list
@@ -65,14 +72,16 @@ class FlowNetwork {
     };
 
     struct Flow {
-        double remaining; // bytes, at `updated`
-        double updated;   // time since the epoch
-        double rate;
+        double rate = 0;
+        double next_rate; // while rates are computed
         double cap;
+        double remaining; // thousandths of bytes, at `updated`
+        double updated;   // time since the epoch
         double ends;
-        double refill; // when its rate has to change, where dirty
-        uint64_t visited = 0;
-        uint32_t heap_position;
+        double refill; // since when its rate is out of date, where dirty
+        uint64_t chosen = 0;
+        uint32_t bottleneck; // NO_RESOURCE: its own cap
+        uint32_t next_bottleneck;
         uint32_t client;
         Cause cause;
         Cause cap_cause;
@@ -86,6 +95,7 @@ class FlowNetwork {
     struct Entry {
         uint32_t flow;
         uint32_t edge;
+        double coefficient;
     };
 
     struct Resource {
@@ -95,6 +105,7 @@ class FlowNetwork {
         double load;
         uint64_t visited = 0;
         uint32_t unfrozen;
+        uint32_t others;      // flows that keep their rates
         uint32_t whole;       // of its group; itself if it is none of its units
         uint32_t units = 0;   // of a group's whole
         uint32_t partial = 0; // of a whole: how many edges its units have
@@ -106,22 +117,20 @@ class FlowNetwork {
     template <typename Visit> void each_constraint(const Flow &flow, Visit visit);
     template <typename Visit> void each_flow(uint32_t resource, Visit visit);
     void mark(uint32_t flow, double refill);
+    void mark_all(uint32_t resource, double refill);
     void remove(uint32_t flow);
+    void choose(uint32_t flow);
     double collect(uint32_t seed, double now);
     void fill();
-    void freeze(uint32_t flow, double rate, Cause cause);
-    void apply(uint32_t flow, double rate, Cause cause, double at);
+    void freeze(Flow &flow, double rate, uint32_t bottleneck);
+    bool extend();
+    void apply(uint32_t flow, double at);
     void update_next();
 
-    bool earlier(uint32_t a, uint32_t b) const;
-    void heap_place(uint32_t position, uint32_t flow);
-    void heap_up(uint32_t position);
-    void heap_down(uint32_t position);
-    void heap_remove(uint32_t flow);
-
     std::vector<Resource> resources_;
-    Slots<Flow> flows_;
-    std::vector<uint32_t> heap_; // flows by their end
+    std::vector<Flow> flows_;
+    std::vector<uint32_t> free_;
+    Earliest ends_; // of the flows
     std::vector<uint32_t> dirty_;
     std::vector<Change> changes_;
     uint32_t active_ = 0;
@@ -129,14 +138,9 @@ class FlowNetwork {
     uint64_t next_ = NEVER;
     uint64_t visit_ = 0;
 
-    // The flows and limiting resources that are being given rates.
-    std::vector<uint32_t> component_;
+    // The flows that are being given rates, and the resources that may limit them.
+    std::vector<uint32_t> chosen_;
     std::vector<uint32_t> limits_;
-    struct Result {
-        double rate;
-        Cause cause;
-    };
-    std::vector<Result> results_; // by flow
 };
 
 } // namespace kernloom
