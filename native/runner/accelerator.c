@@ -1,6 +1,7 @@
 #include "accelerator.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +177,8 @@ static void forward(const struct request *request) {
     size_t bytes = 0;
     if (launch)
         library->begin_report(platform);
+    /* After a crash, errno is the kernel's own. */
+    errno = 0;
     const void *responses = host->request(host_state, request->whole, request->header.size, window,
                                           window_bytes, &bytes);
     if (launch)

@@ -32,10 +32,15 @@ Outcome FrontEnd::allocate(Reader &reader, const Addressed &addressed) {
     std::string label;
     if (!reader.take(message) || !reader.take_text(label, message.label_bytes) || reader.left())
         return wrong_size("Allocate");
-    // By the default policy: without a list, one tensor for the device.
-    std::vector<kl_node> pes = addressed.parts;
-    if (!addressed.listed && policy_ != KL_POLICY_OWNER)
-        pes = device_.all();
+    // By the default policy: without a list, one tensor for the device, and its owner is the first
+    // PE with room for it.
+    std::vector<kl_node> pes = addressed.listed ? addressed.parts : device_.all();
+    if (!addressed.listed && policy_ == KL_POLICY_OWNER)
+        for (const kl_node pe : device_.all())
+            if (tensors_.memory(pe).largest() >= message.bytes) {
+                pes = {pe};
+                break;
+            }
     Outcome problem;
     std::vector<Answer> answers;
     const Tensor *tensor =

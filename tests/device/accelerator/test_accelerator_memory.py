@@ -197,7 +197,7 @@ def test_a_tensor_larger_than_hbm_is_refused_with_both_numbers_and_the_key(bench
         bench.session.allocate(HBM + 1, "big")
     with refused("out_of_memory", rf"needs {HBM} bytes on PE 0.0.0.* {HBM - 1} of them free"):
         bench.session.allocate(1)
-        bench.session.allocate(HBM, "whole")
+        bench.session.place(HBM, pes=[FIRST], label="whole")
     # In shards it fits.
     with bench.session.place(2 * HBM, Policy.SHARD, label="big") as tensor:
         bench.session.write(tensor.buffer, b"end", offset=2 * HBM - 3)
@@ -219,7 +219,16 @@ def test_memory_is_whole_again_whatever_the_order_of_frees(bench: Bench, seed: i
     numbers.shuffle(buffers)
     for buffer in buffers:
         bench.session.free(buffer)
-    bench.session.allocate(HBM, "whole")
+    bench.session.place(HBM, pes=[FIRST], label="whole")
+
+
+def test_tensors_go_to_the_first_pe_with_room_for_them(bench: Bench) -> None:
+    buffers = [bench.session.allocate(HBM - 4096, f"b{i}") for i in range(PES)]
+    for number, (buffer, pe) in enumerate(zip(buffers, bench.session.pes, strict=True)):
+        bench.session.write(buffer, bytes([number + 1]))
+        assert bench.session.read_on(pe, 0, 1) == bytes([number + 1])
+    with refused("out_of_memory", r"'more' .* on PE 0\.0\.0"):
+        bench.session.allocate(8192, "more")
 
 
 def test_a_tensor_is_unmapped_exactly_once_by_context_manager_close_or_collection(

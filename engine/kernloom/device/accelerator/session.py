@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import weakref
+import contextlib
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -31,6 +32,7 @@ from kernloom.device.messages import (
     MemoryFill,
     MemoryRead,
     MemoryWrite,
+    Message,
     MmuMap,
     MmuUnmap,
     PeDma,
@@ -71,6 +73,7 @@ class AcceleratorSession(RunnerSession):
         settings: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
     ) -> None:
+        self._abandoned: deque[Buffer] = deque()
         super().__init__(device, command, windows, timeout, scratch, environment=environment)
         self._topology = _topology(settings)
         try:
@@ -117,15 +120,42 @@ class AcceleratorSession(RunnerSession):
         (REPLICATE), or `unit` bytes on each in turn (SHARD; 0: equal parts)."""
         answers = self._exchange_with(Place(nbytes, unit, policy, label), pes)
         buffer = Buffer(answers[0].response.value, nbytes, label)
-        session = weakref.ref(self)
+        return DeviceTensor(buffer, policy, self._free_tensor, self._abandoned.append)
 
-        def free() -> None:
-            # A closed session has freed everything.
-            alive = session()
-            if alive is not None and alive._ended is None:
-                alive.free(buffer)
+    def _free_tensor(self, buffer: Buffer) -> None:
+        # A closed session has freed everything.
+        if self._ended is None:
+            self.free(buffer)
 
-        return DeviceTensor(buffer, policy, free)
+    def _free_abandoned(self) -> None:
+        """Free the tensors that were garbage collected since the last operation."""
+        if self._abandoned:
+            self._settle()
+        while self._abandoned and self._ended is None:
+            # Its buffer may have been freed by the session.
+            with contextlib.suppress(DeviceError):
+                super().exchange_all([Free(self._abandoned.popleft().address)])
+
+    def exchange_all(
+        self,
+        batch: Sequence[Message],
+        operation: int | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> list[Response]:
+        self._free_abandoned()
+        return super().exchange_all(batch, operation, timeout=timeout)
+
+    def exchange_each(
+        self,
+        message: Message,
+        addressees: Sequence[Addressee],
+        responses: int,
+        *,
+        timeout: float | None = None,
+    ) -> list[Answer]:
+        self._free_abandoned()
+        return super().exchange_each(message, addressees, responses, timeout=timeout)
 
     def mmu_map(
         self, mappings: Sequence[MmuMapping], pes: Sequence[Addressee] = (EVERYWHERE,)

@@ -13,15 +13,23 @@ from kernloom.device.messages import Policy
 class DeviceTensor:
     """Memory that was placed on PEs by a policy; it is unmapped everywhere exactly once.
 
-    Leaving the `with` block frees it, and so does its garbage collection. A second close does
-    nothing.
+    Leaving the `with` block frees it. One that is garbage collected is freed by the session's next
+    operation. A second close does nothing.
     """
 
-    def __init__(self, buffer: Buffer, policy: Policy, free: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        buffer: Buffer,
+        policy: Policy,
+        free: Callable[[Buffer], None],
+        abandon: Callable[[Buffer], None],
+    ) -> None:
+        """`free` frees the buffer now; `abandon` can be called in the middle of anything."""
         self.buffer = buffer
         """The buffer, for all operations of the session."""
         self.policy = policy
-        self._finalizer = weakref.finalize(self, free)
+        self._free = free
+        self._finalizer = weakref.finalize(self, abandon, buffer)
         # The session's end frees all memory, and at exit there is no session to speak with.
         self._finalizer.atexit = False
 
@@ -30,7 +38,8 @@ class DeviceTensor:
         return not self._finalizer.alive
 
     def close(self) -> None:
-        self._finalizer()
+        if self._finalizer.detach():
+            self._free(self.buffer)
 
     def __enter__(self) -> DeviceTensor:
         return self
