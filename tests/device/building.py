@@ -49,12 +49,13 @@ SIGNATURES = {
         ("int64",),
     ),
     "take_sram": ("int64",),
+    "overrun_sram": ("int64",),
     "wait_for": ("int64",),
     "compute": ("int64", "int64", "int64"),
     "compute_cycles": ("int64", "int64"),
     "gather": ("int64", "int64", "int64", "buffer", "buffer"),
     **dict.fromkeys(("load_elsewhere", "where"), ("buffer",)),
-    **dict.fromkeys(("give_up", "illegal", "hang", "overflow_stack", "write_program"), ()),
+    **dict.fromkeys(("give_up", "race", "illegal", "hang", "overflow_stack", "write_program"), ()),
 }
 """What the kernels take: scalars by their type, and buffers, of what where a device asks."""
 
@@ -217,7 +218,7 @@ def build_accelerator(
         ACCELERATOR | settings,
         arch="small",
         emulator=[str(shutil.which(emulator[0])), *emulator[1:]] if emulator else (),
-        sanitized="-fsanitize=address,undefined" in flags,
+        sanitized=any(flag.startswith("-fsanitize") for flag in flags),
     )
     return device, library
 

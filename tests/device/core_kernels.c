@@ -1,4 +1,5 @@
 /* The kernels of kernels.c for accelerators: what they reach is copied through SRAM. */
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -144,6 +145,29 @@ void chatter(struct kl_core *core, const uint64_t *args) {
 /* bytes: of SRAM, all of which is written */
 void take_sram(struct kl_core *core, const uint64_t *args) {
     memset(kl_allocate(core, args[0]), 1, args[0]);
+}
+
+/* offset: from the end of an allocation */
+void overrun_sram(struct kl_core *core, const uint64_t *args) {
+    volatile unsigned char *bytes = kl_allocate(core, 100);
+    bytes[100 + args[0]] = 1;
+}
+
+static int64_t raced;
+
+static void *add(void *nothing) {
+    for (int i = 0; i < 1000; i++)
+        raced++;
+    return nothing;
+}
+
+void race(struct kl_core *core, const uint64_t *args) {
+    pthread_t other;
+    (void)core;
+    (void)args;
+    pthread_create(&other, NULL, add, NULL);
+    add(NULL);
+    pthread_join(other, NULL);
 }
 
 /* unit, dtype, operations */

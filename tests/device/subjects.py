@@ -213,6 +213,7 @@ _ALL = (
     _accelerator("accelerator", "-O1"),
     _accelerator("accelerator-ringmap", "-O1", runtime="ringmap", threads="2"),
     _accelerator("accelerator-asan", "-O0", *SANITIZED),
+    _accelerator("accelerator-tsan", "-O0", "-fsanitize=thread", threads="2"),
     _emulated_accelerator(),
     # Its kernels cannot raise, exit or start threads, and get buffers instead of addresses.
     Kind(

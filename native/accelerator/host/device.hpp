@@ -22,6 +22,8 @@ class Device {
 
     // By virtual address, wherever the bytes are; a write reaches all copies.
     Outcome write(std::uint64_t address, unsigned char *data, std::uint64_t bytes);
+    // All bytes of code, which has one owner.
+    Outcome upload(const Tensor &tensor, unsigned char *data);
     Outcome read(std::uint64_t address, unsigned char *data, std::uint64_t bytes);
     Outcome fill(std::uint64_t address, std::uint32_t value, std::uint64_t bytes);
 

@@ -27,8 +27,7 @@ void Exchange::send(kl_node to, std::uint64_t request, std::uint32_t kind, Packe
 }
 
 void Exchange::send_transfer(kl_node to, std::uint16_t kind, std::uint64_t address,
-                             unsigned char *data, std::uint64_t bytes) {
-    const bool write = kind == KL_KIND_MEMORY_WRITE;
+                             unsigned char *data, std::uint64_t bytes, std::uint64_t bulk) {
     const std::uint64_t request = next_request();
     transfers_.push_back({data, bytes});
     Packet packet(kind, request);
@@ -38,7 +37,7 @@ void Exchange::send_transfer(kl_node to, std::uint16_t kind, std::uint64_t addre
     message.offset = reinterpret_cast<std::uintptr_t>(&transfers_.back());
     message.bytes = bytes;
     packet.add(message);
-    send(to, request, kind, packet, write ? bytes : 0);
+    send(to, request, kind, packet, kind == KL_KIND_MEMORY_WRITE ? bulk : 0);
 }
 
 const std::vector<Answer> &Exchange::wait(std::uint64_t timeouts) {

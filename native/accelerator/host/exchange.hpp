@@ -31,9 +31,9 @@ class Exchange {
     }
     void send(kl_node to, std::uint64_t request, std::uint32_t kind, Packet &packet,
               std::uint64_t bulk = 0);
-    // Sends a MemoryWrite or MemoryRead of host memory.
+    // Sends a MemoryWrite or MemoryRead of host memory; a write takes as long as `bulk` bytes do.
     void send_transfer(kl_node to, std::uint16_t kind, std::uint64_t address, unsigned char *data,
-                       std::uint64_t bytes);
+                       std::uint64_t bytes, std::uint64_t bulk);
     // Waits for the answers of all requests since `begin`; what does not come, within `timeouts`
     // times the usual time, is a failure.
     const std::vector<Answer> &wait(std::uint64_t timeouts = 1);

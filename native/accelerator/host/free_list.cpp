@@ -21,14 +21,37 @@ std::optional<std::uint64_t> FreeList::take(Ranges::iterator range, std::uint64_
     const std::uint64_t at = (least + alignment - 1) / alignment * alignment;
     if (at > end || bytes > end - at)
         return {};
+    cut(range, at, bytes);
+    next_ = at + bytes;
+    return at;
+}
+
+// Takes a part out of a free range.
+void FreeList::cut(Ranges::iterator range, std::uint64_t at, std::uint64_t bytes) {
+    const auto [start, end] = *range;
     free_.erase(range);
     if (at > start)
         free_.emplace(start, at);
     if (at + bytes < end)
         free_.emplace(at + bytes, end);
     free_bytes_ -= bytes;
-    next_ = at + bytes;
-    return at;
+}
+
+std::optional<std::uint64_t> FreeList::allocate_last(std::uint64_t bytes, std::uint64_t alignment) {
+    if (!bytes || !alignment || bytes > free_bytes_)
+        return {};
+    for (auto range = free_.end(); range != free_.begin();) {
+        --range;
+        const auto [start, end] = *range;
+        if (bytes > end - start)
+            continue;
+        const std::uint64_t at = (end - bytes) / alignment * alignment;
+        if (at < start)
+            continue;
+        cut(range, at, bytes);
+        return at;
+    }
+    return {};
 }
 
 std::optional<std::uint64_t> FreeList::allocate(std::uint64_t bytes, std::uint64_t alignment) {

@@ -20,6 +20,9 @@ class FreeList {
     // late as possible.
     std::optional<std::uint64_t> allocate_next(std::uint64_t bytes, std::uint64_t alignment);
 
+    // The highest range that fits.
+    std::optional<std::uint64_t> allocate_last(std::uint64_t bytes, std::uint64_t alignment);
+
     // Frees an allocated range, or a part of one; false if a byte of it is free already or outside.
     bool release(std::uint64_t start, std::uint64_t bytes);
 
@@ -38,6 +41,7 @@ class FreeList {
 
     std::optional<std::uint64_t> take(Ranges::iterator range, std::uint64_t from,
                                       std::uint64_t bytes, std::uint64_t alignment);
+    void cut(Ranges::iterator range, std::uint64_t at, std::uint64_t bytes);
 
     std::uint64_t base_;
     std::uint64_t end_;

@@ -70,7 +70,7 @@ std::vector<Reply> FrontEnd::access_each(std::uint16_t kind, Reader &reader,
     exchange_.begin();
     for (const kl_node pe : addressed.parts) {
         if (!fills) {
-            exchange_.send_transfer(pe, kind, address, window_.data + move.offset, bytes);
+            exchange_.send_transfer(pe, kind, address, window_.data + move.offset, bytes, bytes);
             continue;
         }
         const std::uint64_t request = exchange_.next_request();

@@ -90,7 +90,7 @@ Outcome Programs::deploy(const std::string &path, const std::vector<unsigned cha
     Outcome problem;
     std::vector<Answer> answers;
     const Tensor *tensor = device_.place(
-        {packed.size(), 0, KL_POLICY_OWNER, "code of " + stem(path), {device_.all().front()}},
+        {packed.size(), 0, KL_POLICY_OWNER, "code of " + stem(path), {device_.all().front()}, true},
         problem, answers);
     if (!tensor)
         return problem;
@@ -115,7 +115,7 @@ Outcome Programs::deploy(const std::string &path, const std::vector<unsigned cha
         at += names[i].size();
     }
     std::memcpy(packed.data() + image_at, image.data(), image.size());
-    const Outcome written = device_.write(blob.address, packed.data(), packed.size());
+    const Outcome written = device_.upload(*tensor, packed.data());
     if (!written.ok())
         device_.release(*tensors_.find(blob.address, 0, problem));
     return written;

@@ -43,8 +43,8 @@ Outcome FrontEnd::allocate(Reader &reader, const Addressed &addressed) {
             }
     Outcome problem;
     std::vector<Answer> answers;
-    const Tensor *tensor =
-        device_.place({message.bytes, unit_, policy_, label, std::move(pes)}, problem, answers);
+    const Tensor *tensor = device_.place(
+        {message.bytes, unit_, policy_, label, std::move(pes), false}, problem, answers);
     return tensor ? Outcome{KL_STATUS_OK, tensor->address, {}} : problem;
 }
 
@@ -54,8 +54,9 @@ Outcome FrontEnd::place(Reader &reader, const Addressed &addressed, std::vector<
     if (!reader.take(message) || !reader.take_text(label, message.label_bytes) || reader.left())
         return wrong_size("Place");
     Outcome problem;
-    const Tensor *tensor = device_.place(
-        {message.bytes, message.unit, message.policy, label, addressed.parts}, problem, answers);
+    const Tensor *tensor =
+        device_.place({message.bytes, message.unit, message.policy, label, addressed.parts, false},
+                      problem, answers);
     return tensor ? Outcome{KL_STATUS_OK, tensor->address, {}} : problem;
 }
 

@@ -55,10 +55,11 @@ std::uint64_t Tensors::span(std::uint64_t bytes) const {
     return rounded(bytes, page_) + page_;
 }
 
-bool Tensors::reserve_on(Tensor &tensor, kl_node pe, std::uint64_t bytes, std::uint64_t &physical,
-                         Outcome &problem) {
+bool Tensors::reserve_on(Tensor &tensor, kl_node pe, std::uint64_t bytes, bool code,
+                         std::uint64_t &physical, Outcome &problem) {
     FreeList &memory = memories_[index(pe)];
-    const auto at = memory.allocate(bytes, ALIGNMENT);
+    const auto at =
+        code ? memory.allocate_last(bytes, ALIGNMENT) : memory.allocate(bytes, ALIGNMENT);
     if (!at) {
         problem = Outcome::failure(
             KL_STATUS_OUT_OF_MEMORY,
@@ -93,7 +94,7 @@ bool Tensors::shard(Tensor &tensor, const Placement &placement, Outcome &problem
     for (std::uint64_t i = 0; i < units; i++)
         taken[i % count] += std::min(unit, bytes - i * unit);
     for (std::uint64_t i = 0; i < count && taken[i]; i++)
-        if (!reserve_on(tensor, placement.pes[i], taken[i], start[i], problem))
+        if (!reserve_on(tensor, placement.pes[i], taken[i], placement.code, start[i], problem))
             return false;
     for (std::uint64_t i = 0; i < units; i++) {
         const std::uint64_t owner = i % count, part = std::min(unit, bytes - i * unit);
@@ -109,7 +110,8 @@ bool Tensors::reserve(Tensor &tensor, const Placement &placement, Outcome &probl
     const std::size_t copies = placement.policy == KL_POLICY_OWNER ? 1 : placement.pes.size();
     for (std::size_t i = 0; i < copies; i++) {
         std::uint64_t physical;
-        if (!reserve_on(tensor, placement.pes[i], placement.bytes, physical, problem))
+        if (!reserve_on(tensor, placement.pes[i], placement.bytes, placement.code, physical,
+                        problem))
             return false;
         tensor.segments.push_back({placement.pes[i], 0, physical, placement.bytes});
     }
@@ -155,7 +157,8 @@ Tensor *Tensors::place(const Placement &placement, Outcome &problem) {
                         titled(tensor).c_str(), (unsigned long long)arch_.hbm_bytes));
         return nullptr;
     }
-    const auto address = addresses_.allocate_next(span(placement.bytes), page_);
+    const auto address = placement.code ? addresses_.allocate_last(span(placement.bytes), page_)
+                                        : addresses_.allocate_next(span(placement.bytes), page_);
     if (!address) {
         for (const Taken &one : taking_) {
             memories_[index(one.pe)].release(one.physical, one.bytes);

@@ -36,6 +36,8 @@ struct Placement {
     std::uint32_t policy;
     std::string label;
     std::vector<kl_node> pes;
+    // Code is at the end of memory, so that its size does not move tensors.
+    bool code = false;
 };
 
 class Tensors {
@@ -72,8 +74,8 @@ class Tensors {
   private:
     std::size_t index(kl_node pe) const;
     bool reserve(Tensor &tensor, const Placement &placement, Outcome &problem);
-    bool reserve_on(Tensor &tensor, kl_node pe, std::uint64_t bytes, std::uint64_t &physical,
-                    Outcome &problem);
+    bool reserve_on(Tensor &tensor, kl_node pe, std::uint64_t bytes, bool code,
+                    std::uint64_t &physical, Outcome &problem);
     bool shard(Tensor &tensor, const Placement &placement, Outcome &problem);
     void forget(std::uint64_t start, std::uint64_t bytes);
     void give_back(Tensor &tensor);

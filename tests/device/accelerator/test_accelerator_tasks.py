@@ -65,9 +65,8 @@ def test_a_library_is_uploaded_once_and_freed_with_its_last_function(
 def test_code_is_checked_by_address_and_size_and_content(bench: Bench) -> None:
     counter = bench.session.allocate(8, "n")
     kernel = bench.load("count")
-    # The library is the next tensor, behind an unmapped page.
-    page = int(ACCELERATOR["mmu.page"])
-    code = counter.address + 2 * page
+    # The library is at the last page, but for one that stays unmapped.
+    code = SRAM_BASE - 2 * int(ACCELERATOR["mmu.page"])
     sound = bench.session.read(Buffer(code, 64))
     for at, why in ((0, "no program blob of that size"), (8, "no program blob of that size")):
         bench.session.write(Buffer(code, 64), b"\x77", offset=at)

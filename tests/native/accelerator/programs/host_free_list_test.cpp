@@ -45,8 +45,10 @@ TEST(FreeList, RangesAreAlignedInsideAndDisjointWhateverHappens) {
                 continue;
             }
             const std::uint64_t bytes = 1 + numbers() % 50000, alignment = 1ull << numbers() % 13;
-            const auto start = numbers() % 2 ? list.allocate(bytes, alignment)
-                                             : list.allocate_next(bytes, alignment);
+            const unsigned way = numbers() % 3;
+            const auto start = way == 0   ? list.allocate(bytes, alignment)
+                               : way == 1 ? list.allocate_next(bytes, alignment)
+                                          : list.allocate_last(bytes, alignment);
             if (!start)
                 continue;
             ASSERT_EQ(*start % alignment, 0u);

@@ -29,7 +29,7 @@ class TensorsTest : public testing::Test {
     }
 
     Tensor *place(std::uint64_t bytes, std::uint32_t policy, std::uint64_t unit = 0) {
-        return tensors.place({bytes, unit, policy, "x", all()}, problem);
+        return tensors.place({bytes, unit, policy, "x", all(), false}, problem);
     }
 
     kl_arch arch = small();
@@ -94,13 +94,25 @@ TEST_F(TensorsTest, AddressesOfFreedTensorsAreNotUsedAgainSoon) {
     EXPECT_EQ(tensors.freed_in(gone + 1000, 1), nullptr);
 }
 
+TEST_F(TensorsTest, CodeIsAtTheEndAndMovesNoTensor) {
+    const Tensor *code =
+        tensors.place({70000, 0, KL_POLICY_OWNER, "code", {all().front()}, true}, problem);
+    ASSERT_NE(code, nullptr);
+    EXPECT_EQ(code->segments[0].physical, ((1 << 20) - 70000) / 4096 * 4096u);
+    EXPECT_GT(code->address, KL_SRAM_BASE - (1 << 20));
+    const Tensor *tensor = place(100, KL_POLICY_OWNER);
+    EXPECT_EQ(tensor->segments[0].physical, 0u);
+    EXPECT_EQ(tensor->address, KL_VIRTUAL_BASE);
+}
+
 TEST_F(TensorsTest, NothingIsTakenByATensorThatDoesNotFit) {
     EXPECT_EQ(place((1 << 20) + 1, KL_POLICY_OWNER), nullptr);
     EXPECT_NE(problem.detail.find("needs 1048577 bytes on PE 0.0.0, which has 1048576 "
                                   "(arch.hbm.bytes)"),
               std::string::npos)
         << problem.detail;
-    Tensor *full = tensors.place({1 << 20, 0, KL_POLICY_OWNER, "full", {all().back()}}, problem);
+    Tensor *full =
+        tensors.place({1 << 20, 0, KL_POLICY_OWNER, "full", {all().back()}, false}, problem);
     ASSERT_NE(full, nullptr);
     for (const std::uint32_t policy : {KL_POLICY_REPLICATE, KL_POLICY_SHARD})
         EXPECT_EQ(place(1 << 19, policy), nullptr);
@@ -116,7 +128,7 @@ TEST_F(TensorsTest, SizesPoliciesAndPlacesThatMakeNoSenseAreRefused) {
             EXPECT_EQ(place(bytes, policy), nullptr);
     EXPECT_EQ(place(100000, KL_POLICY_SHARD, 1), nullptr);
     EXPECT_NE(place(100, KL_POLICY_SHARD, ~0ull), nullptr);
-    EXPECT_EQ(tensors.place({100, 0, KL_POLICY_OWNER, "x", {}}, problem), nullptr);
+    EXPECT_EQ(tensors.place({100, 0, KL_POLICY_OWNER, "x", {}, false}, problem), nullptr);
 }
 
 TEST_F(TensorsTest, TheNearestTensorOfAnAddressIsNamed) {
