@@ -75,6 +75,6 @@ def test_the_thread_sanitizer_finds_a_race_of_a_kernel(
     build_subject: Callable[[str], Subject],
 ) -> None:
     bench = opened(build_subject("accelerator-tsan"))
-    with bench.session, pytest.raises(DeviceError, match="data race .* in add") as error:
+    with bench.session, pytest.raises(DeviceError, match=r"data race .* in add") as error:
         bench.run("race")
     assert error.value.status == "crashed"
