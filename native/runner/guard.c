@@ -60,6 +60,16 @@ static void respond(struct reply *reply, uint32_t status) {
     channel_respond(reply);
 }
 
+#ifdef THREAD_SANITIZED
+
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+
+const char *__tsan_default_options(void) {
+    return "halt_on_error=1";
+}
+
+#endif
+
 static void die_by(int number) {
     sigset_t set;
     signal(number, SIG_DFL);

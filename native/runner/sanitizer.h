@@ -1,5 +1,6 @@
-/* AddressSanitizer, if the runner is built with it: poisoned bytes around every tensor, and its
- * report as a response. Otherwise these do nothing. */
+/* ThreadSanitizer, if the runner is built with it: a race ends the process. AddressSanitizer, if
+ * the runner is built with it: poisoned bytes around every tensor, and its report as a response.
+ * Otherwise these do nothing. */
 #ifndef RUNNER_SANITIZER_H
 #define RUNNER_SANITIZER_H
 
@@ -10,6 +11,14 @@
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define ADDRESS_SANITIZED 1
+#endif
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZED 1
 #endif
 #endif
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from kernloom.build.toolchains import detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Arch, Target, Toolchain
+from kernloom.device.accelerator import AcceleratorDevice
 from kernloom.device.contract import BUFFER, Device, DeviceSetup
 from kernloom.device.embedded import EmbeddedDevice
 from kernloom.device.emulated import EmulatedDevice
@@ -31,6 +32,7 @@ from parts import BARE_METAL, needs, needs_opencl
 TOP = Path(__file__).resolve().parents[2]
 NATIVE = TOP / "native"
 KERNELS = Path(__file__).with_name("kernels.c")
+CORE_KERNELS = Path(__file__).with_name("core_kernels.c")
 SIGNATURES = {
     "kl_entry": ("buffer",),
     "axpy": ("int64", "float32", "buffer:float32", "buffer:float32"),
@@ -47,7 +49,14 @@ SIGNATURES = {
         ("write_to", "read_from", "jump_to", "divide", "raise_signal", "leave", "chatter"),
         ("int64",),
     ),
-    **dict.fromkeys(("illegal", "hang", "overflow_stack", "write_program"), ()),
+    "take_sram": ("int64",),
+    "overrun_sram": ("int64",),
+    "wait_for": ("int64",),
+    "compute": ("int64", "int64", "int64"),
+    "compute_cycles": ("int64", "int64"),
+    "gather": ("int64", "int64", "int64", "buffer", "buffer"),
+    **dict.fromkeys(("load_elsewhere", "where"), ("buffer",)),
+    **dict.fromkeys(("give_up", "race", "illegal", "hang", "overflow_stack", "write_program"), ()),
 }
 """What the kernels take: scalars by their type, and buffers, of what where a device asks."""
 
@@ -63,7 +72,8 @@ def types(kernel: str) -> list[str]:
 
 
 def compiled(output: Path, sources: list[Path], *flags: str, compiler: str = "gcc") -> Path:
-    command = [compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE / 'include'}"]
+    include = [f"-I{NATIVE / folder}" for folder in ("include", "accelerator/include")]
+    command = [compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", *include]
     libraries = ("-ldl", "-lpthread", "-lm")
     subprocess.run(
         [*command, *flags, "-o", str(output), *map(str, sources), *libraries], check=True
@@ -92,6 +102,126 @@ def build_emulated(
     supervisor = compiled(folder / "supervisor", [NATIVE / "supervisor" / "main.c"], "-O2")
     command = [str(shutil.which(program)), *options]
     return EmulatedDevice(command, runner, counter, supervisor, arch=arch), library
+
+
+ACCELERATOR = {
+    "topology.sips": "1",
+    "topology.cubes": "2",
+    "topology.pes.matrix": "1",
+    "topology.pes.vector": "2",
+    "clock.core_mhz": "2000",
+    "hbm.bytes": "134217728",
+    "hbm.bandwidth": "128",
+    "hbm.channels": "4",
+    "hbm.interleave": "4096",
+    "hbm.latency_ns": "110",
+    "sram.bytes": "524288",
+    "sram.banks": "16",
+    "sram.bank_bandwidth": "32",
+    "sram.latency_ns": "8",
+    "mmu.page": "2097152",
+    "mmu.tlb_entries": "64",
+    "mmu.walkers": "2",
+    "mmu.walk_ns": "240",
+    "mmu.hit_ns": "2",
+    "dma.engines": "2",
+    "dma.bandwidth": "96",
+    "dma.issue_ns": "20",
+    **{
+        f"links.{link}.{key}": value
+        for link, latency, bandwidth in (
+            ("pcie", "500", "32"),
+            ("io_cpu", "200", "32"),
+            ("management", "100", "64"),
+            ("noc", "40", "128"),
+            ("sip", "400", "50"),
+        )
+        for key, value in (("latency_ns", latency), ("bandwidth", bandwidth))
+    },
+    "compute.matrix.matrix.float32": "2048",
+    "compute.matrix.vector.float32": "32",
+    "compute.vector.vector.float32": "128",
+    **{
+        f"compute.{core}.scalar.{dtype}": "1"
+        for core in ("matrix", "vector")
+        for dtype in ("float32", "float64", "int32", "int64", "uint8")
+    },
+    "compute.startup_cycles.matrix": "32",
+    "compute.startup_cycles.vector": "16",
+    "compute.startup_cycles.scalar": "1",
+    "control.submit_ns": "750",
+    "control.dispatch_ns": "140",
+    "control.complete_ns": "600",
+    "control.switch_ns": "800",
+    "control.register_store_ns": "5",
+    "control.register_load_ns": "100",
+}
+"""A small accelerator: two cubes of one matrix and two vector PEs."""
+RUNTIMES = ("hostgraph", "ringmap")
+_accelerators: dict[tuple[str, tuple[str, ...]], dict[str, Path]] = {}
+"""Compiler and flags -> programs, built once: they are the same for every arch."""
+
+
+def accelerator_programs(
+    folder: Path, *flags: str, compiler: str = "gcc", cxx: str = "g++"
+) -> dict[str, Path]:
+    """Role -> program; each runtime has a control program of its own, `control-RUNTIME`."""
+    found = _accelerators.get((compiler, flags))
+    if found is None:
+        folder = folder / "accelerator"
+        folder.mkdir()
+        found = _build_accelerator(folder, flags, compiler, cxx)
+        _accelerators[compiler, flags] = found
+    return found
+
+
+def _build_accelerator(
+    folder: Path, flags: Sequence[str], compiler: str, cxx: str
+) -> dict[str, Path]:
+    top = NATIVE / "accelerator"
+    include = [f"-I{NATIVE / path}" for path in ("include", "accelerator/include")]
+    options = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", *flags, *include]
+    sources = {
+        "accelerator_host": ["host"],
+        "accelerator_core": ["core"],
+        "platform": ["platform/sim"],
+        **{f"control-{name}": ["control", f"control/runtimes/{name}"] for name in RUNTIMES},
+    }
+    built = {}
+    started = []
+    for role, folders in sources.items():
+        built[role] = folder / f"{role}.so"
+        files = [str(path) for name in folders for path in sorted((top / name).glob("*.cpp"))]
+        command = [cxx, *options, f"-I{top / folders[0]}", *files, "-o", str(built[role])]
+        started.append(subprocess.Popen([*command, "-ldl", "-lpthread"]))
+    runner = sorted((NATIVE / "runner").glob("*.c"))
+    built["runner"] = compiled(folder / "runner", runner, "-rdynamic", *flags, compiler=compiler)
+    built["supervisor"] = compiled(folder / "supervisor", [NATIVE / "supervisor" / "main.c"], "-O1")
+    assert all(process.wait() == 0 for process in started)
+    return built
+
+
+def build_accelerator(
+    flags: Sequence[str],
+    settings: Mapping[str, str],
+    runtime: str,
+    folder: Path,
+    *,
+    compiler: str = "gcc",
+    emulator: Sequence[str] = (),
+) -> tuple[Device, Path]:
+    cxx = compiler.removesuffix("gcc") + "g++"
+    needs(compiler, cxx, *emulator[:1])
+    programs = accelerator_programs(folder, *flags, compiler=compiler, cxx=cxx)
+    library = compiled(folder / "kernels.so", [CORE_KERNELS], *flags, *LIBRARY, compiler=compiler)
+    device = AcceleratorDevice(
+        programs | {"accelerator_control": programs[f"control-{runtime}"]},
+        ACCELERATOR | settings,
+        arch="small",
+        emulator=[str(shutil.which(emulator[0])), *emulator[1:]] if emulator else (),
+        sanitized=any(flag.startswith("-fsanitize") for flag in flags),
+    )
+    return device, library
 
 
 def build_opencl(folder: Path) -> tuple[Device, Path]:

@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from building import SANITIZED, build_bare_metal, build_emulated, build_host, build_opencl
+from building import (
+    SANITIZED,
+    build_accelerator,
+    build_bare_metal,
+    build_emulated,
+    build_host,
+    build_opencl,
+)
 
 import attacks
+from kernloom.device.accelerator import AcceleratorDevice
 from kernloom.device.contract import Device
 from kernloom.device.embedded import EmbeddedDevice
 from kernloom.device.emulated import EmulatedDevice
@@ -145,6 +153,39 @@ def _emulated(name: str, compiler: str, *emulator: str, **crashes: str) -> Kind:
     return Kind(name, EmulatedDevice, build, SIGNALS | ends)
 
 
+def _accelerator(name: str, *flags: str, runtime: str = "hostgraph", **settings: str) -> Kind:
+    """Every byte beside a tensor is unmapped. Kernels have no threads."""
+    return Kind(
+        name,
+        AcceleratorDevice,
+        partial(build_accelerator, flags, settings, runtime),
+        SIGNALS | {("divide", 0): "SIGFPE (Floating point exception)"},
+        slow=bool(settings) or "-O1" not in flags,
+        reads=(100, 128, 4096, -1, -4096, 100_000),
+        tasks=(),
+    )
+
+
+def _emulated_accelerator() -> Kind:
+    build = partial(
+        build_accelerator,
+        ("-O1",),
+        {},
+        "ringmap",
+        compiler="riscv64-linux-gnu-gcc",
+        emulator=("qemu-riscv64", "-L", "/usr/riscv64-linux-gnu"),
+    )
+    return Kind(
+        "accelerator-riscv64",
+        AcceleratorDevice,
+        build,
+        SIGNALS,
+        reads=(100, -1),
+        samples=200,
+        tasks=(),
+    )
+
+
 def _bare_metal(name: str, faults: Mapping[Crash, str]) -> Kind:
     """It is booted for every sample, has little memory, and sees only what was written."""
     return Kind(
@@ -178,6 +219,11 @@ _ALL = (
         _bare_metal(name, RISCV_FAULTS if name == "riscv_bare" else ARM_FAULTS)
         for name in BARE_METAL
     ),
+    _accelerator("accelerator", "-O1"),
+    _accelerator("accelerator-ringmap", "-O1", runtime="ringmap", threads="2"),
+    _accelerator("accelerator-asan", "-O0", *SANITIZED),
+    _accelerator("accelerator-tsan", "-O0", "-fsanitize=thread", threads="2"),
+    _emulated_accelerator(),
     # Its kernels cannot raise, exit or start threads, and get buffers instead of addresses.
     Kind(
         "opencl",

@@ -16,6 +16,7 @@ DEVICES: Registry[type[Device]] = Registry(
         "emulated": "kernloom.device.emulated:EmulatedDevice",
         "embedded": "kernloom.device.embedded:EmbeddedDevice",
         "opencl": "kernloom.device.opencl.device:OpenClDevice",
+        "accelerator": "kernloom.device.accelerator:AcceleratorDevice",
     },
     group="kernloom.devices",
 )
