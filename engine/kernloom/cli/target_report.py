@@ -50,7 +50,7 @@ def report_target(invocation: Invocation) -> int:
             raise problem
         from kernloom.run.probing import probe
 
-        document["probe"] = probe(assembly, point)
+        document["probe"] = probe(assembly, experiment)
     if not invocation.for_people:
         print(json.dumps(document), file=invocation.stdout)
         return 0
