@@ -112,6 +112,7 @@ void Core::start() {
     if (!task)
         return replay();
     const kl_arch &arch = *platform_.arch;
+    job.begin_ps = platform_.now(platform_.self);
     platform_.after(platform_.self, node_, arch.dispatch_ps + arch.switch_ps, START);
 }
 
@@ -147,10 +148,14 @@ void Core::timer(std::uint64_t token) {
     settle();
     if (jobs_.empty())
         return;
-    if (token == START)
+    const std::uint64_t now = platform_.now(platform_.self);
+    if (token == START) {
+        platform_.trace(platform_.self, node_, "switch", jobs_.front().begin_ps, now);
         replay();
-    else if (token == COMPLETE)
+    } else if (token == COMPLETE) {
+        platform_.trace(platform_.self, node_, "complete", now - platform_.arch->complete_ps, now);
         complete();
+    }
 }
 
 void Core::replay() {

@@ -105,6 +105,13 @@ kl_tag Recorder::copy(std::uint32_t kind, void *sram, std::uint64_t address, con
                   address);
         return tag;
     }
+    if (address < KL_VIRTUAL_BASE || address > KL_SRAM_BASE || in_device > KL_SRAM_BASE - address) {
+        fail_with(KL_STATUS_OUT_OF_BOUNDS,
+                  text_of("%s address 0x%llx, which is no virtual address",
+                          load ? "loads from" : "stores to", (unsigned long long)address),
+                  address);
+        return tag;
+    }
     if (!sram_.contains(sram, in_sram, offset)) {
         fail_with(KL_STATUS_OUT_OF_BOUNDS,
                   text_of("%s %llu bytes outside the SRAM that it has allocated (%llu bytes), at "

@@ -13,6 +13,10 @@ constexpr kl_node CONTROL = {KL_NODE_CONTROL, 0, 0, 0};
 Outcome Launcher::prepare(const std::vector<kl_launch_call> &calls,
                           const std::vector<kl_launch_argument> &arguments, const kl_node *pe,
                           Work &work) {
+    // Before the clock of a sample starts.
+    const Outcome described = describe();
+    if (!described.ok())
+        return described;
     std::size_t used = 0;
     for (const kl_launch_call &call : calls) {
         Outcome problem;
@@ -83,9 +87,6 @@ Outcome Launcher::describe() {
 }
 
 Outcome Launcher::run(Work &work) {
-    const Outcome described = describe();
-    if (!described.ok())
-        return described;
     for (TaskRecord &task : work.tasks)
         task.id = ++tasks_;
     if (host_builds_)

@@ -62,7 +62,7 @@ std::vector<Reply> FrontEnd::access_each(std::uint16_t kind, Reader &reader,
     const Outcome fits = fills ? Outcome{} : check_window(move.offset, bytes);
     if (!fits.ok())
         return for_all(fits);
-    if (bytes > ~0ull - address)
+    if (address > KL_SRAM_BASE || bytes > KL_SRAM_BASE - address)
         return for_all(invalid(text_of("%llu bytes at 0x%llx are beyond the last address",
                                        (unsigned long long)bytes, (unsigned long long)address),
                                KL_STATUS_UNKNOWN_ADDRESS));

@@ -28,7 +28,7 @@ Outcome FrontEnd::check_window(std::uint64_t offset, std::uint64_t bytes) const 
 }
 
 Outcome FrontEnd::allocate(Reader &reader, const Addressed &addressed) {
-    kl_allocate message;
+    struct kl_allocate message;
     std::string label;
     if (!reader.take(message) || !reader.take_text(label, message.label_bytes) || reader.left())
         return wrong_size("Allocate");
@@ -67,7 +67,7 @@ Outcome FrontEnd::release(Reader &reader) {
 }
 
 Outcome FrontEnd::load(Reader &reader) {
-    kl_load message;
+    struct kl_load message;
     std::string path, entry;
     if (!reader.take(message) || !reader.take_text(path, message.path_bytes) ||
         !reader.take_text(entry, message.entry_bytes) || reader.left())
