@@ -71,7 +71,12 @@ class Sampler:
         try:
             # A traced session is a new one: the trace shows nothing of the verification.
             setup = self.bench.setup(self.steps, fresh=traced)
-            result = setup.launch(LaunchSettings(warmup=1, inner=1, samples=1))
+            warmup = 1
+            if "virtual_time" in self.bench.device.capabilities:
+                # A launch of its own: the report of a launch covers all of its runs.
+                setup.launch(LaunchSettings())
+                warmup = 0
+            result = setup.launch(LaunchSettings(warmup=warmup, inner=1, samples=1))
             self.last, self.trace = result, setup.trace() if traced else b""
         finally:
             self.bench.close()
