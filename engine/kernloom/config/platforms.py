@@ -16,7 +16,6 @@ from pathlib import Path
 from kernloom.base.errors import ConfigError, UnavailableError
 from kernloom.base.registry import Registry
 
-GROUP = "kernloom.platforms"
 KEY = "target.machines"
 
 
@@ -34,7 +33,7 @@ class Platform:
 
 
 PLATFORMS: Registry[Platform] = Registry(
-    "platform", {"sim": Platform("accelerator_platform_sim")}, group=GROUP
+    "platform", {"sim": Platform("accelerator_platform_sim")}, group="kernloom.platforms"
 )
 
 
@@ -44,7 +43,7 @@ def find_platform(name: str) -> Platform:
         raise UnavailableError(
             f"no package on this machine adds the platform '{name}' ({KEY})",
             hint=f"Install the vendor's package for Kernloom, which adds it by the entry point "
-            f"{GROUP}. Known here: {', '.join(PLATFORMS.names())}.",
+            f"{PLATFORMS.group}. Known here: {', '.join(PLATFORMS.names())}.",
         )
     found = PLATFORMS.get(name, key=KEY)
     if not isinstance(found, Platform):
