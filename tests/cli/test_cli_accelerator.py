@@ -73,7 +73,7 @@ def test_the_table_shows_the_limiter_and_the_provenance(project: Project) -> Non
 
 def test_virtual_time_is_the_same_in_every_run(project: Project) -> None:
     first, second = (trial(project, "rerun=all")["metrics"] for _ in range(2))
-    assert first == second
+    assert first == second and first["virtual_ns"] > 0
 
 
 def test_a_sweep_of_topologies_compiles_nothing_more(project: Project) -> None:
@@ -117,7 +117,7 @@ def test_a_trace_is_written_whole_and_its_digest_stored(project: Project) -> Non
 
 def test_a_trace_does_not_change_the_trial(project: Project) -> None:
     traced, plain = trial(project, "trace=a.json"), trial(project, "rerun=all")
-    assert traced["id"] == plain["id"]
+    assert traced["status"] == "ok" and traced["id"] == plain["id"]
     assert traced["metrics"] == plain["metrics"]
 
 
@@ -151,6 +151,12 @@ def test_a_trace_that_cannot_be_written_is_refused_first(
 def test_a_cpu_has_nothing_to_trace(project: Project) -> None:
     done = project.run("run", "workload=axpy", "trace=t.json")
     assert done.code == 2 and "keeps no virtual time to trace" in done.stderr
+
+
+def test_what_measures_nothing_writes_no_trace(project: Project) -> None:
+    done = project.run("check", "workload=twice", "target=a5", "trace=t.json")
+    assert done.code == 2 and "nothing is measured here" in done.stderr
+    assert not (project.folder / "t.json").exists()
 
 
 # Bad input.

@@ -157,6 +157,12 @@ def plan_points(
     )
     if unplanned and not plans:
         raise unplanned[0].error
+    if plans and plans[0].experiment.trace and MEASURING & frozenset(without):
+        raise UsageError(
+            f"nothing is measured here, so there is nothing to trace: "
+            f"trace={plans[0].experiment.trace}",
+            hint="A trace is written by `kernloom run`.",
+        )
     if len(plans) > 1 and plans[0].experiment.trace:
         raise UsageError(
             f"trace={plans[0].experiment.trace} is the trace of one run, but this sweep has "
