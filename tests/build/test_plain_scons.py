@@ -24,6 +24,8 @@ def tree(share: Path) -> Path:  # noqa: F811
     for path in (share / "configs/toolchain").glob("*.yaml"):
         if path.stem != "gcc":
             path.unlink()
+    for name in ("a2a3", "a5", "mppa"):
+        (share / f"configs/target/{name}.yaml").unlink()
     return share
 
 

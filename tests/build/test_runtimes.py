@@ -175,7 +175,10 @@ def test_plain_scons_builds_every_runner_and_then_nothing(share: Path) -> None:
         assert run(share / "build" / "lib" / "x86_64_v3" / variant / "none" / "runner") == "42"
     second = scons(share)
     assert second.returncode == 0
-    assert second.stdout == "scons: `all' is up to date.\n"
+    *left_out, last = second.stdout.splitlines()
+    assert last == "scons: `all' is up to date."
+    # Nobody has every vendor's compiler.
+    assert all(line.startswith(("left out: ", "  ")) for line in left_out)
     assert {path.name for path in share.iterdir()} == {
         *("SConstruct", "build", "configs", "engine", "native")
     }

@@ -22,9 +22,12 @@ from kernloom.cli.completion.candidates import shown_to
 from kernloom.cli.completion.completer import Line, complete
 from kernloom.cli.hydra_flags import CONFIG_FLAGS, HYDRA_FLAGS
 from kernloom.cli.main import COMMANDS
+from kernloom.config.accelerator import SECTIONS, provenances
+from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
-from kernloom.config.schema import STATUSES
+from kernloom.config.schema import STATUSES, Arch
 from kernloom.report.formats import FORMATS
+from kernloom.report.topology import topology_lines
 from kernloom.run.assembly import STAGES
 from kernloom.run.fleets import FLEETS
 
@@ -220,3 +223,14 @@ def test_programs_lists_every_key_of_a_declaration_and_every_program() -> None:
     declared = sorted(Programs([TREE]).declared.items())
     shown = [[name, program.about] for name, program in declared]
     assert rows("reference/programs.md", "programs") == shown
+
+
+def test_accelerator_lists_every_section_of_an_arch() -> None:
+    listed = [name for name, _ in rows("accelerator.md", "sections")]
+    assert listed == list(SECTIONS)
+
+
+def test_accelerator_draws_the_topology_as_doctor_does() -> None:
+    arch = convert(Arch, Groups([TREE / "configs"]).read("arch", "a5"), "arch")
+    text = PAGES["docs/accelerator.md"].read_text(encoding="utf-8")
+    assert "\n".join(topology_lines(arch, provenances(arch))) in text

@@ -49,10 +49,13 @@ def compiler_of(isa: str, otherwise: str) -> str:
     return _COMPILERS.get(isa, otherwise)
 
 
-def is_for(program: Program, arch: Arch, triple: str) -> bool:
-    """Whether a compiler with this triple builds a program for an arch."""
+def is_for(program: Program, arch: Arch, triple: str, *, accelerator: bool = False) -> bool:
+    """Whether a compiler with this triple builds a program for an arch; `accelerator`: for the
+    machine on which an accelerator's programs run."""
     isa, _, system = triple.partition("-")
     if program.isas and arch.isa not in program.isas:
+        return False
+    if program.family == "accelerator" and not accelerator:
         return False
     wanted = compiler_of(arch.isa, arch.isa) if program.system == "none" else arch.isa
     return isa == wanted and ("linux" in system) == (program.system == "linux")

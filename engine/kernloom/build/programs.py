@@ -157,7 +157,7 @@ class Programs:
             steps=steps,
             arch=built_for.arch.name,
             variant=built_for.variant,
-            runtime=built_for.runtime if "runtime" in program.varies_by else "none",
+            runtime=built_for.runtime,
             redeclare=lambda: self.read_again().artifact(name, redetected(built_for)),
         )
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from kernloom.base.errors import KernloomError, UsageError
-from kernloom.base.files import link_atomically
 from kernloom.base.places import Places
 from kernloom.build.builder import Builder, State
 from kernloom.build.compile_commands import SEAL_FILE as COMMANDS_SEAL
@@ -33,8 +32,10 @@ from kernloom.build.program import NATIVE, Program
 from kernloom.build.runtimes import HOST_TOOLCHAINS, Runtimes, all_runtimes
 from kernloom.build.shared_cache import KEY as CACHE_KEY
 from kernloom.build.shared_cache import SharedCache
+from kernloom.build.stable_paths import leads_right, make_links
 from kernloom.build.workspace import sweep, unwritable, workspace
-from kernloom.plan.artifact import COMMANDS, FAILED, FOLDERS, Artifact, steps_of
+from kernloom.config.platforms import PLATFORMS, find_platform
+from kernloom.plan.artifact import COMMANDS, FAILED, FOLDERS, MANIFEST, Artifact, steps_of
 
 EVERYTHING = "all"
 """The default target."""
@@ -145,8 +146,7 @@ class RuntimeGraph:
 
     def leads_right(self, name: Path) -> bool:
         """Whether a stable path leads to its program already."""
-        path = self._builder.path(self.names[name])
-        return name.exists() and path.exists() and name.samefile(path)
+        return leads_right(name, self._builder.path(self.names[name]))
 
     @cached_property
     def aliases(self) -> dict[str, list[Path]]:
@@ -263,7 +263,8 @@ class RuntimeGraph:
     def link(self, target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
         """The action that points a stable path to its program."""
         name = Path(target[0].get_abspath())
-        link_atomically(name, self._builder.path(self.names[name]))
+        with self._lock:
+            make_links([self.names[name]], self._builder.build_folder)
         return 0
 
     def own_files(self) -> Iterator[Path]:
@@ -285,6 +286,7 @@ class RuntimeGraph:
             leads_to = Path(os.path.normpath(link.parent / link.readlink()))
             if any(leads_to.is_relative_to(build / FOLDERS[kind]) for kind in OWN_KINDS):
                 yield link
+        yield from (build / "lib").glob(f"*/*/*/{MANIFEST}")
 
     def prune(self) -> None:
         """Remove folders that cleaning has emptied."""
@@ -316,7 +318,13 @@ class RuntimeGraph:
                 write_compile_commands(self._places, whole)
 
     def _origin(self, artifact: Artifact, name: str) -> Path:
-        return (origin_of(artifact, name, self._places.roots) or self._places.share) / name
+        return (origin_of(artifact, name, self._roots) or self._places.share) / name
+
+    @cached_property
+    def _roots(self) -> tuple[Path, ...]:
+        """Folders with native/: Kernloom's, the project's, and those of vendors' platforms."""
+        platforms = map(find_platform, PLATFORMS.names())
+        return (*self._places.roots, *(one.folder for one in platforms if one.folder))
 
     def _is_whole(self, artifact: Artifact) -> bool:
         return self._builder.is_whole(artifact)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import TypeVar
 
-from kernloom.base.errors import ConfigError, UnavailableError, nearest
+from kernloom.base.errors import ConfigError, KernloomError, UnavailableError, nearest
 from kernloom.base.places import Places
 from kernloom.build.arches import host_isa, is_native, with_vector_bytes
 from kernloom.build.built_for import BuiltFor, is_for
+from kernloom.build.machines import NO_RUNTIME, AcceleratorVariant, machine_arch, variants_of
 from kernloom.build.program import DECLARATION, Program
 from kernloom.build.programs import Programs
 from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import groups_of
+from kernloom.config.platforms import PLATFORMS, find_platform
 from kernloom.config.schema import Arch, Caches, Toolchain
 from kernloom.plan.artifact import Artifact
 
@@ -44,6 +48,8 @@ class LeftOut:
     """Empty: this machine's own compiler, whichever it is; with a program, any toolchain."""
     program: str = ""
     """Empty: any program."""
+    place: str = ""
+    """Part of the build matrix: `a5/onboard`."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,19 @@ class Runtimes:
 
 
 def _errors(left_out: Iterable[LeftOut]) -> list[UnavailableError]:
-    """Each different error once."""
-    return list({str(left.error): left.error for left in left_out}.values())
+    """Each different error once, with the places it applies to."""
+    places: dict[tuple[str, str], dict[str, None]] = {}
+    for left in left_out:
+        places.setdefault((left.error.message, left.error.hint), {})[left.place] = None
+    return [
+        UnavailableError(f"{_prefix(named)}{message}", hint=hint)
+        for (message, hint), named in places.items()
+    ]
+
+
+def _prefix(named: Iterable[str]) -> str:
+    found = ", ".join(filter(None, named))
+    return f"{found}: " if found else ""
 
 
 def all_runtimes(places: Places) -> Runtimes:
@@ -89,32 +106,97 @@ def all_runtimes(places: Places) -> Runtimes:
     _check_names(programs, {*arch_names, *toolchain_names})
     built: list[Runtime] = []
     left_out = [*_without_arch(programs, {arch.isa for arch in arches} | {host_isa()})]
-    try:
+    with _noting(left_out, LeftOut):
         beside = host_programs(programs, places, lambda toolchain: detect(toolchain, places.cache))
         built += [Runtime(name, a.arch, a.identity.toolchain, a) for name, a in beside.items()]
-    except UnavailableError as error:
-        left_out.append(LeftOut(error))
+    accelerators = _accelerators(places, left_out)
+    of_accelerators = {variant.target.variant for variant in accelerators}
+    cpus = [arch for arch in arches if arch.topology is None]
     for toolchain in toolchains:
-        try:
-            detected = detect(toolchain, places.cache)
-        except UnavailableError as error:
-            left_out.append(LeftOut(error, toolchain.name))
+        variants = [name for name in toolchain.variants if name not in of_accelerators]
+        if not variants:
             continue
-        for arch, program in product(arches, programs.declared.values()):
-            fits = program.runs_on == "target" and is_for(program, arch, detected.triple)
-            if not fits or toolchain.family not in arch.flags:
-                continue
-            try:
-                built += [
-                    Runtime(program.name, arch.name, toolchain.name, artifact)
-                    for variant in toolchain.variants
-                    for artifact in programs.ends(
-                        program.name, BuiltFor(toolchain, arch, variant, detected)
-                    )
-                ]
-            except UnavailableError as error:
-                left_out.append(LeftOut(error, toolchain.name, program.name))
+        with _noting(left_out, partial(LeftOut, toolchain=toolchain.name)):
+            built += _of_toolchain(toolchain, variants, cpus, programs, places, left_out)
+    for variant in accelerators:
+        with _noting(left_out, partial(LeftOut, place=variant.place), KernloomError):
+            built += _of_variant(variant, places, left_out)
     return Runtimes(programs.declared, arch_names, toolchain_names, tuple(built), tuple(left_out))
+
+
+@contextmanager
+def _noting(
+    left_out: list[LeftOut],
+    note: Callable[[UnavailableError], LeftOut],
+    kind: type[KernloomError] = UnavailableError,
+) -> Iterator[None]:
+    """Note an error of this kind, and go on."""
+    try:
+        yield
+    except kind as error:
+        left_out.append(note(UnavailableError(error.message, hint=error.hint)))
+
+
+def _of_toolchain(
+    toolchain: Toolchain,
+    variants: Sequence[str],
+    arches: Sequence[Arch],
+    programs: Programs,
+    places: Places,
+    left_out: list[LeftOut],
+) -> list[Runtime]:
+    """The programs for CPUs and bare-metal parts that a toolchain can build."""
+    detected = detect(toolchain, places.cache)
+    built: list[Runtime] = []
+    for arch, program in product(arches, programs.declared.values()):
+        fits = program.runs_on == "target" and is_for(program, arch, detected.triple)
+        if not fits or toolchain.family not in arch.flags:
+            continue
+        with _noting(left_out, partial(LeftOut, toolchain=toolchain.name, program=program.name)):
+            built += [
+                Runtime(program.name, arch.name, toolchain.name, artifact)
+                for variant in variants
+                for artifact in programs.ends(
+                    program.name, BuiltFor(toolchain, arch, variant, detected)
+                )
+            ]
+    return built
+
+
+def _accelerators(places: Places, left_out: list[LeftOut]) -> list[AcceleratorVariant]:
+    """Every variant of every target that is an accelerator with programs of its own."""
+    groups = groups_of(places)
+    found: list[AcceleratorVariant] = []
+    for name in groups.options("target"):
+        with _noting(left_out, partial(LeftOut, place=f"target/{name}"), KernloomError):
+            found += variants_of(groups, name)
+    return found
+
+
+def _of_variant(
+    variant: AcceleratorVariant, places: Places, left_out: list[LeftOut]
+) -> list[Runtime]:
+    """The programs of one variant of an accelerator, for each runtime."""
+    found = variant.find(places)
+    programs = Programs(found.roots)
+    arch = machine_arch(variant.target, variant.arch)
+    others = {find_platform(name).program for name in PLATFORMS.names()} - {found.platform.program}
+    runtimes = [name for name in groups_of(places).options("runtime") if name != NO_RUNTIME]
+    built: list[Runtime] = []
+    for program, runtime in product(programs.declared.values(), runtimes):
+        fits = program.runs_on == "target" and program.name not in others
+        if not fits or not is_for(program, arch, found.detected.triple, accelerator=True):
+            continue
+        place = f"{variant.place}/{runtime}"
+        with _noting(left_out, partial(LeftOut, program=program.name, place=place), KernloomError):
+            built_for = BuiltFor(
+                found.toolchain, arch, variant.target.variant, found.detected, runtime
+            )
+            built += [
+                Runtime(program.name, arch.name, found.toolchain.name, artifact)
+                for artifact in programs.ends(program.name, built_for)
+            ]
+    return built
 
 
 def _check_names(programs: Programs, others: Collection[str]) -> None:

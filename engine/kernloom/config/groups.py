@@ -84,7 +84,7 @@ class Groups:
         nor a defaults list."""
         from kernloom.config.reader import CONFIG, load_yaml
 
-        for folder in self._folders:
+        for folder in self.folders:
             path = folder / group / f"{name}.yaml"
             if _is(Path.is_file, path):
                 text = read_text(path, limit=CONFIG.size)

@@ -11,6 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kernloom.base.digest import Digested
+from kernloom.config.accelerator import (
+    SECTIONS,
+    Clock,
+    Compute,
+    Control,
+    Dma,
+    Hbm,
+    Links,
+    Mmu,
+    Sram,
+    Topology,
+)
 from kernloom.config.limits import FINITE, at_least, between
 from kernloom.config.settings import (
     BuildSettings,
@@ -230,6 +242,19 @@ class Emulator(Digested):
 
 
 @dataclass(frozen=True)
+class Machine(Digested):
+    """What the programs of a variant run on, if not on this machine's own CPU."""
+
+    isa: str = ""
+    """The isa that its programs are built for; default: this machine's."""
+    toolchain: str = ""
+    """Name of a toolchain config; default: the experiment's toolchain."""
+    emulator: Emulator | None = None
+    platform: str = "sim"
+    """The hardware as an accelerator's programs see it: a registered platform."""
+
+
+@dataclass(frozen=True)
 class Target(Digested):
     """Where a workload runs."""
 
@@ -245,6 +270,8 @@ class Target(Digested):
     """Variants that are built with a sanitizer: their times are not representative."""
     systems: tuple[str, ...] = ("linux",)
     emulator: Emulator | None = None
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    """Variant -> its machine, where variants run on different ones."""
     sessions: int = field(default=0, metadata=at_least(0))
     """Maximum number of open sessions; 0: unlimited."""
     options: Mapping[str, Scalar] = field(default_factory=dict)
@@ -255,6 +282,11 @@ class Target(Digested):
     def is_sanitized(self) -> bool:
         """Whether the programs are built with a sanitizer."""
         return self.variant in self.sanitized
+
+    @property
+    def machine(self) -> Machine:
+        """The machine of its variant."""
+        return self.machines.get(self.variant) or Machine()
 
 
 @dataclass(frozen=True)
@@ -286,7 +318,30 @@ class Arch(Digested):
     memory: Mapping[str, int | str] = field(default_factory=dict)
     """Size in bytes of each memory of a part: ram, flash."""
     cores: int = field(default=1, metadata=at_least(1))
+    topology: Topology | None = None
+    """This and the sections below describe an accelerator; other arches have none of them."""
+    clock: Clock | None = None
+    hbm: Hbm | None = None
+    sram: Sram | None = None
+    mmu: Mmu | None = None
+    dma: Dma | None = None
+    links: Links | None = None
+    compute: Compute | None = None
+    control: Control | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    """Pattern of keys below `arch` -> measured, published or assumed; the first that fits."""
     about: str = ""
+
+    @property
+    def compiled(self) -> Arch:
+        """The part that can affect what is compiled: without the data of an accelerator, which is
+        read when a device is opened."""
+        return self.derive(_compiled_part) if self.topology else self
+
+
+def _compiled_part(arch: Arch) -> Arch:
+    none: dict[str, Any] = dict.fromkeys(SECTIONS)
+    return replace(arch, **none, provenance={}, about="")
 
 
 @dataclass(frozen=True)
@@ -307,7 +362,23 @@ class Toolchain(Digested):
     minimum_version: str = ""
     install: Mapping[str, str] = field(default_factory=dict)
     """System -> install command."""
+    search: tuple[str, ...] = ()
+    """Folders with its tools beside the PATH; `$NAME` is an environment variable."""
     about: str = ""
+
+
+@dataclass(frozen=True)
+class Ring(Digested):
+    """Sizes of the rings of a runtime that executes tasks while others are still submitted."""
+
+    slots: int = field(default=1024, metadata=between(1, 1 << 20))
+    """Tasks of each scope depth that are submitted and not yet retired."""
+    heap: int | str = "64MiB"
+    """Bytes for the outputs of these tasks."""
+    dependencies: int = field(default=4096, metadata=between(1, 1 << 24))
+    """Dependency entries of these tasks."""
+    depths: int = field(default=4, metadata=between(1, 64))
+    """Scope depths with a ring of their own."""
 
 
 @dataclass(frozen=True)
@@ -315,6 +386,9 @@ class Runtime(Digested):
     """An accelerator's task runtime; every other target has `none`."""
 
     name: str
+    ring: Ring | None = None
+    """Only for runtimes with rings."""
+    about: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 from kernloom.base.digest import DigestCache, digest_of
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.expressions import names_in, parse_size
+from kernloom.config.accelerator import check_accelerator
 from kernloom.config.convert import convert
 from kernloom.config.schema import (
     DTYPES,
@@ -24,6 +25,7 @@ from kernloom.config.schema import (
 _ROOT_KEYS = frozenset(ROOT_KEYS)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
+RING_HEAP = "runtime.ring.heap"
 LEAST_MEMORY = 4096
 """Smallest memory limit: one page."""
 ARCH_NAMES = (
@@ -81,10 +83,13 @@ def _check_target(experiment: Experiment) -> None:
             hint=nearest(target.variant, target.variants),
         )
     if target.variant not in experiment.toolchain.variants:
+        own = target.machine.toolchain
         raise ConfigError(
             f"toolchain '{experiment.toolchain.name}' cannot build variant '{target.variant}'",
             key="target.variant",
-            hint=nearest(target.variant, experiment.toolchain.variants),
+            hint=f"Leave `toolchain` out: the variant has its own, {own}."
+            if own and own != experiment.toolchain.name
+            else nearest(target.variant, experiment.toolchain.variants),
         )
     arch = experiment.arch
     if arch.vector_bits is not None and arch.vector_bits not in arch.vector_lengths:
@@ -93,6 +98,9 @@ def _check_target(experiment: Experiment) -> None:
             key="arch.vector_bits",
             hint=f"Allowed: {', '.join(map(str, arch.vector_lengths))}.",
         )
+    check_accelerator(arch, DTYPES)
+    if experiment.runtime.ring and parse_size(experiment.runtime.ring.heap, key=RING_HEAP) < 1:
+        raise ConfigError("is empty", key=RING_HEAP, hint="Allowed: 1 or more bytes.")
     policy = experiment.measure
     if policy.max_rounds < policy.min_rounds:
         raise ConfigError(

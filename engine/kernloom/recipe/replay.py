@@ -54,6 +54,10 @@ class LocalConfigs:
         chosen |= {f"arch.{name}": arch[name] for name in numbers if name in FIELDS[Arch]}
         toolchain = self._option(Toolchain, config, chosen, where)
         target = self._option(Target, config, chosen, where)
+        variant = config["target"].get("variant")
+        if variant in (self.composed({"target": target})["target"].get("machines") or {}):
+            # Its machine has an emulator of its own.
+            chosen["target.variant"] = variant
         return {"target": target, "toolchain": toolchain, **chosen}
 
     def _option(

@@ -160,6 +160,18 @@ def plan_points(
     )
     if unplanned and not plans:
         raise unplanned[0].error
+    if plans and plans[0].experiment.trace and MEASURING & frozenset(without):
+        raise UsageError(
+            f"nothing is measured here, so there is nothing to trace: "
+            f"trace={plans[0].experiment.trace}",
+            hint="A trace is written by `kernloom run`.",
+        )
+    if len(plans) > 1 and plans[0].experiment.trace:
+        raise UsageError(
+            f"trace={plans[0].experiment.trace} is the trace of one run, but this sweep has "
+            f"{len(plans)} points",
+            hint="Give the point to trace on the command line, without -m.",
+        )
     if overrides.mentions("screen") and not multirun and plans[0].experiment.screen.keep:
         raise UsageError(
             "screen.keep chooses among the points of a sweep, but this is a single run",
@@ -296,7 +308,8 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
     target, workload = experiment.target, experiment.workload
     here = assembly.here
     place = (target.digest, experiment.arch.digest, experiment.toolchain.digest)
-    where = (*place, experiment.runtime.digest)
+    built = (target.digest, experiment.arch.compiled.digest, experiment.toolchain.digest)
+    where = (*built, experiment.runtime.digest)
     used_by = (*place, digest_of(workload.tensors), workload.dtype)
     here.by_key((Assembly.check_available, *used_by), lambda: assembly.check_available(experiment))
     device = DEVICES.get(target.device, key="target.device")

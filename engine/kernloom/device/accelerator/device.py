@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kernloom.base.gauges import VIRTUAL_TIME
-from kernloom.config.schema import Target
+from kernloom.config.schema import Arch, Target
 from kernloom.device.accelerator.settings import flattened, settings_of
 from kernloom.device.contract import PLATFORM, Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, supervised
+from kernloom.device.fitting import check_accelerator_arch, check_hbm
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
@@ -87,6 +88,14 @@ class AcceleratorDevice(Device):
             sanitized=target.is_sanitized,
             scratch=setup.scratch,
         )
+
+    @classmethod
+    def check_arch(cls, arch: Arch) -> None:
+        check_accelerator_arch(arch)
+
+    @classmethod
+    def check_tensors(cls, arch: Arch, nbytes: Mapping[str, int]) -> None:
+        check_hbm(arch, nbytes)
 
     @classmethod
     def takes_host_tensors(cls, target: Target) -> bool:
