@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernloom.base.errors import BuildError, KernloomError
-from kernloom.base.files import link_atomically
 from kernloom.base.places import Places
 from kernloom.build.cores import MeasuredCore
 from kernloom.build.explain import Explanation, Index, explain, to_plain
 from kernloom.build.manifest import Damaged, Verifier, Whole, read_manifest
+from kernloom.build.not_built import not_built
 from kernloom.build.scons import LOG, Ahead, Scons
 from kernloom.build.shared_cache import SharedCache
+from kernloom.build.stable_paths import make_links
 from kernloom.build.workspace import reports_missing_file, unwritable
 from kernloom.plan.artifact import Artifact, steps_of
 from kernloom.plan.source import ENTRY
@@ -76,9 +77,10 @@ class Builder:
         keep: bool = False,
         ahead: Ahead | None = None,
         shared: SharedCache | None = None,
+        never: bool = False,
     ) -> None:
         """`ahead` may hold an SCons that is started already; `shared` is a cache of artifacts of
-        several checkouts."""
+        several checkouts. `never`: what is missing is an error."""
         self.places = places
         self.build_folder = places.build
         self.jobs = jobs or len(os.sched_getaffinity(0))
@@ -87,9 +89,12 @@ class Builder:
         self._index = Index(places.build)
         self._ahead = ahead or Ahead()
         self.shared = shared
+        self._never = never
 
     def prepare(self) -> None:
         """Start SCons ahead of a build that is likely to come."""
+        if self._never:
+            return
         self._ahead.prepare(self.places, self.jobs)
 
     def path(self, artifact: Artifact) -> Path:
@@ -206,6 +211,11 @@ class Builder:
         Adds the jobs to `made`."""
         states = {key: self.fetched_state(artifact) for key, artifact in artifacts.items()}
         jobs = self._jobs(artifacts, states)
+        if jobs and self._never:
+            missing_now = [one for key, one in artifacts.items() if not states[key].cached]
+            if missing_now:
+                raise not_built(missing_now, self.build_folder, self.shared)
+            jobs = []
         made += jobs
         missing = {job.artifact.key: job.artifact for job in jobs}
         yield {
@@ -272,10 +282,7 @@ class Builder:
 
     def link(self, artifacts: Iterable[Artifact]) -> None:
         """Point the stable paths of these runtimes to the built artifacts."""
-        for artifact in artifacts:
-            link = artifact.link(self.build_folder)
-            if link and not (link.exists() and link.samefile(self.path(artifact))):
-                link_atomically(link, self.path(artifact))
+        make_links(artifacts, self.build_folder)
 
     def note_uses(self, artifacts: Iterable[Artifact]) -> None:
         """Record that these artifacts were used, so that their next versions are compared with
@@ -392,5 +399,9 @@ def _as_built(artifact: Artifact, outcome: Outcome) -> Artifact:
     if outcome.artifact.key == artifact.key:
         return artifact
     return replace(
-        outcome.artifact, name=artifact.name, arch=artifact.arch, variant=artifact.variant
+        outcome.artifact,
+        name=artifact.name,
+        arch=artifact.arch,
+        variant=artifact.variant,
+        runtime=artifact.runtime,
     )

@@ -49,6 +49,8 @@ class Program:
     """Operating system that it is built for."""
     isas: tuple[str, ...] = ()
     """ISAs that it has sources for; empty: all."""
+    family: Literal["any", "accelerator"] = "any"
+    """`accelerator`: a program of accelerators, which no CPU needs."""
     output: str = ""
     """Name of the built file; default: the program's name."""
     tool: str = ""

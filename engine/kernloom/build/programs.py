@@ -142,7 +142,7 @@ class Programs:
             linked=linked.hashes,
             arch=built_for.arch.name,
             variant=built_for.variant,
-            runtime=built_for.runtime if "runtime" in program.varies_by else "none",
+            runtime=built_for.runtime,
             stamps=stamps,
             redeclare=lambda: self.read_again().artifact(name, redetected(built_for)),
         )
@@ -342,10 +342,13 @@ def compiler_of(isa: str, otherwise: str) -> str:
     return _COMPILERS.get(isa, otherwise)
 
 
-def is_for(program: Program, arch: Arch, triple: str) -> bool:
-    """Whether a compiler with this triple builds a program for an arch."""
+def is_for(program: Program, arch: Arch, triple: str, *, accelerator: bool = False) -> bool:
+    """Whether a compiler with this triple builds a program for an arch; `accelerator`: for the
+    machine on which an accelerator's programs run."""
     isa, _, system = triple.partition("-")
     if program.isas and arch.isa not in program.isas:
+        return False
+    if program.family == "accelerator" and not accelerator:
         return False
     wanted = compiler_of(arch.isa, arch.isa) if program.system == "none" else arch.isa
     return isa == wanted and ("linux" in system) == (program.system == "linux")

@@ -20,7 +20,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from kernloom.base.files import link_atomically
 from kernloom.base.places import Places
 from kernloom.build.builder import Builder
 from kernloom.build.compile_commands import FILE as COMMANDS
@@ -31,8 +30,9 @@ from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import read_manifest
 from kernloom.build.runtimes import HOST_TOOLCHAINS, Runtimes, all_runtimes
 from kernloom.build.shared_cache import SharedCache
+from kernloom.build.stable_paths import leads_right, make_links
 from kernloom.build.workspace import sweep, workspace
-from kernloom.plan.artifact import FOLDERS, Artifact, steps_of
+from kernloom.plan.artifact import FOLDERS, MANIFEST, Artifact, steps_of
 
 EVERYTHING = "all"
 """The default target."""
@@ -116,8 +116,7 @@ class RuntimeGraph:
 
     def leads_right(self, name: Path) -> bool:
         """Whether a stable path leads to its program already."""
-        path = self._builder.path(self.names[name])
-        return name.exists() and path.exists() and name.samefile(path)
+        return leads_right(name, self._builder.path(self.names[name]))
 
     @cached_property
     def aliases(self) -> dict[str, list[Path]]:
@@ -175,7 +174,8 @@ class RuntimeGraph:
     def link(self, target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
         """The action that points a stable path to its program."""
         name = Path(target[0].get_abspath())
-        link_atomically(name, self._builder.path(self.names[name]))
+        with self._lock:
+            make_links([self.names[name]], self._builder.build_folder)
         return 0
 
     def own_files(self) -> Iterator[Path]:
@@ -192,6 +192,7 @@ class RuntimeGraph:
             leads_to = Path(os.path.normpath(link.parent / link.readlink()))
             if leads_to.is_relative_to(build / FOLDERS["program"]):
                 yield link
+        yield from (build / "lib").glob(f"*/*/*/{MANIFEST}")
 
     def prune(self) -> None:
         """Remove folders that cleaning has emptied."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import TypeVar
@@ -10,11 +11,13 @@ from typing import TypeVar
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places
 from kernloom.build.arches import host_isa, is_native, with_vector_bytes
+from kernloom.build.machines import NO_RUNTIME, AcceleratorVariant, machine_arch, variants_of
 from kernloom.build.program import Program
 from kernloom.build.programs import BuiltFor, Programs, is_for
 from kernloom.build.toolchains import Detected, detect
 from kernloom.config.convert import convert
 from kernloom.config.groups import groups_of
+from kernloom.config.platforms import PLATFORMS, find_platform
 from kernloom.config.schema import Arch, Caches, Toolchain
 from kernloom.plan.artifact import Artifact
 
@@ -52,34 +55,88 @@ def all_runtimes(places: Places) -> Runtimes:
     """Every program for each arch and variant that a toolchain on this machine can build."""
     programs = Programs(places.roots)
     built: list[Runtime] = []
-    unavailable: dict[str, UnavailableError] = {}
-    try:
+    left_out = _LeftOut()
+    with left_out.noting():
         beside = host_programs(programs, places, lambda toolchain: detect(toolchain, places.cache))
         built += [Runtime(name, a.arch, a.identity.toolchain, a) for name, a in beside.items()]
-    except UnavailableError as error:
-        unavailable[str(error)] = error
-    arches = _shipped(places, "arch", Arch)
+    groups = groups_of(places)
+    accelerators = [
+        variant for name in groups.options("target") for variant in variants_of(groups, name)
+    ]
+    of_accelerators = {variant.target.variant for variant in accelerators}
+    arches = [arch for arch in _shipped(places, "arch", Arch) if arch.topology is None]
     for toolchain in _shipped(places, "toolchain", Toolchain):
-        try:
-            detected = detect(toolchain, places.cache)
-        except UnavailableError as error:
-            unavailable[str(error)] = error
+        variants = [name for name in toolchain.variants if name not in of_accelerators]
+        if not variants:
             continue
-        for arch, program in product(arches, programs.declared.values()):
-            fits = program.runs_on == "target" and is_for(program, arch, detected.triple)
-            if not fits or toolchain.family not in arch.flags:
-                continue
-            try:
-                built += [
-                    Runtime(program.name, arch.name, toolchain.name, artifact)
-                    for variant in toolchain.variants
-                    for artifact in programs.ends(
-                        program.name, BuiltFor(toolchain, arch, variant, detected)
-                    )
-                ]
-            except UnavailableError as error:
-                unavailable[str(error)] = error
-    return Runtimes(programs.declared, tuple(built), tuple(unavailable.values()))
+        with left_out.noting():
+            detected = detect(toolchain, places.cache)
+            for arch, program in product(arches, programs.declared.values()):
+                fits = program.runs_on == "target" and is_for(program, arch, detected.triple)
+                if not fits or toolchain.family not in arch.flags:
+                    continue
+                with left_out.noting():
+                    built += [
+                        Runtime(program.name, arch.name, toolchain.name, artifact)
+                        for flavour in variants
+                        for artifact in programs.ends(
+                            program.name, BuiltFor(toolchain, arch, flavour, detected)
+                        )
+                    ]
+    runtimes = [name for name in groups.options("runtime") if name != NO_RUNTIME]
+    for variant in accelerators:
+        with left_out.noting(variant.place):
+            built += _of_variant(variant, runtimes, places, left_out)
+    return Runtimes(programs.declared, tuple(built), left_out.errors())
+
+
+def _of_variant(
+    variant: AcceleratorVariant, runtimes: Sequence[str], places: Places, left_out: _LeftOut
+) -> list[Runtime]:
+    """The programs of one variant of an accelerator, for each runtime."""
+    found = variant.find(places)
+    programs = Programs(found.roots)
+    arch = machine_arch(variant.target, variant.arch)
+    others = {find_platform(name).program for name in PLATFORMS.names()} - {found.platform.program}
+    built: list[Runtime] = []
+    for program, runtime in product(programs.declared.values(), runtimes):
+        fits = program.runs_on == "target" and program.name not in others
+        if not fits or not is_for(program, arch, found.detected.triple, accelerator=True):
+            continue
+        with left_out.noting(f"{variant.place}/{runtime}"):
+            built_for = BuiltFor(
+                found.toolchain, arch, variant.target.variant, found.detected, runtime
+            )
+            built += [
+                Runtime(program.name, arch.name, found.toolchain.name, artifact)
+                for artifact in programs.ends(program.name, built_for)
+            ]
+    return built
+
+
+class _LeftOut:
+    """Why something cannot be built here, each reason once, with the places it applies to."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[tuple[str, str], dict[str, None]] = {}
+
+    @contextmanager
+    def noting(self, place: str = "") -> Iterator[None]:
+        try:
+            yield
+        except UnavailableError as error:
+            self._reasons.setdefault((error.message, error.hint), {})[place] = None
+
+    def errors(self) -> tuple[UnavailableError, ...]:
+        return tuple(
+            UnavailableError(f"{_places(named)}{message}", hint=hint)
+            for (message, hint), named in self._reasons.items()
+        )
+
+
+def _places(named: Iterable[str]) -> str:
+    found = ", ".join(filter(None, named))
+    return f"{found}: " if found else ""
 
 
 def host_programs(

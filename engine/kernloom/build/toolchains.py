@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from kernloom.base.files import file_stamp, sha256_file, sha256_json
 from kernloom.base.sealed import read_cache, write_cache
 from kernloom.build.probe import ProbeError, query_tool, scratch, tool_output
 from kernloom.build.wrappers import is_script, resolve_wrapper
-from kernloom.config.schema import Arch, Toolchain
+from kernloom.config.schema import Arch, Target, Toolchain
 from kernloom.plan.artifact import Identity
 
 DRIVER = "cc"
@@ -151,6 +152,19 @@ def check_compiles(found: Detected, arch: Arch) -> None:
         )
 
 
+def check_compiles_for(found: Detected, target: Target) -> None:
+    """Refuse a toolchain for another machine than that of the target's variant."""
+    wanted, isa = target.machine.isa, found.triple.partition("-")[0]
+    if wanted and isa != wanted:
+        compiles = f"for {isa}" if isa else "no C"
+        raise ConfigError(
+            f"toolchain '{found.toolchain}' compiles {compiles}, but variant '{target.variant}' "
+            f"of target '{target.name}' runs on {wanted}",
+            key="toolchain",
+            hint=f"Leave `toolchain` out: the variant has {target.machine.toolchain or 'its own'}.",
+        )
+
+
 def accepts(detected: Detected, flags: Sequence[str]) -> bool:
     """Whether the installed compiler compiles C and accepts these flags."""
     if DRIVER not in detected.tools:
@@ -167,7 +181,7 @@ def install_hint(toolchain: Toolchain) -> str:
 
 def install_commands(name: str, install: Mapping[str, str]) -> str:
     """The install command for this system, or all known ones."""
-    for system in _systems():
+    for system in (*_systems(), sys.platform):
         if system in install:
             return f"Install it: {install[system]}"
     known = "; ".join(f"{system}: {how}" for system, how in install.items())
@@ -185,12 +199,15 @@ def _systems() -> list[str]:
 
 
 def _find(toolchain: Toolchain, role: str, name: str) -> Path:
-    found = shutil.which(name)
+    folders, unset = _searched(toolchain)
+    found = shutil.which(name) or (shutil.which(name, path=os.pathsep.join(folders)))
     if not found:
         key = f"toolchain.tools.{role}"
         # A path is the user's choice: installing the usual tool would not create it.
         path = os.sep in name
-        where = "there" if path else "on the PATH"
+        where = "there" if path else " or ".join(["on the PATH", *(f"in {f}" for f in folders)])
+        if unset and not path:
+            where += f", and {' and '.join(unset)} {'is' if len(unset) == 1 else 'are'} not set"
         raise UnavailableError(
             f"toolchain '{toolchain.name}': no program '{name}' {where} ({key}={name})",
             hint=f"Have {key} name a program that can be run, or leave it away."
@@ -198,6 +215,19 @@ def _find(toolchain: Toolchain, role: str, name: str) -> Path:
             else install_hint(toolchain),
         )
     return Path(found).absolute()
+
+
+def _searched(toolchain: Toolchain) -> tuple[list[str], list[str]]:
+    """The folders of `toolchain.search`, and the environment variables in it that are not set."""
+    folders: list[str] = []
+    unset: dict[str, None] = {}
+    for entry in toolchain.search:
+        names = re.findall(r"\$(\w+)", entry)
+        missing = [name for name in names if not os.environ.get(name)]
+        unset |= dict.fromkeys(missing)
+        if not missing:
+            folders.append(re.sub(r"\$(\w+)", lambda found: os.environ[found[1]], entry))
+    return folders, list(unset)
 
 
 def version_number(version: str) -> tuple[int, ...]:

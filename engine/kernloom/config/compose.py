@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kernloom.base.code_stamp import code_stamp
 from kernloom.base.digest import DigestCache, Section, as_section
 from kernloom.base.errors import ConfigError, UsageError, nearest, without_password
-from kernloom.base.files import sha256_json, tree_stamps
+from kernloom.base.files import canonical_json, sha256_json, tree_stamps
 from kernloom.base.recalled import Recalled
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.groups import REGISTERED, Groups
+from kernloom.config.machines import machine_of, with_machine
 from kernloom.config.naming import EXPERIMENT
 from kernloom.config.override_parser import parse_overrides
 from kernloom.config.overrides import Override, Overrides
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     from kernloom.config.hydra_compose import HydraComposer
 
 MAX_POINTS = 200_000
+RUNTIME = "runtime"
+NO_RUNTIME = "none"
+"""The runtime of targets that have no task runtimes."""
 CASE_KEYS = ("sizes", "scalars", "tensors", "dtype")
 """Keys that a case of a workload may change."""
 _READING = (
@@ -224,7 +228,13 @@ class Composer:
             except ConfigError as error:
                 raise error_at_point(error, row) from None
 
-        for row in rows_of(points):
+        collapsed: set[str] = set()
+        for row in map(self._with_runtime, rows_of(points)):
+            if row.get(RUNTIME) == NO_RUNTIME:
+                text = canonical_json(row)
+                if text in collapsed:
+                    continue
+                collapsed.add(text)
             try:
                 made = point(row)
             except ConfigError as error:
@@ -233,6 +243,16 @@ class Composer:
                 refuse(row, error)
             else:
                 yield made
+
+    def _with_runtime(self, row: Row) -> Row:
+        """A point of a sweep over targets and runtimes: a target without runtimes has one point
+        for all of them."""
+        if RUNTIME not in row or row.get("target") not in self.options("target"):
+            return row
+        own = self._groups.defaults(self._groups.read("target", str(row["target"])))
+        if own.get(RUNTIME, NO_RUNTIME) != NO_RUNTIME:
+            return row
+        return {**row, RUNTIME: NO_RUNTIME}
 
     def sweeps_groups(self, swept: Mapping[str, Any]) -> bool:
         """Whether a swept key of a point is a config group."""
@@ -348,6 +368,15 @@ class Composer:
         values = [(o, value) for o, value in chosen if not o.group and o.key != SEARCH_PATH]
         composed = self._compose(_groups(chosen))
         data = _applied(composed, values)
+        if machine := machine_of(data):
+            own = any(o.group and o.key == "toolchain" for o, _ in chosen)
+            composed = with_machine(
+                composed,
+                machine,
+                own_toolchain=own or not self._has_targets_toolchain(composed),
+                read=self._read_toolchain,
+            )
+            data = _applied(composed, values)
         for section in ("workload", "arch", "toolchain"):
             if not isinstance(data.get(section), dict):
                 raise ConfigError("expected keys and values", key=section)
@@ -356,6 +385,20 @@ class Composer:
             workload = _with_case(data["workload"], composed["workload"], data["case"])
             data = _applied(Section({**composed, "workload": workload}), values)
         return data
+
+    def _has_targets_toolchain(self, composed: Mapping[str, Any]) -> bool:
+        """Whether a composed config has the toolchain of its target's file; a preset may have
+        chosen another."""
+        name = str(composed["target"].get("name"))
+        if name not in self.options("target"):
+            return True
+        own = self._groups.defaults(self._groups.read("target", name)).get("toolchain")
+        return own in (None, composed["toolchain"].get("name"))
+
+    def _read_toolchain(self, name: str, folder: Path | None) -> Mapping[str, Any]:
+        """A toolchain's config; `folder` is that of the package which may bring it."""
+        groups = Groups([*self._folders, folder / "configs"]) if folder else self._groups
+        return groups.read("toolchain", name)
 
     def _compose(self, groups: tuple[str, ...]) -> Section[Any]:
         self._stamp = self._stamp or self._stamped()

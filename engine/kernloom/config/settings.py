@@ -70,6 +70,8 @@ class BuildSettings(Digested):
     """Parallel jobs; 0: one per core."""
     cache: str = ""
     """Folder in which several checkouts share what they have built; empty: none."""
+    mode: Literal["auto", "never"] = "auto"
+    """`never`: what is missing is an error, for machines that must not build."""
 
 
 @dataclass(frozen=True)

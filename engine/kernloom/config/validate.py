@@ -9,6 +9,7 @@ from typing import Any
 from kernloom.base.digest import DigestCache, digest_of
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.expressions import names_in, parse_size
+from kernloom.config.accelerator import check_accelerator
 from kernloom.config.convert import convert
 from kernloom.config.schema import (
     CORE,
@@ -26,6 +27,7 @@ from kernloom.config.schema import (
 _ROOT_KEYS = frozenset(ROOT_KEYS)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
+RING_HEAP = "runtime.ring.heap"
 LEAST_MEMORY = 4096
 """Smallest memory limit: one page."""
 ARCH_NAMES = (
@@ -108,6 +110,9 @@ def _check_target(experiment: Experiment) -> None:
             key="arch.vector_bits",
             hint=f"Allowed: {', '.join(map(str, arch.vector_lengths))}.",
         )
+    check_accelerator(arch, DTYPES)
+    if experiment.runtime.ring and parse_size(experiment.runtime.ring.heap, key=RING_HEAP) < 1:
+        raise ConfigError("is empty", key=RING_HEAP, hint="Allowed: 1 or more bytes.")
     _check_micro_kernels(arch.micro_kernels, "arch.micro_kernels")
     policy = experiment.measure
     if policy.max_rounds < policy.min_rounds:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from kernloom.base.errors import DeviceError, nearest
 from kernloom.base.gauges import INSTRUCTIONS, TIME, Gauge
-from kernloom.config.schema import Arch, Target
+from kernloom.config.schema import Arch, Runtime, Target
 
 if TYPE_CHECKING:
     import numpy
@@ -186,6 +186,9 @@ class LaunchResult:
     """Whether the samples were taken in the real-time scheduling class."""
     aslr: bool = True
     """Whether the process had randomized addresses."""
+    report: Mapping[str, str] = field(default_factory=dict)
+    """What the platform of an accelerator reports about the launch: limiter, utilisation, bytes by
+    link."""
 
     @property
     def instructions(self) -> tuple[float, ...]:
@@ -258,6 +261,10 @@ class Session(ABC):
         operation."""
         return [memoryview(self.read(buffer)) for buffer in buffers]
 
+    def trace(self) -> bytes:
+        """The trace of the session as Perfetto JSON; empty if the device records none."""
+        return b""
+
     def launch_and_view(
         self,
         calls: Sequence[Call | Transfer],
@@ -288,9 +295,13 @@ class DeviceSetup:
     """Inputs of `Device.from_setup`: the built programs, and settings from target and arch."""
 
     programs: Mapping[str, Path]
-    """Role -> built file: runner, counter."""
+    """Role -> built file: runner, counter, platform."""
     target: Target
     arch: Arch
+    runtime: Runtime | None = None
+    """Settings of the task runtime, for devices that have one."""
+    trace: bool = False
+    """Whether its sessions record a trace, for devices with virtual time."""
     index: int = 0
     pin: int | None = None
     """The core to run on, for devices that use this machine's cores."""
@@ -307,11 +318,15 @@ class DeviceSetup:
     """Parent of the folders that kernels run in; default: the system's temporary folder."""
 
 
+PLATFORM = "platform"
+"""Role of an accelerator's platform: the program depends on the variant's machine."""
+
+
 class Device(ABC):
     """Something that runs kernels."""
 
     programs: ClassVar[tuple[str, ...]] = ()
-    """Roles of the programs to build for it."""
+    """Roles of the programs to build for it: their names, or PLATFORM."""
     gauges: ClassVar[tuple[Gauge, ...]] = (TIME,)
     """The gauges it measures; a launch reports all of them as readings, except time, which has
     clocks."""
@@ -329,6 +344,10 @@ class Device(ABC):
     ) -> None:
         """Raise UnavailableError if this machine lacks the target's device, ConfigError if the
         device lacks one of the element types. The detection may be cached in `cache`."""
+
+    @classmethod  # noqa: B027
+    def check_arch(cls, arch: Arch) -> None:
+        """Raise ConfigError if the arch does not describe such a device."""
 
     @classmethod  # noqa: B027
     def check_tensors(cls, arch: Arch, nbytes: Mapping[str, int]) -> None:

@@ -16,6 +16,7 @@ DEVICES: Registry[type[Device]] = Registry(
         "emulated": "kernloom.device.emulated:EmulatedDevice",
         "embedded": "kernloom.device.embedded:EmbeddedDevice",
         "opencl": "kernloom.device.opencl.device:OpenClDevice",
+        "accelerator": "kernloom.device.accelerator:AcceleratorDevice",
     },
     group="kernloom.devices",
 )
@@ -24,12 +25,12 @@ DEVICES: Registry[type[Device]] = Registry(
 def check_supported(experiment: Experiment) -> None:
     """Refuse a task runtime or a trace that the target's device does not have."""
     target, runtime = experiment.target, experiment.runtime.name
-    if runtime == "none" and not experiment.trace:
-        return
     device = DEVICES.get(target.device, key="target.device")
     if runtime not in device.runtimes:
         raise ConfigError(
-            f"target '{target.name}' has no task runtime '{runtime}'",
+            f"target '{target.name}' has no task runtime '{runtime}'"
+            if runtime != "none"
+            else f"target '{target.name}' needs a task runtime",
             key="runtime",
             hint=nearest(runtime, device.runtimes),
         )

@@ -14,6 +14,7 @@ from kernloom.base.digest import DigestCache, Section, digest_of
 from kernloom.base.files import sha256_json
 from kernloom.base.machine import machine_class
 from kernloom.base.plugin_code import is_ours
+from kernloom.config.accelerator import SECTIONS, settings_of
 from kernloom.config.schema import (
     LIMITS,
     NOT_IDENTITY,
@@ -122,7 +123,9 @@ def facts_anywhere(facts: Facts, arch: Mapping[str, Any], peers: Mapping[str, An
     the peers in their portable form."""
     shared = {group: found for group, found in facts.shared.items() if group not in THIS_MACHINE}
     shared["names"] = {**facts.shared["names"], "arch": str(arch.get("name"))}
-    shared["arch"] = {name: arch.get(name) for name in ("isa", "memory")}
+    shared["arch"] = {name: arch.get(name) for name in ("isa", "memory")} | {
+        name: arch[name] for name in SECTIONS if arch.get(name) is not None
+    }
     own = {**facts.own, "peers": peers} if peers else facts.own
     return Facts(Section(shared), own)
 
@@ -184,6 +187,8 @@ def _target_facts(plan: Planned) -> dict[str, Any]:
             "args": list(target.emulator.args),
             "version": plan.emulator_version,
         }
+    if plan.experiment.runtime.ring:
+        facts["ring"] = dict(vars(plan.experiment.runtime.ring))
     if not plan.device_is_ours:
         # The device gets the whole target, and may use any part of it.
         facts["as handed over"] = _as_handed_over(target)
@@ -193,13 +198,16 @@ def _target_facts(plan: Planned) -> dict[str, Any]:
 def _arch_facts(plan: Planned) -> dict[str, Any]:
     arch = plan.experiment.arch
     facts: dict[str, Any] = {"isa": arch.isa, "memory": dict(arch.memory)}
+    if arch.topology:
+        facts["accelerator"] = dict(settings_of(arch))
     if not plan.device_is_ours:
         facts["as handed over"] = _as_handed_over(arch)
     return facts
 
 
 def _as_handed_over(section: Target | Arch) -> str:
-    values = {name: value for name, value in vars(section).items() if name != "about"}
+    left_out = ("about", "provenance")
+    values = {name: value for name, value in vars(section).items() if name not in left_out}
     return sha256_json({name: repr(value) for name, value in values.items()})[:32]
 
 

@@ -10,6 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from kernloom.config.accelerator import (
+    Clock,
+    Compute,
+    Control,
+    Dma,
+    Hbm,
+    Link,
+    Links,
+    Mmu,
+    Sram,
+    Topology,
+)
 from kernloom.config.schema import (
     Arch,
     Argument,
@@ -21,10 +33,12 @@ from kernloom.config.schema import (
     Fill,
     Kernel,
     KernelSource,
+    Machine,
     MicroKernel,
     MicroTile,
     Pipeline,
     Policy,
+    Ring,
     Runtime,
     SelectSettings,
     Step,
@@ -93,26 +107,40 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
         "variant about",
         NAME="name",
         SAME="device",
-        OURS="family sources emulator",
+        OURS="family sources emulator machines",
         ADVICE="variants sanitized systems sessions",
         OPTIONS="options",
     ),
     Emulator: _rules(OURS="program isa args lacks", ADVICE="minimum_version install"),
+    Machine: _rules(OURS="isa toolchain emulator platform"),
     Arch: _rules(
         "name isa vector_bytes registers caches features vector_bits vector_lengths memory cores"
-        " micro_kernels about",
+        " topology clock hbm sram mmu dma links compute control provenance micro_kernels about",
         FLAGS="flags",
     ),
     Caches: _rules("l1 l2 l3"),
+    Topology: _rules("sips cubes pes"),
+    Clock: _rules("core_mhz"),
+    Hbm: _rules("bytes bandwidth channels interleave latency_ns"),
+    Sram: _rules("bytes banks bank_bandwidth latency_ns"),
+    Mmu: _rules("page tlb_entries walkers walk_ns hit_ns"),
+    Dma: _rules("engines bandwidth issue_ns"),
+    Links: _rules("pcie io_cpu management noc sip"),
+    Link: _rules("latency_ns bandwidth"),
+    Compute: _rules("matrix vector startup_cycles"),
+    Control: _rules(
+        "submit_ns dispatch_ns complete_ns switch_ns register_store_ns register_load_ns"
+    ),
     Toolchain: _rules(
         "about",
         NAME="name",
         SAME="tools",
         OURS="family",
-        ADVICE="minimum_version install cxx_flags",
+        ADVICE="minimum_version install search cxx_flags",
         FLAGS="flags kernel_flags extra_flags variants",
     ),
-    Runtime: _rules(NAME="name"),
+    Runtime: _rules("ring about", NAME="name"),
+    Ring: _rules("slots heap dependencies depths"),
     Pipeline: _rules("name about", STAGES="stages"),
     SelectSettings: _rules("providers fixed", NEVER="file"),
     Policy: _rules(

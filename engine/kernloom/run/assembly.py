@@ -17,17 +17,20 @@ from kernloom.build.arches import check_runs, is_native, resolve_native, with_ve
 from kernloom.build.builder import Builder
 from kernloom.build.emulators import FoundEmulator, find_emulator
 from kernloom.build.firmware import Firmware, Images
+from kernloom.build.machines import machine_arch
 from kernloom.build.package import Package
 from kernloom.build.programs import BuiltFor, Programs
 from kernloom.build.runtimes import host_programs
 from kernloom.build.scons import Ahead
 from kernloom.build.shared_cache import SharedCache
 from kernloom.build.stage import Compile, Compilers
-from kernloom.build.toolchains import check_compiles
+from kernloom.build.toolchains import check_compiles, check_compiles_for
 from kernloom.config.compose import Composer
 from kernloom.config.convert import convert
 from kernloom.config.groups import composed_cache
+from kernloom.config.platforms import find_platform
 from kernloom.config.schema import Emulator, Experiment, Toolchain
+from kernloom.device.contract import PLATFORM
 from kernloom.device.devices import DEVICES
 from kernloom.measure.roof import Roofs
 from kernloom.measure.rounds import Measure
@@ -133,7 +136,8 @@ class Assembly:
         if build is None:
             return Builder(self.places, ahead=self.ahead)
         shared = SharedCache.at(build.cache, self.places.roots[0]) if build.cache else None
-        return Builder(self.places, build.jobs, build.keep, self.ahead, shared)
+        never = build.mode == "never"
+        return Builder(self.places, build.jobs, build.keep, self.ahead, shared, never)
 
     def resolve_arch(self, data: Mapping[str, Any]) -> Section[Any]:
         """The arch section with `native` resolved for the toolchain in use."""
@@ -159,25 +163,30 @@ class Assembly:
         return self._asked.get(digest_of(arch), arch)
 
     def programs(self, experiment: Experiment) -> dict[str, Artifact]:
-        """Name -> program to build for the experiment's device."""
+        """Role -> program to build for the experiment's device."""
         device = DEVICES.get(experiment.target.device, key="target.device")
-        return {name: self._program(name, experiment) for name in device.programs}
+        return {role: self._program(role, experiment) for role in device.programs}
 
-    def _program(self, name: str, experiment: Experiment) -> Artifact:
-        if self._declared.program(name).runs_on == "host":
+    def _program(self, role: str, experiment: Experiment) -> Artifact:
+        target, toolchain = experiment.target, experiment.toolchain
+        declared, name = self._declared, role
+        if role == PLATFORM:
+            platform = find_platform(target.machine.platform)
+            declared, name = self._declared_with(platform.folder), platform.program
+        if declared.program(name).runs_on == "host":
             return self._host_programs[name]
-        toolchain = experiment.toolchain
         found = self.compilers.detect(toolchain)
-        return self._declared.artifact(
-            name,
-            BuiltFor(
-                toolchain,
-                experiment.arch,
-                experiment.target.variant,
-                found,
-                experiment.runtime.name,
-            ),
+        arch = machine_arch(target, experiment.arch)
+        return declared.artifact(
+            name, BuiltFor(toolchain, arch, target.variant, found, experiment.runtime.name)
         )
+
+    def _declared_with(self, folder: Path | None) -> Programs:
+        """The programs with those of a package that adds a platform."""
+        if folder is None:
+            return self._declared
+        roots = (*self.places.roots, folder)
+        return self.here.by_key((Programs, roots), lambda: Programs(roots))
 
     @cached_property
     def _declared(self) -> Programs:
@@ -204,6 +213,9 @@ class Assembly:
             raise UnavailableError(
                 f"target '{target.name}' runs on {', '.join(target.systems)}, not {sys.platform}"
             )
+        if target.machines:
+            find_platform(target.machine.platform)
+            check_compiles_for(found, target)
         if target.emulator:
             self.emulator(target.emulator)
         cpu_code = device.runs_cpu_code(target)
@@ -212,6 +224,7 @@ class Assembly:
         workload = experiment.workload
         dtypes = {tensor.dtype or workload.dtype for tensor in workload.tensors.values()}
         device.check(target, dtypes | {workload.dtype}, cache=self.places.cache)
+        device.check_arch(arch)
         if cpu_code:
             check_compiles(found, arch)
 

@@ -293,7 +293,8 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
     target, workload = experiment.target, experiment.workload
     here = assembly.here
     place = (target.digest, experiment.arch.digest, experiment.toolchain.digest)
-    where = (*place, experiment.runtime.digest)
+    built = (target.digest, experiment.arch.compiled.digest, experiment.toolchain.digest)
+    where = (*built, experiment.runtime.digest)
     used_by = (*place, digest_of(workload.tensors), workload.dtype)
     here.by_key((Assembly.check_available, *used_by), lambda: assembly.check_available(experiment))
     device = DEVICES.get(target.device, key="target.device")
