@@ -25,7 +25,7 @@ from kernloom.plan.schedule import BoundArgument, Epilogue, StepRecord
 from kernloom.plan.source import Source
 from kernloom.plan.space import space_of, variables_of
 
-FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-g")
+FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
 KERNEL_FLAGS = ("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 TARGET = Target("tested", "accelerator", "accelerator", ("core",))
 BASE = 1 << 40
@@ -105,7 +105,7 @@ def source_of(record: StepRecord, arch: Arch, folders: tuple[Path, ...] = ()) ->
     return made.source("tested.step", record, arch, TARGET)
 
 
-def built(source: Source, folder: Path, flags: tuple[str, ...] = ()) -> Path:
+def library_of(source: Source, folder: Path, flags: tuple[str, ...] = ()) -> Path:
     """The library of a source, compiled with its own flags after those of a toolchain."""
     key = hashlib.sha256(repr((sorted(source.files.items()), flags)).encode()).hexdigest()[:16]
     place = folder / f"core_{key}"

@@ -80,7 +80,7 @@ def find(record: StepRecord, target: Target, arch: Arch, refused: str = "") -> F
     name, micro_kernel = "", None
     reasons: dict[str, str] = {}
     for candidate, micro in candidates(record, arch):
-        reason = why_not(record, micro, family, arch) or refused
+        reason = refused or why_not(record, micro, family, arch)
         reason = reason or (f"'{name}' was caught before" if name else "")
         if reason:
             reasons[candidate] = reason

@@ -159,7 +159,7 @@ class Renderer:
         seen = (
             name,
             source.digest,
-            arch.digest,
+            arch.compiled.digest,
             record.kernel.name,
             record.dtype,
             # As text, since 1, 1.0 and true are equal but different choices.
