@@ -10,8 +10,10 @@
 #define VIRTUAL_BASE (1ull << 40)
 enum { POISON = 0xff, MESSAGE = 300 };
 
+/* A copy in flight. */
 struct copy {
-    int is_load, done;
+    int is_load;
+    kl_tag tag;
     unsigned char *sram;
     uint64_t device;
     struct kl_rows rows;
@@ -58,8 +60,7 @@ static kl_tag issue(struct pe *pe, int is_load, unsigned char *sram, uint64_t de
     struct copy *copy = calloc(1, sizeof *copy);
     const uint64_t extent = rows->rows ? (rows->rows - 1) * rows->device_stride + rows->bytes : 0;
     const uint64_t last = rows->rows ? (rows->rows - 1) * rows->sram_stride + rows->bytes : 0;
-    *copy = (struct copy){is_load, 0, sram, device, *rows, NULL, pe->copies};
-    pe->copies = copy;
+    *copy = (struct copy){is_load, pe->tags++, sram, device, *rows, NULL, pe->copies};
     if (!rows->rows || !rows->bytes)
         complain(pe, "an empty copy", rows->rows, rows->bytes);
     else if (device < VIRTUAL_BASE || device - VIRTUAL_BASE + extent > pe->memory_bytes)
@@ -67,12 +68,12 @@ static kl_tag issue(struct pe *pe, int is_load, unsigned char *sram, uint64_t de
     else if (sram < pe->sram || sram + last > pe->sram + pe->used)
         complain(pe, "a copy outside of SRAM", (uint64_t)(sram - pe->sram), last);
     if (pe->message[0]) {
-        copy->done = 1;
-        return pe->tags++;
+        free(copy);
+        return pe->tags - 1;
     }
+    pe->copies = copy;
     for (struct copy *other = copy->next; other; other = other->next)
-        if (!other->done && (is_load || other->is_load) &&
-            overlap(sram, rows, other->sram, &other->rows))
+        if ((is_load || other->is_load) && overlap(sram, rows, other->sram, &other->rows))
             complain(pe, "two copies use the same SRAM at once", (uint64_t)(sram - pe->sram), last);
     copy->data = malloc(rows->rows * rows->bytes);
     for (uint64_t row = 0; row < rows->rows; row++) {
@@ -83,7 +84,7 @@ static kl_tag issue(struct pe *pe, int is_load, unsigned char *sram, uint64_t de
         if (is_load)
             memset(sram + row * rows->sram_stride, POISON, rows->bytes);
     }
-    return pe->tags++;
+    return copy->tag;
 }
 
 static kl_tag load(struct kl_core *core, void *to, uint64_t from, const struct kl_rows *rows) {
@@ -112,27 +113,28 @@ static void finish(struct pe *pe, struct copy *copy) {
                    rows->bytes);
         }
     }
-    copy->done = 1;
+    free(copy->data);
+    free(copy);
 }
 
 static void wait(struct kl_core *core, kl_tag tag) {
     struct pe *pe = (struct pe *)core;
-    kl_tag number = pe->tags;
-    for (struct copy *copy = pe->copies; copy; copy = copy->next)
-        if (--number == tag) {
-            if (!copy->done)
-                finish(pe, copy);
+    for (struct copy **at = &pe->copies; *at; at = &(*at)->next)
+        if ((*at)->tag == tag) {
+            struct copy *copy = *at;
+            *at = copy->next;
+            finish(pe, copy);
             return;
         }
-    complain(pe, "a wait for no copy", tag, pe->tags);
+    if (tag >= pe->tags)
+        complain(pe, "a wait for no copy", tag, pe->tags);
 }
 
 static void count_ahead(struct pe *pe) {
+    int loading = 0;
     for (struct copy *copy = pe->copies; copy; copy = copy->next)
-        if (copy->is_load && !copy->done) {
-            pe->ahead++;
-            return;
-        }
+        loading |= copy->is_load;
+    pe->ahead += (uint64_t)loading;
 }
 
 static void charge(struct kl_core *core, uint32_t unit, uint32_t dtype, uint64_t operations) {
@@ -174,16 +176,16 @@ int run_core(kl_core_entry_function entry, const uint64_t *args, unsigned char *
     entry(&pe.core, args);
     while (pe.copies) {
         struct copy *copy = pe.copies;
-        if (!copy->done)
-            complain(&pe, copy->is_load ? "a load was never waited for"
-                                        : "a store was never waited for", 0, 0);
+        complain(&pe,
+                 copy->is_load ? "a load was never waited for" : "a store was never waited for", 0,
+                 0);
         pe.copies = copy->next;
         free(copy->data);
         free(copy);
     }
     free(pe.sram);
-    const uint64_t found[] = {pe.used, pe.charged[0], pe.charged[1], pe.charged[2], pe.cycles,
-                              pe.ahead};
+    const uint64_t found[] = {pe.used,       pe.charged[0], pe.charged[1],
+                              pe.charged[2], pe.cycles,     pe.ahead};
     memcpy(result, found, sizeof found);
     memcpy(message, pe.message, MESSAGE);
     return pe.message[0] == 0;
