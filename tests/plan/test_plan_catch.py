@@ -18,9 +18,11 @@ name: mine
 micro_kernels:
   own_4x8: {operation: matmul, tile: {m: 4, n: 8}, dtype: float32, file: own.c, function: own}
   elsewhere:
-    {operation: matmul, tile: {m: 4, n: 8}, dtype: float32, file: own.c, function: own, isa: riscv64}
+    {operation: matmul, tile: {m: 4, n: 8}, dtype: float32, file: own.c, function: own,
+     isa: riscv64}
   packed:
-    {operation: matmul, tile: {m: 4, n: 8}, dtype: float32, file: own.c, function: own, layout: packed_b}
+    {operation: matmul, tile: {m: 4, n: 8}, dtype: float32, file: own.c, function: own,
+     layout: packed_b}
   double: {operation: matmul, tile: {m: 4, n: 8}, dtype: float64, file: own.c, function: own}
   odd: {operation: matmul, tile: {m: 4, n: 7}, dtype: float32, file: own.c, function: own}
   huge: {operation: matmul, tile: {m: 4, n: 1024}, dtype: float32, file: own.c, function: own}
