@@ -12,8 +12,8 @@
 
 static int channel = -1;
 static struct kl_header current;
-static unsigned char *body;
-static size_t body_capacity;
+static unsigned char *message; /* the last one received, its header included */
+static size_t message_capacity;
 
 void channel_open(int descriptor) {
     channel = descriptor;
@@ -71,18 +71,25 @@ bool channel_receive(struct request *request) {
         refuse_stream(KL_STATUS_WRONG_VERSION, "the message is of another version than the runner");
     if (current.size < sizeof current || current.size > KL_MAX_MESSAGE_BYTES)
         refuse_stream(KL_STATUS_INVALID, "the message has an impossible size");
-    size_t bytes = current.size - sizeof current;
-    if (bytes > body_capacity) {
-        unsigned char *larger = realloc(body, bytes);
+    if (current.size > message_capacity) {
+        unsigned char *larger = realloc(message, current.size);
         if (!larger)
             refuse_stream(KL_STATUS_OUT_OF_MEMORY, "no memory for the message");
-        body = larger;
-        body_capacity = bytes;
+        message = larger;
+        message_capacity = current.size;
     }
+    memcpy(message, &current, sizeof current);
+    size_t bytes = current.size - sizeof current;
+    unsigned char *body = message + sizeof current;
     if (receive_fully(body, bytes) != bytes)
         return false;
-    *request = (struct request){.header = current, .body = body, .body_bytes = bytes};
+    *request =
+        (struct request){.header = current, .whole = message, .body = body, .body_bytes = bytes};
     return true;
+}
+
+void channel_send(const void *responses, size_t bytes) {
+    send_both(responses, bytes, NULL, 0);
 }
 
 void channel_respond(const struct reply *reply) {
@@ -92,21 +99,22 @@ void channel_respond(const struct reply *reply) {
         struct kl_header header;
         struct kl_response response;
         char detail[DETAIL_BYTES];
-    } __attribute__((packed)) message;
-    size_t opening = sizeof message.header + sizeof message.response + detail_bytes;
-    message.header = current;
-    message.header.magic = KL_MAGIC;
-    message.header.version = KL_VERSION;
-    message.header.kind = KL_KIND_RESPONSE;
-    message.header.size = (uint32_t)(opening + sample_bytes);
-    message.response = (struct kl_response){.answers = current.kind,
-                                            .status = reply->status,
-                                            .value = reply->value,
-                                            .detail_bytes = (uint32_t)detail_bytes,
-                                            .samples_count = reply->sample_count,
-                                            .conditions = reply->conditions};
-    memcpy(message.detail, reply->detail, detail_bytes);
-    send_both(&message, opening, reply->samples, sample_bytes);
+    } __attribute__((packed)) answer;
+    size_t opening = sizeof answer.header + sizeof answer.response + detail_bytes;
+    answer.header = current;
+    answer.header.magic = KL_MAGIC;
+    answer.header.version = KL_VERSION;
+    answer.header.kind = KL_KIND_RESPONSE;
+    answer.header.addressees = 0;
+    answer.header.size = (uint32_t)(opening + sample_bytes);
+    answer.response = (struct kl_response){.answers = current.kind,
+                                           .status = reply->status,
+                                           .value = reply->value,
+                                           .detail_bytes = (uint32_t)detail_bytes,
+                                           .samples_count = reply->sample_count,
+                                           .conditions = reply->conditions};
+    memcpy(answer.detail, reply->detail, detail_bytes);
+    send_both(&answer, opening, reply->samples, sample_bytes);
 }
 
 bool channel_abandoned(void) {

@@ -15,6 +15,7 @@ enum { DETAIL_BYTES = 1024 };
 
 struct request {
     struct kl_header header;
+    const unsigned char *whole; /* header.size bytes */
     const unsigned char *body;
     size_t body_bytes;
 };
@@ -35,6 +36,9 @@ bool channel_receive(struct request *request);
 
 /* Answers the last request. Safe in a signal handler. */
 void channel_respond(const struct reply *reply);
+
+/* Sends whole responses that another program has made. */
+void channel_send(const void *responses, size_t bytes);
 
 /* True if there is no reader for a response. */
 bool channel_abandoned(void);

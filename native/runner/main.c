@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "accelerator.h"
 #include "channel.h"
 #include "guard.h"
 #include "kernels.h"
@@ -29,8 +30,10 @@ struct options {
     int pin;
     int counter;
     bool fixed_addresses;
+    bool emulated;
     const char **libraries;
     size_t library_count;
+    struct accelerator_paths accelerator;
 };
 
 static void usage(const char *why) {
@@ -38,7 +41,9 @@ static void usage(const char *why) {
             "runner: %s\n"
             "usage: runner --channel FD --window FD --window-bytes N [--pin CPU]"
             " [--memory-limit BYTES] [--data-limit BYTES] [--scratch FD] [--counter FD]"
-            " [--no-aslr] [--library=PATH ...]\n",
+            " [--no-aslr] [--emulated] [--library=PATH ...]"
+            " [--accelerator-platform=PATH --accelerator-host=PATH --accelerator-control=PATH"
+            " --accelerator-core=PATH]\n",
             why);
     exit(EXIT_USAGE);
 }
@@ -74,7 +79,12 @@ static struct options parse(int count, char **arguments) {
                                           {"scratch", required_argument, NULL, 's'},
                                           {"counter", required_argument, NULL, 'n'},
                                           {"no-aslr", no_argument, NULL, 'a'},
+                                          {"emulated", no_argument, NULL, 'e'},
                                           {"library", required_argument, NULL, 'l'},
+                                          {"accelerator-platform", required_argument, NULL, 'P'},
+                                          {"accelerator-host", required_argument, NULL, 'H'},
+                                          {"accelerator-control", required_argument, NULL, 'C'},
+                                          {"accelerator-core", required_argument, NULL, 'E'},
                                           {NULL, 0, NULL, 0}};
     struct options options = {.channel = -1, .window = -1, .scratch = -1, .pin = -1, .counter = -1};
     int option;
@@ -108,8 +118,23 @@ static struct options parse(int count, char **arguments) {
         case 'a':
             options.fixed_addresses = true;
             break;
+        case 'e':
+            options.emulated = true;
+            break;
         case 'l':
             add_library(&options, optarg);
+            break;
+        case 'P':
+            options.accelerator.platform = optarg;
+            break;
+        case 'H':
+            options.accelerator.host = optarg;
+            break;
+        case 'C':
+            options.accelerator.control = optarg;
+            break;
+        case 'E':
+            options.accelerator.core = optarg;
             break;
         default:
             usage("an option is unknown or lacks its value");
@@ -139,6 +164,8 @@ static void greet(const struct request *request, struct reply *reply) {
 }
 
 static void carry_out(const struct request *request, struct reply *reply) {
+    if (request->header.addressees)
+        return reply_fail(reply, KL_STATUS_INVALID, "a host has no parts to address");
     switch (request->header.kind) {
     case KL_KIND_HELLO:
         return greet(request, reply);
@@ -162,6 +189,12 @@ static void carry_out(const struct request *request, struct reply *reply) {
         return reply_fail(reply, KL_STATUS_UNSUPPORTED, "a host has no MmuUnmap");
     case KL_KIND_PE_DMA:
         return reply_fail(reply, KL_STATUS_UNSUPPORTED, "a host has no PeDma");
+    case KL_KIND_CONFIGURE:
+        return reply_fail(reply, KL_STATUS_UNSUPPORTED, "a host has no Configure");
+    case KL_KIND_PLACE:
+        return reply_fail(reply, KL_STATUS_UNSUPPORTED, "a host has no Place");
+    case KL_KIND_TRACE:
+        return reply_fail(reply, KL_STATUS_UNSUPPORTED, "a host has no Trace");
     case KL_KIND_CLOSE:
         return;
     default:
@@ -178,6 +211,10 @@ static int serve(void) {
         /* Detects an engine that died before PR_SET_PDEATHSIG was set. */
         if (channel_abandoned())
             break;
+        if (accelerator_used() && accelerator_takes(&request)) {
+            accelerator_answer(&request);
+            continue;
+        }
         carry_out(&request, &reply);
         channel_respond(&reply);
         if (request.header.kind == KL_KIND_CLOSE)
@@ -190,7 +227,7 @@ int main(int count, char **arguments) {
     struct options options = parse(count, arguments);
     if (options.fixed_addresses)
         process_fix_addresses(arguments);
-    bool emulated = options.counter >= 0;
+    bool counted = options.counter >= 0, emulated = counted || options.emulated;
     process_limit(emulated);
     /* An emulator is supervised as a whole, from outside. */
     if (!emulated)
@@ -208,7 +245,10 @@ int main(int count, char **arguments) {
         usage("--pin names a core that this process may not use");
     if (!memory_open(options.window, options.window_bytes, options.memory_limit))
         usage("--window cannot be mapped");
-    if (emulated && !launch_counted(options.counter))
+    const char *problem = accelerator_open(&options.accelerator);
+    if (problem)
+        usage(problem);
+    if (counted && !launch_counted(options.counter))
         usage("--counter cannot be mapped");
     channel_open(options.channel);
     guard_install();

@@ -42,6 +42,11 @@ bool memory_open(int descriptor, uint64_t bytes, uint64_t limit) {
     return true;
 }
 
+unsigned char *memory_window(uint64_t *bytes) {
+    *bytes = window_bytes;
+    return window;
+}
+
 static size_t round_up(size_t value, size_t to) {
     return (value + to - 1) / to * to;
 }

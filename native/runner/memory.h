@@ -35,6 +35,9 @@ void memory_fill(const struct request *request, struct reply *reply);
 /* The live bytes at [address, address + bytes), or NULL and the reason in `reply`. */
 unsigned char *memory_resolve(uint64_t address, uint64_t bytes, struct reply *reply);
 
+/* The memory shared with the engine. */
+unsigned char *memory_window(uint64_t *bytes);
+
 /* Flushes every live buffer from the caches. */
 void memory_flush(void);
 

@@ -62,7 +62,8 @@ def types(kernel: str) -> list[str]:
 
 
 def compiled(output: Path, sources: list[Path], *flags: str, compiler: str = "gcc") -> Path:
-    command = [compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE / 'include'}"]
+    include = [f"-I{NATIVE / folder}" for folder in ("include", "accelerator/include")]
+    command = [compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", *include]
     libraries = ("-ldl", "-lpthread", "-lm")
     subprocess.run(
         [*command, *flags, "-o", str(output), *map(str, sources), *libraries], check=True

@@ -20,6 +20,7 @@ from kernloom.device.messages import (
     Addressee,
     Allocate,
     Close,
+    Configure,
     Free,
     Hello,
     KernelLaunch,
@@ -36,11 +37,15 @@ from kernloom.device.messages import (
     MmuMap,
     MmuUnmap,
     PeDma,
+    Place,
+    Policy,
     Response,
     Sample,
     Status,
+    Trace,
     pack,
     unpack,
+    unpack_addressees,
 )
 from kernloom.device.runner import RunnerSession
 
@@ -56,12 +61,16 @@ EXAMPLES: list[Message] = [
     KernelLaunch(
         1, 2, 3, 4, 7, 3, (LaunchCall(1, 2), LaunchCall(2, 0)), (LaunchArgument(1, 64),) * 2
     ),
-    MmuMap((Mapping(0, 4096, 4096),)),
+    MmuMap((Mapping(0, 4096, 4096), Mapping(4096, 0, 64, 1, 35, 2))),
     MmuUnmap(0, 4096),
     PeDma(1, 2, 3),
     Close(),
     Response(Kind.LOAD, Status.OK, 1, "", (Sample(1, 2, 3, 4, 5), Sample(5, 6, 7, 8, 9)), 7),
     Response(Kind.FREE, Status.DOUBLE_FREE, 0, "buffer 'x'", ()),
+    Response(Kind.PE_DMA, Status.OK, 1, "", (Sample(0, 0, 0, 0, 0, 0, 2**63),), 0, 2**63),
+    Configure("topology.sips=1\ntrace=0\n"),
+    Place(2**40, 64, Policy.SHARD, "weights"),
+    Trace(1, 2, 3),
 ]
 
 
@@ -72,6 +81,25 @@ def test_a_message_comes_back_as_it_was_packed(message: Message) -> None:
     assert again == message
     assert (header.correlation, header.request) == (2**60, 9)
     assert (header.sip, header.cube, header.pe) == (1, 2, messages.EVERY)
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
+def test_a_message_to_several_parts_names_them_before_its_body(message: Message) -> None:
+    parts = [Addressee(0, 1, 2), Addressee(3, messages.EVERY, messages.EVERY)]
+    data = pack(message, correlation=1, request=2, addressees=parts)
+    header, again = unpack(data)
+    assert (again, header.addressees) == (message, 2)
+    assert unpack_addressees(header, data) == parts
+    alone = pack(message, correlation=1, request=2, addressee=parts[0])
+    assert unpack_addressees(unpack(alone)[0], alone) == parts[:1]
+
+
+def test_a_list_of_parts_that_is_cut_short_is_refused() -> None:
+    data = HEADER.pack(MAGIC, VERSION, Kind.CLOSE, HEADER.size + 11, 0, 0, 0, 2, 1, 1) + bytes(11)
+    with pytest.raises(MessageError):
+        unpack(data)
+    with pytest.raises(MessageError, match="2 addressees is cut short"):
+        unpack_addressees(messages.unpack_header(data), data)
 
 
 def test_every_kind_has_an_example_and_a_class() -> None:
@@ -186,6 +214,14 @@ def test_what_is_not_a_message_is_answered_and_ends_the_runner(
     with pytest.raises(EOFError):
         raw.receive()
     assert raw.returncode() == 3
+
+
+@speaking
+def test_a_device_without_parts_refuses_to_be_addressed_by_part(raw: Raw) -> None:
+    raw.send(pack(Allocate(8, "x"), correlation=1, request=1, addressees=[Addressee(0, 0, 0)]))
+    header, response = raw.receive()
+    assert (header.addressees, response.status) == (0, Status.INVALID)
+    assert "no parts to address" in response.detail
 
 
 @speaking

@@ -15,7 +15,8 @@ def test_the_runner_compiles_without_a_warning(
     compiler: str, flags: tuple[str, ...], tmp_path: Path
 ) -> None:
     sources = sorted(map(str, (NATIVE / "runner").glob("*.c")))
-    command = [compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE / 'include'}"]
+    include = [f"-I{NATIVE / folder}" for folder in ("include", "accelerator/include")]
+    command = [compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", *include]
     libraries = ["-rdynamic", "-ldl", "-lpthread"]
     subprocess.run(
         [*command, *flags, *sources, *libraries, "-o", str(tmp_path / "runner")], check=True

@@ -146,8 +146,19 @@ USUAL_METRICS = (
     "transfer_bytes",
 )
 """Metric keys that most trials have."""
+_COUNTED_LINKS = ("pcie", "io_cpu", "management", "noc", "sip", "hbm", "sram")
+"""Links and memories of an accelerator whose bytes are counted."""
 _OURS = frozenset(
-    (*USUAL_METRICS, ROOF_FRACTION.name, "deterministic", "peers", "ratio", "ci_low", "ci_high")
+    (
+        *USUAL_METRICS,
+        ROOF_FRACTION.name,
+        *("deterministic", "peers", "ratio", "ci_low", "ci_high"),
+        *("utilisation_matrix", "utilisation_vector"),
+        *(
+            f"{link}_bytes"
+            for link in ("pcie", "io_cpu", "management", "noc", "sip", "hbm", "sram")
+        ),
+    )
 )
 
 

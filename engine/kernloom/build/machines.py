@@ -47,6 +47,10 @@ class AcceleratorVariant:
     toolchain: str
     """The target's own toolchain."""
 
+    @classmethod
+    def of(cls, target: Target, variant: str, arch: Arch, toolchain: str) -> AcceleratorVariant:
+        return cls(replace(target, variant=variant), arch, toolchain)
+
     @property
     def place(self) -> str:
         return f"{self.arch.name}/{self.target.variant}"
@@ -79,6 +83,6 @@ def variants_of(groups: Groups, name: str) -> list[AcceleratorVariant]:
     target = convert(Target, section, f"target/{name}")
     arch = convert(Arch, with_vector_bytes(groups.read("arch", chosen["arch"])), "arch")
     return [
-        AcceleratorVariant(replace(target, variant=variant), arch, chosen["toolchain"])
+        AcceleratorVariant.of(target, variant, arch, chosen["toolchain"])
         for variant in target.variants
     ]

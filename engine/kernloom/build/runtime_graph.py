@@ -32,6 +32,7 @@ from kernloom.build.runtimes import HOST_TOOLCHAINS, Runtimes, all_runtimes
 from kernloom.build.shared_cache import SharedCache
 from kernloom.build.stable_paths import leads_right, make_links
 from kernloom.build.workspace import sweep, workspace
+from kernloom.config.platforms import PLATFORMS, find_platform
 from kernloom.plan.artifact import FOLDERS, MANIFEST, Artifact, steps_of
 
 EVERYTHING = "all"
@@ -223,7 +224,13 @@ class RuntimeGraph:
                 write_compile_commands(self._places, whole)
 
     def _origin(self, artifact: Artifact, name: str) -> Path:
-        return (origin_of(artifact, name, self._places.roots) or self._places.share) / name
+        return (origin_of(artifact, name, self._roots) or self._places.share) / name
+
+    @cached_property
+    def _roots(self) -> tuple[Path, ...]:
+        """Folders with native/: Kernloom's, the project's, and those of vendors' platforms."""
+        platforms = map(find_platform, PLATFORMS.names())
+        return (*self._places.roots, *(one.folder for one in platforms if one.folder))
 
     def _is_whole(self, artifact: Artifact) -> bool:
         return self._builder.is_whole(artifact)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeVar
 
-from kernloom.base.errors import UnavailableError
+from kernloom.base.errors import KernloomError, UnavailableError
 from kernloom.base.places import Places
 from kernloom.build.arches import host_isa, is_native, with_vector_bytes
 from kernloom.build.machines import NO_RUNTIME, AcceleratorVariant, machine_arch, variants_of
@@ -60,9 +60,10 @@ def all_runtimes(places: Places) -> Runtimes:
         beside = host_programs(programs, places, lambda toolchain: detect(toolchain, places.cache))
         built += [Runtime(name, a.arch, a.identity.toolchain, a) for name, a in beside.items()]
     groups = groups_of(places)
-    accelerators = [
-        variant for name in groups.options("target") for variant in variants_of(groups, name)
-    ]
+    accelerators: list[AcceleratorVariant] = []
+    for name in groups.options("target"):
+        with left_out.noting(f"target/{name}", KernloomError):
+            accelerators += variants_of(groups, name)
     of_accelerators = {variant.target.variant for variant in accelerators}
     arches = [arch for arch in _shipped(places, "arch", Arch) if arch.topology is None]
     for toolchain in _shipped(places, "toolchain", Toolchain):
@@ -85,7 +86,7 @@ def all_runtimes(places: Places) -> Runtimes:
                     ]
     runtimes = [name for name in groups.options("runtime") if name != NO_RUNTIME]
     for variant in accelerators:
-        with left_out.noting(variant.place):
+        with left_out.noting(variant.place, KernloomError):
             built += _of_variant(variant, runtimes, places, left_out)
     return Runtimes(programs.declared, tuple(built), left_out.errors())
 
@@ -103,7 +104,7 @@ def _of_variant(
         fits = program.runs_on == "target" and program.name not in others
         if not fits or not is_for(program, arch, found.detected.triple, accelerator=True):
             continue
-        with left_out.noting(f"{variant.place}/{runtime}"):
+        with left_out.noting(f"{variant.place}/{runtime}", KernloomError):
             built_for = BuiltFor(
                 found.toolchain, arch, variant.target.variant, found.detected, runtime
             )
@@ -121,10 +122,13 @@ class _LeftOut:
         self._reasons: dict[tuple[str, str], dict[str, None]] = {}
 
     @contextmanager
-    def noting(self, place: str = "") -> Iterator[None]:
+    def noting(
+        self, place: str = "", kind: type[KernloomError] = UnavailableError
+    ) -> Iterator[None]:
+        """Note an error of this kind, for one place of the build matrix."""
         try:
             yield
-        except UnavailableError as error:
+        except kind as error:
             self._reasons.setdefault((error.message, error.hint), {})[place] = None
 
     def errors(self) -> tuple[UnavailableError, ...]:

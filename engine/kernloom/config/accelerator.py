@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any
 
 from kernloom.base.digest import Digested
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.expressions import parse_size
+from kernloom.base.units import count
 from kernloom.config.limits import between
 
 CORE_TYPES = ("matrix", "vector")
@@ -24,6 +25,10 @@ MAX_PES = 64
 """PEs of a cube: KL_MAX_PES_PER_CUBE of kernloom/platform.h."""
 OVERRIDE = "override"
 """Provenance of a value from the command line or a sweep."""
+PROVENANCE = "arch_provenance"
+"""Condition of a trial in virtual time: provenance -> number of values of the arch."""
+OVERRIDDEN = "arch_overrides"
+"""Condition of a trial: the keys of the arch that the command line or the sweep has set."""
 PROVENANCES = ("measured", "published", "assumed")
 """Provenance of a value in a config file, the most trustworthy first."""
 
@@ -152,7 +157,6 @@ class Control(Digested):
     register_load_ns: float = field(metadata=_LATENCY)
 
 
-Provenance = Literal["measured", "published", "assumed"]
 SECTIONS = ("topology", "clock", "hbm", "sram", "mmu", "dma", "links", "compute", "control")
 """Sections of an arch that make it an accelerator; all of them or none."""
 _SIZES = ("hbm.bytes", "hbm.interleave", "sram.bytes", "mmu.page")
@@ -307,6 +311,20 @@ def _text(key: str, value: Any) -> str:
 def pe_count(topology: Topology) -> int:
     """All PEs of a device."""
     return topology.sips * topology.cubes * sum(topology.pes.values())
+
+
+def summary(arch: Any) -> str:
+    """One line: `1 sip of 36 cubes of 1 matrix and 2 vector PEs: 108 PEs`."""
+    topology = arch.topology
+    if topology is None:
+        return ""
+    of_types = " and ".join(
+        f"{topology.pes[name]} {name}" for name in CORE_TYPES if topology.pes.get(name)
+    )
+    return (
+        f"{count(topology.sips, 'sip')} of {count(topology.cubes, 'cube')} of {of_types} PEs: "
+        f"{pe_count(topology)} PEs"
+    )
 
 
 def provenance_of(arch: Any, key: str) -> str:

@@ -98,10 +98,13 @@ def _check_target(experiment: Experiment) -> None:
             hint=nearest(target.variant, target.variants),
         )
     if target.variant not in experiment.toolchain.variants:
+        own = target.machine.toolchain
         raise ConfigError(
             f"toolchain '{experiment.toolchain.name}' cannot build variant '{target.variant}'",
             key="target.variant",
-            hint=nearest(target.variant, experiment.toolchain.variants),
+            hint=f"Leave `toolchain` out: the variant has its own, {own}."
+            if own and own != experiment.toolchain.name
+            else nearest(target.variant, experiment.toolchain.variants),
         )
     arch = experiment.arch
     if arch.vector_bits is not None and arch.vector_bits not in arch.vector_lengths:

@@ -7,12 +7,14 @@ import struct
 import time
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kernloom.base.errors import DeviceError
 from kernloom.device import messages
 from kernloom.device.connection import Connection
 from kernloom.device.contract import Session
 from kernloom.device.messages import (
+    Addressee,
     Close,
     Exit,
     Hello,
@@ -31,6 +33,8 @@ already."""
 MAX_IN_FLIGHT = 256
 """Requests sent before their responses are received; with more, the socket buffers could fill and
 both sides would wait for each other."""
+SHOWN = 8
+"""Failed parts of a device that an error names."""
 LONGEST_TIMEOUT_S = 1e8
 """The longest timeout in seconds that clocks can represent."""
 _TRIAL_STATUS = {
@@ -39,9 +43,28 @@ _TRIAL_STATUS = {
     # An undefined symbol, which the linker accepts in a shared library.
     Status.LOAD_FAILED: "build_failed",
     Status.UNAVAILABLE: "unavailable",
+    Status.NO_ANSWER: "timeout",
+    Status.DAMAGED: "crashed",
 }
 # After an out-of-bounds access nothing in that process can be trusted.
 _FATAL = (Status.OUT_OF_BOUNDS, Status.UNAVAILABLE)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The response of one addressee."""
+
+    responder: Addressee
+    response: Response
+
+
+@dataclass(frozen=True)
+class Posted:
+    """A request whose responses are outstanding."""
+
+    request: int
+    name: str
+    responses: int = 1
 
 
 class Conversation(Session):
@@ -55,8 +78,7 @@ class Conversation(Session):
         self._busy = False
         self._ended: DeviceError | None = None
         self._unsent: list[bytes] = []
-        self._posted: list[tuple[int, str]] = []
-        """Requests whose responses are still outstanding: id and name."""
+        self._posted: list[Posted] = []
         # Ends the session also when it is garbage collected, or open when the engine exits.
         self._finalizer = weakref.finalize(self, _release, connection)
         # Answered together with the first request, which saves a round trip.
@@ -92,6 +114,34 @@ class Conversation(Session):
 
         `timeout` applies to all of them together.
         """
+        self._check_open()
+        seconds = self._timeout if timeout is None else timeout
+        responses: list[Response] = []
+        for start in range(0, len(batch), MAX_IN_FLIGHT):
+            part = batch[start : start + MAX_IN_FLIGHT]
+            self._post(part, operation)
+            answers = self._collect(seconds)[-len(part) :]
+            responses += [answer.response for answer in answers]
+        return responses
+
+    def exchange_each(
+        self,
+        message: Message,
+        addressees: Sequence[Addressee],
+        responses: int,
+        *,
+        timeout: float | None = None,
+    ) -> list[Answer]:
+        """Send one request to several parts of the device and wait for `responses` answers, in the
+        order of the parts. One failure fails the operation: the error names it, and how many parts
+        failed and succeeded."""
+        self._check_open()
+        seconds = self._timeout if timeout is None else timeout
+        self._settle()
+        self._post([message], addressees=addressees, responses=responses)
+        return self._collect(seconds)
+
+    def _check_open(self) -> None:
         if self._ended is not None:
             raise DeviceError(
                 f"the session has ended: {self._ended.message}",
@@ -99,37 +149,31 @@ class Conversation(Session):
                 stderr=self._ended.stderr,
                 code="ended",
             )
-        seconds = self._timeout if timeout is None else timeout
-        responses: list[Response] = []
-        for start in range(0, len(batch), MAX_IN_FLIGHT):
-            part = batch[start : start + MAX_IN_FLIGHT]
-            self._post(part, operation)
-            responses += self._collect(seconds)[-len(part) :]
-        return responses
 
     def _settle(self) -> None:
         """Wait for all outstanding responses, after which the window is free."""
         if self._posted:
             self._collect(self._timeout)
 
-    def _collect(self, seconds: float) -> list[Response]:
+    def _collect(self, seconds: float) -> list[Answer]:
         """The responses to all posted requests, in order."""
         self._send(seconds)
         deadline = self._deadline(seconds)
         posted, self._posted = self._posted, []
-        responses: list[Response] = []
+        expected = [one for one in posted for _ in range(one.responses)]
+        answers: list[Answer] = []
         problem: DeviceError | None = None
         self._busy = True
-        for at, (request, name) in enumerate(posted, 1):
+        for at, one in enumerate(expected, 1):
             try:
-                header, message = self._connection.receive(deadline, len(posted) - at)
-                if not isinstance(message, Response) or header.request != request:
+                header, message = self._connection.receive(deadline, len(expected) - at)
+                if not isinstance(message, Response) or header.request != one.request:
                     raise MessageError(f"a {type(message).__name__} to request {header.request}")
             except (EOFError, ConnectionError, TimeoutError, MessageError) as error:
-                missing = self._missing(name, error, seconds)
+                missing = self._missing(one.name, error, seconds)
                 problem = problem or missing
                 break
-            responses.append(message)
+            answers.append(Answer(Addressee(header.sip, header.cube, header.pe), message))
             if message.status != Status.OK and problem is None:
                 # Later requests of the batch assumed that this one succeeds.
                 problem = self._problem(message)
@@ -137,8 +181,8 @@ class Conversation(Session):
                     break
         self._busy = False
         if problem:
-            raise problem from None
-        return responses
+            raise _with_the_others(problem, posted[-1], answers) from None
+        return answers
 
     def _operation(self) -> int:
         self._operations += 1
@@ -147,21 +191,32 @@ class Conversation(Session):
     def _deadline(self, seconds: float) -> float:
         return time.monotonic() + min(seconds, LONGEST_TIMEOUT_S)
 
-    def _post(self, batch: Sequence[Message], operation: int | None = None) -> None:
+    def _post(
+        self,
+        batch: Sequence[Message],
+        operation: int | None = None,
+        *,
+        addressees: Sequence[Addressee] = (),
+        responses: int = 1,
+    ) -> None:
         """Queue requests, to be sent together with the next one that is waited for."""
         operation = operation or self._operation()
         request, packed, posted = self._requests, [], []
         for message in batch:
             request += 1
             try:
-                packed.append(messages.pack(message, correlation=operation, request=request))
+                packed.append(
+                    messages.pack(
+                        message, correlation=operation, request=request, addressees=addressees
+                    )
+                )
             except (MessageError, struct.error) as error:
                 raise DeviceError(
                     f"{message} has a number that does not fit: {error}",
                     status="refused",
                     code="invalid",
                 ) from None
-            posted.append((request, type(message).__name__))
+            posted.append(Posted(request, type(message).__name__, responses))
         self._requests = request
         self._unsent += packed
         self._posted += posted
@@ -222,6 +277,24 @@ class Conversation(Session):
         self._finalizer()
         self._ended = DeviceError(reason, status=status, stderr=stderr)
         return self._ended
+
+
+def _with_the_others(
+    problem: DeviceError, posted: Posted, answers: Sequence[Answer]
+) -> DeviceError:
+    """The error of a request to several parts, with the outcome of all of them."""
+    if posted.responses == 1:
+        return problem
+    given = answers[-posted.responses :]
+    failed = [f"{a.responder}" for a in given if a.response.status != Status.OK]
+    shown = ", ".join(failed[:SHOWN]) + (", ..." if len(failed) > SHOWN else "")
+    return DeviceError(
+        f"{problem.message} ({len(failed)} of {posted.responses} parts failed: {shown}; "
+        f"{len(given) - len(failed)} succeeded)",
+        status=problem.status,
+        stderr=problem.stderr,
+        code=problem.code,
+    )
 
 
 def _release(connection: Connection) -> None:

@@ -78,6 +78,7 @@ def header_text() -> str:
         messages.Kind,
         messages.Status,
         messages.Exit,
+        messages.Policy,
         messages.ArgumentKind,
         messages.Clock,
         messages.Condition,

@@ -7,12 +7,16 @@ annotation is its wire type: `U16`, `U32` and `U64` are part of the struct; `Tex
 
 Bulk data never travels in a message: MemoryWrite and MemoryRead refer to bytes of a window of
 shared memory. A launch refers to loaded kernels by handle and never carries code. Every request
-gets exactly one Response per addressee.
+gets exactly one Response per addressee, with the responder in its header.
+
+A message is for the part of a device that its header names, where EVERY is a wildcard; with
+`addressees` it is for all parts that these records at the start of the body name.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum, IntFlag
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -24,7 +28,7 @@ Text: TypeAlias = str
 
 MAGIC = 0x4D4F4F4C
 """`LOOM` in byte order."""
-VERSION = 3
+VERSION = 4
 MAX_MESSAGE_BYTES = 64 << 20
 EVERY = 0xFFFF
 """Wildcard in a part of an addressee."""
@@ -52,6 +56,9 @@ class Kind(IntEnum):
     PE_DMA = 11
     CLOSE = 12
     RESPONSE = 13
+    CONFIGURE = 14
+    PLACE = 15
+    TRACE = 16
 
 
 class Status(IntEnum):
@@ -70,6 +77,10 @@ class Status(IntEnum):
     WRONG_ARGUMENT_COUNT = 10
     LOAD_FAILED = 11
     UNAVAILABLE = 12
+    NO_ANSWER = 13
+    """A part of the device did not answer in virtual time."""
+    DAMAGED = 14
+    """A message arrived with a wrong checksum."""
 
 
 class Exit(IntEnum):
@@ -79,6 +90,17 @@ class Exit(IntEnum):
     """The channel is closed: the engine has ended, or a kernel closed the descriptor."""
     LEFTOVERS = 109
     """The runner ended with code 0, but its kernels had left processes, which were killed."""
+
+
+class Policy(IntEnum):
+    """How a tensor is placed on the addressed PEs."""
+
+    OWNER = 0
+    """On the first one; every PE of the device maps it there."""
+    REPLICATE = 1
+    """A copy on each; each maps its own."""
+    SHARD = 2
+    """In units, in turn; every PE of the device maps each unit to its owner."""
 
 
 class ArgumentKind(IntEnum):
@@ -117,6 +139,9 @@ class Addressee:
     cube: U16 = 0
     pe: U16 = 0
 
+    def __str__(self) -> str:
+        return ".".join("*" if part == EVERY else str(part) for part in vars(self).values())
+
 
 HOST = Addressee()
 
@@ -133,7 +158,8 @@ class Header:
     sip: U16
     cube: U16
     pe: U16
-    reserved: U16
+    addressees: U16
+    """Number of Addressee records at the start of the body; 0: the part named here."""
     correlation: U64
     request: U64
 
@@ -241,10 +267,17 @@ class Mapping:
     virtual_address: U64
     physical_address: U64
     bytes: U64
+    sip: U16 = 0
+    """The PE that owns the memory."""
+    cube: U16 = 0
+    pe: U16 = 0
+    reserved: U16 = 0
 
 
 @dataclass(frozen=True)
 class MmuMap:
+    """Teaches the addressed PEs these mappings; refused whole if one overlaps another."""
+
     KIND: ClassVar[Kind] = Kind.MMU_MAP
     mappings: tuple[Mapping, ...]
 
@@ -258,7 +291,10 @@ class MmuUnmap:
 
 @dataclass(frozen=True)
 class PeDma:
-    """Copy within device memory, by the addressee's own DMA engine."""
+    """Copy by the addressee's own DMA engine, within device memory or from or to its SRAM.
+
+    The response's value is the virtual time that the copy itself took, in picoseconds.
+    """
 
     KIND: ClassVar[Kind] = Kind.PE_DMA
     source: U64
@@ -274,6 +310,38 @@ class Close:
 
 
 @dataclass(frozen=True)
+class Configure:
+    """Sent to an accelerator after Hello: what the device is, as lines `key=value`."""
+
+    KIND: ClassVar[Kind] = Kind.CONFIGURE
+    settings: Text
+
+
+@dataclass(frozen=True)
+class Place:
+    """Allocates a tensor on the addressed PEs; the response's value is its virtual address."""
+
+    KIND: ClassVar[Kind] = Kind.PLACE
+    bytes: U64
+    unit: U64
+    """Bytes of a shard; 0: equal parts."""
+    policy: U32
+    label: Text
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Copies bytes of the trace into the window; the response's value is its whole length."""
+
+    KIND: ClassVar[Kind] = Kind.TRACE
+    offset: U64
+    """In the trace."""
+    window: U64
+    """Offset in the window."""
+    bytes: U64
+
+
+@dataclass(frozen=True)
 class Sample:
     """One sample of a launch: the total of its `inner` iterations."""
 
@@ -285,6 +353,8 @@ class Sample:
     """Exact where a counter is present; otherwise 0."""
     transfer_ns: U64 = 0
     """The part of `wall_ns` spent on copies between host and device."""
+    virtual_ps: U64 = 0
+    """Virtual time in picoseconds, where the device keeps it."""
 
 
 @dataclass(frozen=True)
@@ -298,9 +368,12 @@ class Response:
     value: U64
     """An address, a handle, a version or an inner count."""
     detail: Text
+    """What is wrong; for a launch that succeeded, a report as lines `key=value`."""
     samples: tuple[Sample, ...]
     conditions: U32 = 0
     """For a launch: the conditions under which its samples were taken."""
+    virtual_ps: U64 = 0
+    """Virtual time that the request took, where the device keeps it."""
 
 
 Message: TypeAlias = (
@@ -317,10 +390,13 @@ Message: TypeAlias = (
     | PeDma
     | Close
     | Response
+    | Configure
+    | Place
+    | Trace
 )
 
 RECORDS: dict[str, type] = {
-    cls.__name__: cls for cls in (LaunchCall, LaunchArgument, Mapping, Sample)
+    cls.__name__: cls for cls in (Addressee, LaunchCall, LaunchArgument, Mapping, Sample)
 }
 MESSAGES: dict[Kind, type[Message]] = {
     cls.KIND: cls
@@ -338,6 +414,9 @@ MESSAGES: dict[Kind, type[Message]] = {
         PeDma,
         Close,
         Response,
+        Configure,
+        Place,
+        Trace,
     )
 }
 
@@ -414,17 +493,21 @@ def _pack_struct(value: Any) -> bytes:
 
 
 def pack(
-    message: Message, *, correlation: int, request: int, addressee: Addressee | None = None
+    message: Message,
+    *,
+    correlation: int,
+    request: int,
+    addressee: Addressee | None = None,
+    addressees: Sequence[Addressee] = (),
 ) -> bytes:
     """The whole message, ready to be sent."""
-    body = _pack_struct(message)
+    body = b"".join((*map(_pack_struct, addressees), _pack_struct(message)))
     to = addressee or HOST
     size = HEADER.size + len(body)
     if size > MAX_MESSAGE_BYTES:
         raise MessageError(f"a message of {size} bytes is larger than {MAX_MESSAGE_BYTES}")
-    header = HEADER.pack(
-        MAGIC, VERSION, message.KIND, size, to.sip, to.cube, to.pe, 0, correlation, request
-    )
+    parts = (to.sip, to.cube, to.pe, len(addressees))
+    header = HEADER.pack(MAGIC, VERSION, message.KIND, size, *parts, correlation, request)
     return header + body
 
 
@@ -450,6 +533,18 @@ def unpack(data: bytes | bytearray | memoryview) -> tuple[Header, Message]:
     return header, unpack_body(header, data)
 
 
+def unpack_addressees(header: Header, data: bytes | bytearray | memoryview) -> list[Addressee]:
+    """The parts of a device that a message is for, wildcards included."""
+    record = layout(Addressee).fixed
+    end = HEADER.size + header.addressees * record.size
+    if end > len(data):
+        raise MessageError(f"the list of {header.addressees} addressees is cut short")
+    if not header.addressees:
+        return [Addressee(header.sip, header.cube, header.pe)]
+    listed = memoryview(data)[HEADER.size : end]
+    return [Addressee(*parts) for parts in record.iter_unpack(listed)]
+
+
 def unpack_body(header: Header, data: bytes | bytearray | memoryview) -> Message:
     """Unpack the body of `data`, which is one whole message including its header."""
     if len(data) != header.size:
@@ -458,10 +553,11 @@ def unpack_body(header: Header, data: bytes | bytearray | memoryview) -> Message
     if cls is None:
         raise MessageError(f"unknown kind of message {header.kind}")
     shape = layout(cls)
-    at = HEADER.size + shape.fixed.size
+    start = HEADER.size + header.addressees * layout(Addressee).fixed.size
+    at = start + shape.fixed.size
     if at > header.size:
         raise MessageError(f"{cls.__name__} is cut short")
-    values: list[Any] = list(shape.fixed.unpack_from(data, HEADER.size))
+    values: list[Any] = list(shape.fixed.unpack_from(data, start))
     for place, record in shape.tail:
         stride = layout(record).fixed.size if record else 1
         end = at + values[place] * stride

@@ -169,6 +169,10 @@ class Setup:
         value = argument.binding
         return Scalar(value if isinstance(value, int) else float(value), argument.dtype)
 
+    def trace(self) -> bytes:
+        """The trace of the session so far."""
+        return self._session.trace()
+
     def launch(self, settings: LaunchSettings) -> LaunchResult:
         return self._timed(lambda: self._session.launch(self._calls, settings))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from kernloom.base.files import canonical_json
-from kernloom.base.gauges import Gauge, ranking_gauge
+from kernloom.base.gauges import VIRTUAL_TIME, Gauge, ranking_gauge
 from kernloom.base.lookup import MISSING, lookup
 from kernloom.config.schema import SANITIZED
 from kernloom.measure.trial import Trial
@@ -118,7 +118,11 @@ def changes_work(key: str) -> bool:
 
 
 def is_sanitized(trial: Trial) -> bool:
-    """Whether a trial ran with a sanitizer: its times are not comparable with others."""
+    """Whether a trial ran with a sanitizer: its times are not comparable with others, unless they
+    are virtual."""
+    gauge = ranking_gauge(trial.metrics)
+    if gauge is not None and gauge.name == VIRTUAL_TIME.name:
+        return False
     variant = lookup(trial.config, ("target", "variant"))
     sanitized = lookup(trial.config, ("target", "sanitized"))
     return variant in (SANITIZED if sanitized is MISSING else sanitized)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from kernloom.base.expressions import evaluate
@@ -15,11 +16,13 @@ from kernloom.base.gauges import ROOF_FRACTION, TIME
 from kernloom.config.schema import Policy as Policy
 from kernloom.measure import noise
 from kernloom.measure.bench import Bench
+from kernloom.measure.launch_report import report_conditions, report_metrics
 from kernloom.measure.peers import Peers
 from kernloom.measure.placement import transfer_metrics
 from kernloom.measure.roof import Roofs
 from kernloom.measure.sampler import Sampler
 from kernloom.measure.statistics import metrics_of, readings_of, timing
+from kernloom.measure.traces import keep_trace
 from kernloom.measure.trial import Samples
 from kernloom.measure.turns import Order
 from kernloom.pipeline.stage import Context, Stage, Turns
@@ -46,7 +49,8 @@ class Measure(Stage):
         sampler = Sampler(bench, steps, context.experiment.measure)
         gauge = sampler.gauge
         if gauge.exact:
-            return _outputs(exact(sampler, peers), (), True, peers.warnings(), {})
+            metrics = exact(sampler, peers)
+            return _outputs(metrics, (), True, peers.warnings(), _exact_conditions(sampler))
         load = noise.load()
         processes, unconverged = yield from _rounds(sampler, peers)
         experiment, clock = context.experiment, sampler.clock
@@ -100,9 +104,18 @@ def _conditions(sampler: Sampler, load: float) -> dict[str, Any]:
     }
 
 
+def _exact_conditions(sampler: Sampler) -> dict[str, Any]:
+    """What limited a run in virtual time, and the digest of its trace, which is written here."""
+    conditions = report_conditions(sampler.last.report) if sampler.last else {}
+    file = sampler.bench.experiment.trace
+    return conditions | ({"trace": keep_trace(sampler.trace, Path(file))} if file else {})
+
+
 def exact(sampler: Sampler, peers: Peers) -> dict[str, Any]:
     """Exact gauges need one run; an emulator's time means nothing and is not reported."""
     found = sampler.exact()
+    if sampler.last:
+        found |= report_metrics(sampler.last.report)
     metrics: dict[str, Any] = {**found, "deterministic": list(found)}
     ratios = peers.exact(found[sampler.gauge.name], sampler.gauge)
     return metrics | ({"peers": ratios} if ratios else {})

@@ -35,6 +35,8 @@ class Sampler:
         """The launch result of the last process."""
         self.transfer_bytes = 0
         """Bytes that one run copies between host and device."""
+        self.trace = b""
+        """The trace of the session, if the experiment asks for one."""
         self._inner = 0
 
     @property
@@ -65,9 +67,12 @@ class Sampler:
 
     def exact(self) -> dict[str, float]:
         """Name and value of the device's exact gauges for one run."""
+        traced = self.bench.experiment.trace is not None
         try:
-            setup = self.bench.setup(self.steps, fresh=False)
+            # A traced session is a new one: the trace shows nothing of the verification.
+            setup = self.bench.setup(self.steps, fresh=traced)
             result = setup.launch(LaunchSettings(warmup=1, inner=1, samples=1))
+            self.last, self.trace = result, setup.trace() if traced else b""
         finally:
             self.bench.close()
         gauges = [gauge for gauge in self.bench.device.gauges if gauge.exact]

@@ -10,6 +10,7 @@ from typing import Any
 from kernloom.base.gauges import GAUGES, RATES, ROOF_FRACTION, Gauge, Metric
 from kernloom.base.lookup import MISSING, lookup
 from kernloom.base.units import contains_one, ratio_text
+from kernloom.measure.launch_report import LIMITER
 from kernloom.measure.ranking import Standing, is_sanitized
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.page import Heading
@@ -173,11 +174,18 @@ def _outcome(trials: Sequence[Trial], compared: Sequence[Column] = ()) -> list[C
         Column("status", status_text, style=status_style),
         *(_gauge(gauge) for gauge in GAUGES.all(name for t in trials for name in t.metrics)),
         *compared,
+        Column(
+            "limiter", lambda trial: str(trial.conditions.get(LIMITER, "")), always=False, spare=3
+        ),
         *(_metric(rate) for rate in RATES),
         Column(ROOF_FRACTION.heading, _roof, number=True, always=False, spare=ROOF_FRACTION.spare),
         *(_peer(name) for name in _peers(trials)),
         Column("provider", lambda trial: trial.provider, always=False, spare=9),
     ]
+
+
+def _limiter(trial: Trial) -> str:
+    return str(trial.conditions.get(LIMITER, ""))
 
 
 def _roof(trial: Trial) -> str:

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, TextIO
 
 from kernloom.base.units import count, time_text
+from kernloom.config.accelerator import OVERRIDDEN, PROVENANCE
 from kernloom.measure.ranking import is_sanitized, standings
 from kernloom.measure.trial import Trial
 from kernloom.report.columns import (
@@ -21,6 +22,7 @@ from kernloom.report.columns import (
 from kernloom.report.page import WHOLE_ROW, Heading, Page
 from kernloom.report.questions import Answer, cell_text
 from kernloom.report.similar import SimilarItems, group_similar
+from kernloom.report.topology import counts_text
 
 MESSAGE_LINES = 12
 NUMBERED = ("wrong", "out_of_bounds", "crashed")
@@ -51,7 +53,26 @@ def print_run(
     _warnings(page, trials)
     if any(trial.good and is_sanitized(trial) for trial in trials):
         page.line(SANITIZED_NOTE)
+    for note in provenance_notes(trials):
+        page.line(note)
     page.line(closing_line(trials, build))
+
+
+def provenance_notes(trials: Iterable[Trial]) -> list[str]:
+    """On which arch data the virtual times of each target rest."""
+    by_target: dict[tuple[str, str], dict[str, None]] = {}
+    for trial in trials:
+        counts = trial.conditions.get(PROVENANCE)
+        if trial.good and counts:
+            keys = trial.conditions.get(OVERRIDDEN, ())
+            by_target.setdefault((trial.target, counts_text(counts)), {}).update(
+                dict.fromkeys(keys)
+            )
+    return [
+        f"note: virtual times on {target} rest on arch data: {counts}"
+        + (f" ({', '.join(keys)})" if keys else "")
+        for (target, counts), keys in by_target.items()
+    ]
 
 
 def print_results(trials: Sequence[Trial], file: TextIO) -> None:

@@ -29,6 +29,7 @@ from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.fleet import Fleet, Keep
 from kernloom.run.progress import Progress
+from kernloom.run.provenance import provenance_conditions
 from kernloom.run.sharing import Share, Sharing
 from kernloom.run.trials import MEMORY_LEFT, OUT_OF_MEMORY_MESSAGE
 from kernloom.store.lookups import CHUNK
@@ -242,7 +243,8 @@ class Execution:
         start of this run.
         """
         store = self._store
-        if store is None or not plans or plans[0].experiment.rerun == "all":
+        experiment = plans[0].experiment if plans else None
+        if store is None or experiment is None or experiment.rerun == "all" or experiment.trace:
             yield None
             return
 
@@ -304,6 +306,8 @@ class Execution:
             # Descriptions may have changed; the arch is that of the machine that measured.
             config={**plan.point.data, "arch": trial.config.get("arch", plan.point.data["arch"])},
             overrides=plan.point.words,
+            # Provenance can change without another result.
+            conditions={**trial.conditions, **provenance_conditions(plan)},
             reused=True,
         )
         return self._with_roof(trial, plan)
@@ -397,6 +401,8 @@ def stored_trials(
 
 def reusable(trial: Trial, plan: Planned) -> bool:
     """Whether a stored trial is a cache hit for the plan."""
+    if plan.experiment.trace is not None:
+        return False  # the trace is not stored
     return lasting(trial, plan) and (plan.experiment.rerun == "none" or trial.status == "ok")
 
 

@@ -157,6 +157,12 @@ def plan_points(
     )
     if unplanned and not plans:
         raise unplanned[0].error
+    if len(plans) > 1 and plans[0].experiment.trace:
+        raise UsageError(
+            f"trace={plans[0].experiment.trace} is the trace of one run, but this sweep has "
+            f"{len(plans)} points",
+            hint="Give the point to trace on the command line, without -m.",
+        )
     if overrides.mentions("screen") and not multirun and plans[0].experiment.screen.keep:
         raise UsageError(
             "screen.keep chooses among the points of a sweep, but this is a single run",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from kernloom.base.errors import KernloomError, UnavailableError
 from kernloom.base.places import Places
 from kernloom.build.arches import NATIVE, check_runs, is_native, with_vector_bytes
 from kernloom.build.emulators import find_emulator
+from kernloom.build.machines import AcceleratorVariant, variants_of
 from kernloom.build.toolchains import detect
+from kernloom.config.accelerator import summary
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups, groups_of
 from kernloom.config.schema import Arch, Target, Toolchain
@@ -44,6 +47,7 @@ def _target(groups: Groups, name: str, places: Places) -> dict[str, Any]:
     chosen = groups.defaults(data)
     target = convert(Target, data.get("target", {}), f"target/{name}")
     reason = hint = ""
+    variants = variants_of(groups, name)
     try:
         _check(groups, target, chosen, places)
     except UnavailableError as error:
@@ -59,7 +63,31 @@ def _target(groups: Groups, name: str, places: Places) -> dict[str, Any]:
         "reason": reason,
         "hint": hint,
         "about": target.about,
+        **_accelerator(variants, places),
     }
+
+
+def _accelerator(variants: Sequence[AcceleratorVariant], places: Places) -> dict[str, Any]:
+    """The topology of an accelerator, and the variants that this machine cannot run."""
+    if not variants or variants[0].arch.topology is None:
+        return {}
+    return {
+        "topology": summary(variants[0].arch),
+        "unavailable_variants": unavailable_variants(variants, places),
+    }
+
+
+def unavailable_variants(
+    variants: Sequence[AcceleratorVariant], places: Places
+) -> dict[str, dict[str, str]]:
+    """Variant -> why this machine cannot run it, and what to install."""
+    found = {}
+    for variant in variants:
+        try:
+            variant.find(places)
+        except KernloomError as error:
+            found[variant.target.variant] = {"reason": error.message, "hint": error.hint}
+    return found
 
 
 def _check(groups: Groups, target: Target, chosen: dict[str, str], places: Places) -> None:
@@ -70,6 +98,9 @@ def _check(groups: Groups, target: Target, chosen: dict[str, str], places: Place
         detect(toolchain, places.cache)
     if target.emulator:
         find_emulator(target.emulator, places.cache)
+    for variant in variants_of(groups, target.name):
+        if variant.target.variant == target.variant:
+            variant.find(places)
     arch = groups.read("arch", chosen["arch"]) if "arch" in chosen else {"name": NATIVE}
     device = DEVICES.get(target.device, key="target.device")
     if device.runs_cpu_code(target) and not is_native(arch):

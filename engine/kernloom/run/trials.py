@@ -35,6 +35,7 @@ from kernloom.plan.planned import Planned, PlannedPeer
 from kernloom.plan.source import ENTRY
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import replanned
+from kernloom.run.provenance import provenance_conditions
 
 OUT_OF_MEMORY_MESSAGE = "the engine ran out of memory"
 MEMORY_LEFT = "memory_left"
@@ -127,6 +128,7 @@ class Trials:
             problem = DeviceError(OUT_OF_MEMORY_MESSAGE, status="out_of_memory")
         seconds += time.monotonic() - start
         ended = _ended(plan, outputs, problem)
+        ended["conditions"] |= provenance_conditions(plan)
         if ended["status"] == "out_of_memory":
             ended["conditions"] |= {MEMORY_LEFT: self._memory_left}
         return trial_of(plan, self._outcomes, created, **ended, seconds=round(seconds, 6))
@@ -223,6 +225,7 @@ class Trials:
         key = (
             *(experiment.target.digest, experiment.arch.digest, experiment.memory_limit, threads),
             *(policy.pin, policy.aslr, policy.clock, policy.cache),
+            *(experiment.runtime.digest, experiment.trace),
             *(program.key for program in plan.programs.values()),
             *libraries,
         )
@@ -239,6 +242,8 @@ class Trials:
                 {role: self._paths[program.key] for role, program in plan.programs.items()},
                 target,
                 plan.experiment.arch,
+                runtime=plan.experiment.runtime,
+                trace=plan.experiment.trace is not None,
                 pin=pin,
                 cache=self._assembly.places.cache,
                 aslr=plan.experiment.measure.aslr,

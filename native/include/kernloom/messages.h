@@ -13,7 +13,7 @@
 KL_STATIC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are little-endian");
 
 #define KL_MAGIC 0x4d4f4f4cu
-#define KL_VERSION 3
+#define KL_VERSION 4
 #define KL_MAX_MESSAGE_BYTES 67108864u
 #define KL_EVERY 0xffffu
 
@@ -31,6 +31,9 @@ enum kl_kind {
     KL_KIND_PE_DMA = 11,
     KL_KIND_CLOSE = 12,
     KL_KIND_RESPONSE = 13,
+    KL_KIND_CONFIGURE = 14,
+    KL_KIND_PLACE = 15,
+    KL_KIND_TRACE = 16,
 };
 
 enum kl_status {
@@ -47,11 +50,19 @@ enum kl_status {
     KL_STATUS_WRONG_ARGUMENT_COUNT = 10,
     KL_STATUS_LOAD_FAILED = 11,
     KL_STATUS_UNAVAILABLE = 12,
+    KL_STATUS_NO_ANSWER = 13,
+    KL_STATUS_DAMAGED = 14,
 };
 
 enum kl_exit {
     KL_EXIT_DISCONNECTED = 6,
     KL_EXIT_LEFTOVERS = 109,
+};
+
+enum kl_policy {
+    KL_POLICY_OWNER = 0,
+    KL_POLICY_REPLICATE = 1,
+    KL_POLICY_SHARD = 2,
 };
 
 enum kl_argument_kind {
@@ -80,11 +91,18 @@ struct kl_header {
     uint16_t sip;
     uint16_t cube;
     uint16_t pe;
-    uint16_t reserved;
+    uint16_t addressees;
     uint64_t correlation;
     uint64_t request;
 } __attribute__((packed));
 KL_STATIC_ASSERT(sizeof(struct kl_header) == 36, "kl_header");
+
+struct kl_addressee {
+    uint16_t sip;
+    uint16_t cube;
+    uint16_t pe;
+} __attribute__((packed));
+KL_STATIC_ASSERT(sizeof(struct kl_addressee) == 6, "kl_addressee");
 
 struct kl_launch_call {
     uint64_t kernel;
@@ -102,8 +120,12 @@ struct kl_mapping {
     uint64_t virtual_address;
     uint64_t physical_address;
     uint64_t bytes;
+    uint16_t sip;
+    uint16_t cube;
+    uint16_t pe;
+    uint16_t reserved;
 } __attribute__((packed));
-KL_STATIC_ASSERT(sizeof(struct kl_mapping) == 24, "kl_mapping");
+KL_STATIC_ASSERT(sizeof(struct kl_mapping) == 32, "kl_mapping");
 
 struct kl_sample {
     uint64_t wall_ns;
@@ -112,8 +134,9 @@ struct kl_sample {
     uint32_t voluntary;
     uint64_t instructions;
     uint64_t transfer_ns;
+    uint64_t virtual_ps;
 } __attribute__((packed));
-KL_STATIC_ASSERT(sizeof(struct kl_sample) == 40, "kl_sample");
+KL_STATIC_ASSERT(sizeof(struct kl_sample) == 48, "kl_sample");
 
 struct kl_hello {
     uint32_t version;
@@ -216,7 +239,34 @@ struct kl_response {
     uint32_t detail_bytes;
     uint32_t samples_count;
     uint32_t conditions;
+    uint64_t virtual_ps;
 } __attribute__((packed));
-KL_STATIC_ASSERT(sizeof(struct kl_response) == 28, "kl_response");
+KL_STATIC_ASSERT(sizeof(struct kl_response) == 36, "kl_response");
+
+/* Followed by:
+ *   char settings[settings_bytes]
+ */
+struct kl_configure {
+    uint32_t settings_bytes;
+} __attribute__((packed));
+KL_STATIC_ASSERT(sizeof(struct kl_configure) == 4, "kl_configure");
+
+/* Followed by:
+ *   char label[label_bytes]
+ */
+struct kl_place {
+    uint64_t bytes;
+    uint64_t unit;
+    uint32_t policy;
+    uint32_t label_bytes;
+} __attribute__((packed));
+KL_STATIC_ASSERT(sizeof(struct kl_place) == 24, "kl_place");
+
+struct kl_trace {
+    uint64_t offset;
+    uint64_t window;
+    uint64_t bytes;
+} __attribute__((packed));
+KL_STATIC_ASSERT(sizeof(struct kl_trace) == 24, "kl_trace");
 
 #endif

@@ -4,9 +4,12 @@
 Python packages). --yes confirms in advance; without a terminal it is required.
 --calibrate measures the peak of each arch and the bandwidth of each level of memory, and stores
 them for machines of this class; results then show the share of that roof they reach.
+target=NAME describes a target instead: its variants, and the topology of an accelerator with the
+provenance of its values. --probe adds the latency of reads and writes from a PE to HBM.
 
   kernloom doctor
   kernloom doctor --calibrate
+  kernloom doctor target=a5 arch.topology.cubes=8
   kernloom doctor --install --yes
 """
 
@@ -38,10 +41,11 @@ from kernloom.measure.statistics import median
 from kernloom.report.calibrations import print_calibration
 from kernloom.run.calibrating import calibrate, describe
 
-USAGE = "[output=json]"
+USAGE = "[target=NAME [key=value ...]] [output=json]"
 FLAGS = {
     "install": Flag("install what the targets lack, after showing it"),
     "calibrate": Flag("measure this machine's peak and bandwidth, and keep them"),
+    "probe": Flag("with target=NAME: measure the latency from a PE to HBM, in virtual time"),
     "yes": Flag("with --install: do not ask; needed where there is no terminal to ask on"),
 }
 SPINS = 60
@@ -51,8 +55,19 @@ NOISY = 0.05
 
 def run(invocation: Invocation) -> int:
     rest = without_output(invocation.words)
+    if any(word.startswith("target=") for word in rest):
+        from kernloom.cli.target_report import report_target
+
+        others = [name for name in invocation.flags if name != "probe"]
+        if others:
+            raise UsageError(f"--{others[0]} is about this machine, not about a target")
+        return report_target(invocation)
     if rest:
-        raise UsageError(f"'doctor' takes no '{rest[0]}'")
+        raise UsageError(
+            f"'doctor' takes no '{rest[0]}'", hint="With target=NAME it describes a target."
+        )
+    if "probe" in invocation.flags:
+        raise UsageError("--probe needs an accelerator", hint="kernloom doctor target=a5 --probe")
     if "yes" in invocation.flags and "install" not in invocation.flags:
         raise UsageError("--yes goes with --install")
     if "calibrate" in invocation.flags and "install" in invocation.flags:

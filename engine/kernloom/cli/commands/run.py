@@ -20,6 +20,8 @@ Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline
   fleet=slurm, fleet.overlap=true   where trials run; measure while others are built
   store=postgres, store.path=FILE   where trials are stored
   recipe=FILE, seed=0, build.jobs=N
+  trace=FILE                        one run on an accelerator, in virtual time, for Perfetto
+  build.mode=never                  what is not built is an error
 """
 
 from __future__ import annotations
@@ -131,6 +133,9 @@ def execute_and_report(
     refused without a plan."""
     experiment = plans[0].experiment
     recipe = destination(experiment.recipe, "recipe") if experiment.recipe else None
+    if experiment.trace:
+        destination(experiment.trace, "trace")
+        check_on_this_machine(experiment.fleet, "trace")
     progress = Progress(invocation.stderr)
     form = format_for(invocation.output, REPORT)
     print_ended = _line_printer(invocation, form.trial_line)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from kernloom.base.errors import UsageError
 from kernloom.base.places import find_places
@@ -10,6 +12,12 @@ from kernloom.cli.invocation import Invocation, without_output
 from kernloom.run.targets import list_targets
 
 USAGE = "[output=json]"
+
+
+def _variants(target: Mapping[str, Any]) -> list[str]:
+    """The variants, those in brackets that this machine cannot run."""
+    lacking = target.get("unavailable_variants", {})
+    return [f"({name})" if name in lacking else name for name in target["variants"]]
 
 
 def run(invocation: Invocation) -> int:
@@ -25,7 +33,7 @@ def run(invocation: Invocation) -> int:
                 "target": target["name"],
                 "family": target["family"],
                 "arch": target["arch"],
-                "variants": ", ".join(target["variants"]),
+                "variants": ", ".join(_variants(target)),
                 "available": "yes" if target["available"] else "no",
                 "reason": target["reason"],
                 "hint": target["hint"],
@@ -33,6 +41,14 @@ def run(invocation: Invocation) -> int:
             for target in listed
         ]
         print_rows(rows, invocation.stdout)
+        for target in listed:
+            if target.get("topology"):
+                print(f"{target['name']}: {target['topology']}", file=invocation.stdout)
+                for variant, why in target["unavailable_variants"].items():
+                    said = f"{why['reason']}. {why['hint']}".rstrip()
+                    print(f"  not {variant}: {said}", file=invocation.stdout)
+        if any(target.get("topology") for target in listed):
+            print("`kernloom doctor target=NAME` draws a topology.", file=invocation.stdout)
     else:
         print(json.dumps(listed), file=invocation.stdout)
     return 0

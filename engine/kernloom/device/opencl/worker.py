@@ -93,6 +93,8 @@ def _serve(channel: socket.socket, window: mmap.mmap, options: Options) -> int:
         header, data = received
         try:
             _, message = unpack(data)
+            if header.addressees:
+                raise MessageError("an OpenCL device has no parts to address")
         except MessageError as error:
             answer = Response(header.kind, error.status, 0, str(error), ())
             channel.sendall(pack(answer, correlation=header.correlation, request=header.request))

@@ -1,0 +1,144 @@
+#include "code.hpp"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace kernloom::core {
+
+namespace {
+
+// A file in memory with these bytes, or -1.
+int memory_file(const std::vector<unsigned char> &image) {
+    const int file = memfd_create("kernloom-kernel", MFD_CLOEXEC);
+    std::size_t done = 0;
+    while (file >= 0 && done < image.size()) {
+        const ssize_t written = write(file, image.data() + done, image.size() - done);
+        if (written <= 0) {
+            close(file);
+            return -1;
+        }
+        done += static_cast<std::size_t>(written);
+    }
+    return file;
+}
+
+bool inside(std::uint64_t address, std::uint64_t bytes, const BlobHeader &header) {
+    return address >= header.base && address - header.base <= header.bytes &&
+           bytes <= header.bytes - (address - header.base);
+}
+
+} // namespace
+
+Code::~Code() {
+    for (auto &[address, loaded] : loaded_)
+        unload(loaded);
+}
+
+void Code::unload(Loaded &loaded) {
+    if (loaded.library)
+        dlclose(loaded.library);
+    if (loaded.file >= 0)
+        close(loaded.file);
+}
+
+bool Code::read(std::uint64_t address, void *to, std::uint64_t bytes) {
+    const kl_rows rows = {1, bytes, bytes, bytes};
+    kl_fault fault{};
+    return !bytes || platform_.load(platform_.self, node_, to, address, &rows, &fault);
+}
+
+bool Code::load(const TaskRecord &task, const BlobHeader &header, Loaded &loaded,
+                std::string &why) {
+    std::vector<BlobFunction> functions;
+    std::vector<unsigned char> image;
+    loaded.header = header;
+    if (!inside(header.image, header.image_bytes, header) ||
+        header.functions > (header.bytes - sizeof header) / sizeof(BlobFunction)) {
+        why = "its table does not fit its size";
+        return false;
+    }
+    functions.resize(header.functions);
+    image.resize(header.image_bytes);
+    if (!read(task.code + sizeof header, functions.data(),
+              functions.size() * sizeof functions[0]) ||
+        !read(header.image, image.data(), image.size())) {
+        why = "it is not mapped";
+        return false;
+    }
+    if (hash_of(image.data(), image.size()) != header.hash) {
+        why = "its image has changed since it was uploaded";
+        return false;
+    }
+    for (const BlobFunction &function : functions) {
+        std::string name(
+            inside(function.name, function.name_bytes, header) ? function.name_bytes : 0, '\0');
+        if (name.empty() || !read(function.name, name.data(), name.size())) {
+            why = "its table does not fit its size";
+            return false;
+        }
+        loaded.names.push_back(std::move(name));
+    }
+    // Open for as long as the library is loaded: the loader takes equal paths for equal libraries.
+    loaded.file = memory_file(image);
+    const std::string path = text_of("/proc/self/fd/%d", loaded.file);
+    loaded.library = loaded.file < 0 ? nullptr : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!loaded.library) {
+        const char *problem = loaded.file < 0 ? "no memory for it" : dlerror();
+        why = problem ? problem : "it cannot be loaded";
+    }
+    return loaded.library != nullptr;
+}
+
+kl_core_entry_function Code::find(const TaskRecord &task, Outcome &problem) {
+    BlobHeader header{};
+    std::string why;
+    const auto fail = [&]() -> kl_core_entry_function {
+        problem =
+            Outcome::failure(KL_STATUS_LOAD_FAILED,
+                             text_of("%s: task %llu ('%s') has no code at 0x%llx (%llu bytes): %s",
+                                     name_of(node_).c_str(), (unsigned long long)task.id, task.name,
+                                     (unsigned long long)task.code,
+                                     (unsigned long long)task.code_bytes, why.c_str()),
+                             task.code);
+        return nullptr;
+    };
+    if (task.code_bytes < sizeof header || !read(task.code, &header, sizeof header)) {
+        why = "it is not mapped";
+        return fail();
+    }
+    if (header.magic != BLOB_MAGIC || header.version != BLOB_VERSION ||
+        header.bytes != task.code_bytes || header.base != task.code) {
+        why = "there is no program blob of that size";
+        return fail();
+    }
+    auto found = loaded_.find(task.code);
+    if (found != loaded_.end() && std::memcmp(&found->second.header, &header, sizeof header) != 0) {
+        unload(found->second);
+        loaded_.erase(found);
+        found = loaded_.end();
+    }
+    if (found == loaded_.end()) {
+        Loaded loaded;
+        if (!load(task, header, loaded, why)) {
+            unload(loaded);
+            return fail();
+        }
+        found = loaded_.emplace(task.code, std::move(loaded)).first;
+    }
+    const Loaded &loaded = found->second;
+    if (task.function >= loaded.names.size()) {
+        why = text_of("function %u is none of its %zu", task.function, loaded.names.size());
+        return fail();
+    }
+    void *symbol = dlsym(loaded.library, loaded.names[task.function].c_str());
+    kl_core_entry_function entry = nullptr;
+    std::memcpy(&entry, &symbol, sizeof symbol);
+    if (!entry) {
+        why = text_of("it has no function '%s'", loaded.names[task.function].c_str());
+        return fail();
+    }
+    return entry;
+}
+
+} // namespace kernloom::core

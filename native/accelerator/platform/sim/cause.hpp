@@ -1,0 +1,30 @@
+// What the time of a PE is spent on, and what limits a transfer.
+#pragma once
+
+#include <cstdint>
+
+namespace kernloom {
+
+enum class Cause : uint8_t {
+    COMPUTE_MATRIX,
+    COMPUTE_VECTOR,
+    COMPUTE_SCALAR,
+    DMA, // engines: waiting for a free one, issue, latency of the path, the engine's own rate
+    HBM,
+    SRAM,
+    NOC,
+    SIP,
+    TRANSLATION,
+    PCIE,
+    CONTROL, // messages, timers: submit, dispatch, complete
+    IDLE,
+};
+
+constexpr uint32_t CAUSES = static_cast<uint32_t>(Cause::IDLE) + 1;
+
+constexpr const char *CAUSE_NAMES[CAUSES] = {
+    "compute.matrix", "compute.vector", "compute.scalar", "dma",  "hbm", "sram", "noc", "sip",
+    "translation",    "pcie",           "control",        "idle",
+};
+
+} // namespace kernloom

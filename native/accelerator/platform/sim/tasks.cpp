@@ -1,0 +1,151 @@
+// Tasks: recorded actions repeated in virtual time. Copies go on beside the PE; waiting for one and
+// computing hold it up.
+#include "simulator.hpp"
+
+namespace kernloom {
+
+void Simulator::replay(kl_node node, uint64_t number, const char *label, const kl_action *actions,
+                       size_t count) {
+    if (node.kind != KL_NODE_PE || !known(node)) {
+        return;
+    }
+    Pe &pe = *pes_[pe_number(node)];
+    const uint32_t index = tasks_.acquire();
+    Task &task = tasks_[index];
+    task.number = number;
+    task.label = trace_ ? trace_->name(label != nullptr ? label : "task") : 0;
+    task.actions.assign(actions, actions + count);
+    pe.tasks.push_back(index);
+    if (pe.doing == Doing::NOTHING) {
+        begin_task(pe);
+    }
+}
+
+void Simulator::begin_task(Pe &pe) {
+    pe.task = pe.tasks.front();
+    pe.tasks.erase(pe.tasks.begin());
+    pe.next_action = 0;
+    pe.task_begin = now_;
+    tasks_run_++;
+    accounts_.count_task(pe.index);
+    advance(pe);
+}
+
+bool Simulator::unfinished(const Pe &pe, uint32_t tag, uint32_t &copy) const {
+    for (copy = pe.oldest; copy != NONE; copy = copies_[copy].newer) {
+        if (copies_[copy].action.tag == tag) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Goes on with the task until something holds it up.
+void Simulator::advance(Pe &pe) {
+    const std::vector<kl_action> &actions = tasks_[pe.task].actions;
+    if (pe.doing == Doing::WAITING) {
+        pe.next_action--; // a tag may have been used for several copies
+    }
+    pe.doing = Doing::ISSUING;
+    pe.awaited = NONE;
+    while (pe.next_action < actions.size()) {
+        const kl_action &action = actions[pe.next_action++];
+        switch (action.kind) {
+        case KL_ACTION_LOAD:
+        case KL_ACTION_STORE: {
+            const uint64_t end =
+                action.sram + action.rows.bytes +
+                (action.rows.rows > 0 ? action.rows.rows - 1 : 0) * action.rows.sram_stride;
+            sram_peak_ = end > sram_peak_ ? end : sram_peak_;
+            start_copy(pe, action);
+            break;
+        }
+        case KL_ACTION_WAIT:
+            if (unfinished(pe, action.tag, pe.awaited)) {
+                pe.doing = Doing::WAITING;
+                refresh(pe);
+                return;
+            }
+            break;
+        case KL_ACTION_COMPUTE: {
+            if (action.cycles == 0) {
+                break;
+            }
+            const auto ps =
+                static_cast<uint64_t>((static_cast<unsigned __int128>(action.cycles) * 1000000000 +
+                                       settings_.core_khz / 2) /
+                                      settings_.core_khz);
+            pe.doing = Doing::COMPUTING;
+            pe.unit = action.unit < KL_UNITS ? action.unit : uint32_t{KL_UNIT_SCALAR};
+            if (trace_) {
+                trace_->add(pe.track, unit_names_[pe.unit], now_, now_ + ps);
+            }
+            queue_.push(now_ + ps, COMPUTED, pe.index);
+            refresh(pe);
+            return;
+        }
+        default:
+            break;
+        }
+    }
+    if (pe.oldest != NONE) {
+        pe.doing = Doing::DRAINING;
+    } else {
+        pe.doing = Doing::ENDING;
+        queue_.push(now_, TASK_ENDED, pe.index);
+    }
+    refresh(pe);
+}
+
+// The program is called from the event loop only, never from inside its own call of `replay`.
+void Simulator::end_task(Pe &pe) {
+    const uint64_t number = tasks_[pe.task].number;
+    if (trace_) {
+        trace_->add(pe.track, tasks_[pe.task].label, pe.task_begin, now_);
+    }
+    tasks_.release(pe.task);
+    pe.task = NONE;
+    pe.doing = Doing::NOTHING;
+    if (pe.tasks.empty()) {
+        refresh(pe);
+    } else {
+        begin_task(pe);
+    }
+    const kl_program *program = program_of(pe.node);
+    if (program != nullptr && program->replayed != nullptr) {
+        program->replayed(states_[this->number(pe.node)], number);
+    }
+}
+
+// What the PE spends its time on now.
+Cause Simulator::cause_of(const Pe &pe) const {
+    switch (pe.doing) {
+    case Doing::NOTHING:
+        return pe.control > 0 ? Cause::CONTROL : Cause::IDLE;
+    case Doing::ISSUING: // takes no time
+        return accounts_.pes()[pe.index].cause;
+    case Doing::COMPUTING:
+        return static_cast<Cause>(static_cast<uint32_t>(Cause::COMPUTE_MATRIX) + pe.unit);
+    case Doing::ENDING:
+        return Cause::CONTROL;
+    default:
+        break;
+    }
+    const uint32_t copy = pe.doing == Doing::WAITING ? pe.awaited : pe.oldest;
+    if (copies_[copy].phase != Phase::QUEUED) {
+        return copies_[copy].cause;
+    }
+    // It waits for an engine: the reason is what holds up the copy on one.
+    for (const uint32_t other : pe.engines) {
+        if (other != NONE) {
+            return copies_[other].cause;
+        }
+    }
+    return Cause::DMA;
+}
+
+void Simulator::refresh(Pe &pe) {
+    accounts_.change(pe.index, cause_of(pe), now_);
+}
+
+} // namespace kernloom
