@@ -48,6 +48,7 @@ sources:
     finish: {items: [n], group: [1]}
     tunables: {}
   plain: {file: scale.c, function: scale, macros: {K: 1}}
+  core: {template: scale.c.j2}
 tunables:
   unroll:
     k: {values: [1, 2], "off": 1, about: nothing much}
@@ -181,6 +182,59 @@ CHANGES_THE_RESULT: dict[str, Change] = {
     "Toolchain.kernel_flags": other("toolchain.kernel_flags", ["-O1"]),
     "Toolchain.extra_flags": other("toolchain.extra_flags", ["-DX=1"]),
     "Toolchain.variants": other("toolchain.variants.release", ["-DY=1"]),
+    # What an accelerator is, and its task runtime.
+    "Arch.topology": other("arch.topology", {"cubes": 2, "pes": {"vector": 2}}, "a5"),
+    "Topology.sips": other("arch.topology.sips", 2, "a5"),
+    "Topology.cubes": other("arch.topology.cubes", 2, "a5"),
+    "Topology.pes": other("arch.topology.pes.vector", 3, "a5"),
+    "Arch.clock": other("arch.clock", {"core_mhz": 1000}, "a5"),
+    "Clock.core_mhz": other("arch.clock.core_mhz", 1000, "a5"),
+    "Arch.hbm": other("arch.hbm.bytes", "2GiB", "a5"),
+    "Hbm.bytes": other("arch.hbm.bytes", "2GiB", "a5"),
+    "Hbm.bandwidth": other("arch.hbm.bandwidth", 64, "a5"),
+    "Hbm.channels": other("arch.hbm.channels", 8, "a5"),
+    "Hbm.interleave": other("arch.hbm.interleave", "1KiB", "a5"),
+    "Hbm.latency_ns": other("arch.hbm.latency_ns", 90, "a5"),
+    "Arch.sram": other("arch.sram.banks", 8, "a5"),
+    "Sram.bytes": other("arch.sram.bytes", "1MiB", "a5"),
+    "Sram.banks": other("arch.sram.banks", 8, "a5"),
+    "Sram.bank_bandwidth": other("arch.sram.bank_bandwidth", 16, "a5"),
+    "Sram.latency_ns": other("arch.sram.latency_ns", 9, "a5"),
+    "Arch.mmu": other("arch.mmu.page", "4KiB", "a5"),
+    "Mmu.page": other("arch.mmu.page", "4KiB", "a5"),
+    "Mmu.tlb_entries": other("arch.mmu.tlb_entries", 8, "a5"),
+    "Mmu.walkers": other("arch.mmu.walkers", 1, "a5"),
+    "Mmu.walk_ns": other("arch.mmu.walk_ns", 100, "a5"),
+    "Mmu.hit_ns": other("arch.mmu.hit_ns", 1, "a5"),
+    "Arch.dma": other("arch.dma.engines", 1, "a5"),
+    "Dma.engines": other("arch.dma.engines", 1, "a5"),
+    "Dma.bandwidth": other("arch.dma.bandwidth", 48, "a5"),
+    "Dma.issue_ns": other("arch.dma.issue_ns", 10, "a5"),
+    "Arch.links": other("arch.links.pcie.bandwidth", 16, "a5"),
+    **{
+        f"Links.{name}": other(f"arch.links.{name}.bandwidth", 16, "a5")
+        for name in ("pcie", "io_cpu", "management", "noc", "sip")
+    },
+    "Link.latency_ns": other("arch.links.noc.latency_ns", 30, "a5"),
+    "Link.bandwidth": other("arch.links.noc.bandwidth", 16, "a5"),
+    "Arch.compute": other("arch.compute.vector.vector.float32", 64, "a5"),
+    "Compute.matrix": other("arch.compute.matrix.matrix.float32", 64, "a5"),
+    "Compute.vector": other("arch.compute.vector.vector.float32", 64, "a5"),
+    "Compute.startup_cycles": other("arch.compute.startup_cycles.vector", 4, "a5"),
+    "Arch.control": other("arch.control.submit_ns", 1, "a5"),
+    **{
+        f"Control.{name}": other(f"arch.control.{name}", 1, "a5")
+        for name in (
+            *("submit_ns", "dispatch_ns", "complete_ns", "switch_ns"),
+            *("register_store_ns", "register_load_ns"),
+        )
+    },
+    "Runtime.name": other("runtime.name", "ringmap", "a5"),
+    "Runtime.ring": other("runtime.ring", {"slots": 3}, "a5"),
+    "Ring.slots": other("runtime.ring.slots", 3, "ringmap"),
+    "Ring.heap": other("runtime.ring.heap", "1MiB", "ringmap"),
+    "Ring.dependencies": other("runtime.ring.dependencies", 3, "ringmap"),
+    "Ring.depths": other("runtime.ring.depths", 3, "ringmap"),
     # How it is measured.
     "Pipeline.stages": other("pipeline.stages.timing.after", []),
     "Policy.name": other("measure.name", "mine"),
@@ -265,6 +319,17 @@ CHANGES_NOTHING: dict[str, Change] = {
     # How differences are judged afterwards, and how many trials happen to be measured together.
     "Policy.floor": other("measure.floor", 0.5),
     "Policy.together": other("measure.together", 3),
+    # Where numbers come from, other variants' machines, and what is written beside the result.
+    "Arch.provenance": other("arch.provenance", {"*": "measured"}, "a5"),
+    "Runtime.about": other("runtime.about", "typo fixed", "a5"),
+    "Target.machines": other("target.machines.other", {}, "a5"),
+    "Machine.isa": other("target.machines.qemu.isa", "aarch64", "a5"),
+    "Machine.toolchain": other("target.machines.qemu.toolchain", "clang_riscv64", "a5"),
+    "Machine.emulator": other("target.machines.qemu.emulator.program", "qemu", "a5"),
+    "Machine.platform": other("target.machines.onboard.platform", "mine", "a5"),
+    "Experiment.trace": other("trace", "trace.json", "a5"),
+    "Toolchain.search": other("toolchain.search", ["/opt/bin"]),
+    "BuildSettings.mode": other("build.mode", "never"),
     # Limits, and how a run is organised.
     "Experiment.timeout": other("timeout", 3.0),
     "Experiment.memory_limit": other("memory_limit", "1GiB"),
@@ -310,8 +375,6 @@ CHANGES_NOTHING: dict[str, Change] = {
 """Field -> a change of it that leaves the trial what it is."""
 
 NO_OTHER_VALUE = {
-    "Experiment.trace": "only for accelerators, which keep virtual time",
-    "Runtime.name": "every target here has none",
     "Target.family": "another family is another device class, with a target of its own",
     "Toolchain.tools": "compilers are told apart by their files, in the keys of artifacts",
     "Arch.isa": "this machine runs no other",
@@ -419,6 +482,7 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
 
     host, counted = composed(), composed("target=host_counted")
     slurm = composed("fleet=slurm")
+    a5, ringmap = composed("target=a5"), composed("target=a5", "runtime=ringmap")
     plain = changed(host, "target.sources", ["plain"])
     caught = changed(host, f"{SOURCE_AT}.host.template", "caught.c.j2")
     caught = changed(caught, "arch.micro_kernels", {"mine": MICRO_KERNEL})
@@ -437,6 +501,7 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
             "slurm": slurm,
             "caught": caught,
         }
+        bases |= {"a5": a5, "ringmap": ringmap}
         return bases.get(name, host)
 
     return find

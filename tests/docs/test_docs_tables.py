@@ -22,7 +22,8 @@ from kernloom.cli.completion.completer import Line, complete
 from kernloom.cli.hydra_flags import HYDRA_FLAGS
 from kernloom.cli.main import COMMANDS
 from kernloom.config.groups import Groups
-from kernloom.config.schema import STATUSES
+from kernloom.config.schema import STATUSES, MicroKernel
+from kernloom.config.validate import CORE_NAMES
 from kernloom.report.formats import FORMATS
 from kernloom.run.assembly import STAGES
 from kernloom.run.fleets import FLEETS
@@ -217,3 +218,16 @@ def test_programs_lists_every_key_of_a_declaration_and_every_program() -> None:
     declared = sorted(Programs([TREE]).declared.items())
     shown = [[name, program.about] for name, program in declared]
     assert rows("reference/programs.md", "programs") == shown
+
+
+def test_core_kernels_lists_every_name_of_a_model_and_every_function_of_the_api() -> None:
+    page = "guide/core-kernels.md"
+    assert [name for name, _ in rows(page, "core names")] == list(CORE_NAMES)
+    header = (TREE / "native/include/kernloom/core.h").read_text(encoding="utf-8")
+    functions = re.findall(r"^static inline \w+ \*?(kl_\w+)\(", header, re.MULTILINE)
+    assert [name for name, _ in rows(page, "core api")] == functions
+
+
+def test_micro_kernels_lists_every_key() -> None:
+    listed = [name for name, _ in rows("guide/micro-kernels.md", "micro-kernel keys")]
+    assert listed == [field.name for field in fields(MicroKernel)]
