@@ -3,6 +3,8 @@ before it is waited for."""
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -277,3 +279,22 @@ def test_every_core_kernel_has_one_or_two_buffers(name: str) -> None:
     source = core_kernel(name).sources["core"]
     assert source.template == f"kernels/{name}/core.c.j2"
     assert source.core in ("matrix", "vector")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_core_kernel_gives_the_same_bits_on_every_isa(name: str, built: Path) -> None:
+    """No function of the C library, whose last bits differ, and no contracted multiplication."""
+    arch, kernel = load_arch("a5"), core_kernel(name)
+    for dtype in DTYPES:
+        record = tiled(step(kernel, dtype, CASES[name].typical, arch), "least", 2, arch)
+        library = library_of(source_of(record, arch), built, ("-march=x86-64-v3",))
+        shown = subprocess.run(
+            ["objdump", "--disassemble", str(library)], capture_output=True, text=True, check=True
+        )
+        assert not re.search(r"\bvfn?m(add|sub)", shown.stdout)
+        listed = subprocess.run(
+            ["nm", "-D", "--undefined-only", str(library)], capture_output=True, text=True
+        )
+        needed = {line.split()[-1].partition("@")[0] for line in listed.stdout.splitlines()}
+        runtime = {name for name in needed if name.startswith(("_", "mem"))}
+        assert needed == runtime, f"{name} calls {needed - runtime}"
