@@ -138,3 +138,9 @@ def test_a_pragma_that_would_hold_for_the_next_kernel_keeps_one_alone(
         assert len(batches(pair, 2)) == 1
     pair = artifacts_of([f"{pragma}\n{MEMBER.format(number=n)}" for n in (1, 2)], places)
     assert batches(pair, 2) == []
+
+
+def test_kernels_with_another_entry_are_built_one_by_one(places: Places) -> None:
+    for entry, joined in (("kl_entry", 1), ("kl_core_entry", 0)):
+        texts = [MEMBER.format(number=n).replace("kl_entry", entry) for n in (1, 2)]
+        assert len(batches(artifacts_of(texts, places), 2)) == joined

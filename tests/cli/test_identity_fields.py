@@ -71,11 +71,25 @@ cost: {flops: n, bytes: 8 * n}
 cases:
   big: {sizes: {n: 128}}
 """
+CAUGHT = """\
+{% if catch.function is defined %}
+enum { CAUGHT = sizeof &{{ catch.function }} };
+{% endif %}
+"""
+MICRO = "static inline void tile(void) {}\nstatic inline void tile2(void) {}\n"
+MICRO_KERNEL = {
+    "operation": "scale",
+    "tile": {"m": 1, "n": 4},
+    "dtype": "float32",
+    "file": "tile.c",
+    "function": "tile",
+}
 PLAIN = "void scale(long n, const float *x, float a, float *y) { while (n--) y[n] = a * x[n] * K; }"
 
 KERNEL_AT = "workload.kernels.scale"
 SOURCE_AT = f"{KERNEL_AT}.sources"
 FILL_AT = "workload.tensors.x.fill"
+MICRO_AT = "arch.micro_kernels.mine"
 
 
 @dataclass(frozen=True)
@@ -135,6 +149,21 @@ CHANGES_THE_RESULT: dict[str, Change] = {
     "KernelSource.macros": other(f"{SOURCE_AT}.plain.macros.K", 2, "plain"),
     "Kernel.model": other(f"{KERNEL_AT}.model", "0 - k"),
     "Kernel.constraints": other(f"{KERNEL_AT}.constraints", ["k > 1"]),
+    # What computes inner tiles.
+    "Experiment.catch": other("pipeline.stages.catching.enabled", "off", "caught"),
+    "Arch.micro_kernels": other("arch.micro_kernels", {}, "caught"),
+    "Kernel.micro_kernels": other(f"{KERNEL_AT}.micro_kernels.own", MICRO_KERNEL, "caught"),
+    "MicroKernel.operation": other(f"{MICRO_AT}.operation", "softmax", "caught"),
+    "MicroKernel.tile": other(f"{MICRO_AT}.tile", {"m": 2, "n": 8}, "caught"),
+    "MicroTile.m": other(f"{MICRO_AT}.tile.m", 2, "caught"),
+    "MicroTile.n": other(f"{MICRO_AT}.tile.n", 8, "caught"),
+    "MicroTile.k": other(f"{MICRO_AT}.tile.k", 2, "caught"),
+    "MicroKernel.dtype": other(f"{MICRO_AT}.dtype", "float64", "caught"),
+    "MicroKernel.file": other(f"{MICRO_AT}.file", "another_tile.c", "caught"),
+    "MicroKernel.function": other(f"{MICRO_AT}.function", "tile2", "caught"),
+    "MicroKernel.isa": other(f"{MICRO_AT}.isa", "riscv64", "caught"),
+    "MicroKernel.layout": other(f"{MICRO_AT}.layout", "packed_b", "caught"),
+    "MicroKernel.cost": other(f"{MICRO_AT}.cost", "m * n", "caught"),
     "SelectSettings.fixed": other("pipeline.stages.choice.fixed", {"unroll": {"k": 2}}),
     # Where it runs.
     "Target.name": other("target.name", "elsewhere"),
@@ -247,6 +276,13 @@ CHANGES_NOTHING: dict[str, Change] = {
     "Work.scratch": other(f"{SOURCE_AT}.cl.work.scratch", 2),
     "KernelSource.work": other(f"{SOURCE_AT}.cl.work", {"items": [1], "group": [1]}),
     "KernelSource.finish": other(f"{SOURCE_AT}.cl.finish", None),
+    # Of sources and micro-kernels on accelerators.
+    "KernelSource.core": other(f"{SOURCE_AT}.host.core", "vector"),
+    "KernelSource.charge": other(f"{SOURCE_AT}.host.charge", {"unit": "vector"}),
+    "Charge.unit": other(f"{SOURCE_AT}.plain.charge.unit", "vector", "plain"),
+    "Charge.operations": other(f"{SOURCE_AT}.plain.charge.operations", "2 * n", "plain"),
+    "MicroKernel.unit": other(f"{MICRO_AT}.unit", "vector", "caught"),
+    "MicroKernel.about": other(f"{MICRO_AT}.about", "typo fixed", "caught"),
     "KernelSource.tunables": other(f"{SOURCE_AT}.cl.tunables", None),
     "KernelSource.constraints": other(f"{SOURCE_AT}.cl.constraints", ["n > 0"]),
     "KernelSource.model": other(f"{SOURCE_AT}.cl.model", "1"),
@@ -419,6 +455,9 @@ def project(tmp_path_factory: pytest.TempPathFactory, shared_project: Project) -
     project.write("configs/workload/scaling.yaml", WORKLOAD)
     project.write("templates/scale.c.j2", TEMPLATE)
     project.write("templates/another.c.j2", f"{TEMPLATE}\n/* another */")
+    project.write("templates/caught.c.j2", f"{CAUGHT}{TEMPLATE}")
+    project.write("templates/tile.c", MICRO)
+    project.write("templates/another_tile.c", f"{MICRO}/* another */\n")
     project.write("templates/another.c", f"{PLAIN} /* another */")
     project.write("templates/scale.c", f"{PLAIN}\n{PLAIN.replace('scale', 'scale2')}")
     return project
@@ -445,6 +484,8 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
     slurm = composed("fleet=slurm")
     a5, ringmap = composed("target=a5"), composed("target=a5", "runtime=ringmap")
     plain = changed(host, "target.sources", ["plain"])
+    caught = changed(host, f"{SOURCE_AT}.host.template", "caught.c.j2")
+    caught = changed(caught, "arch.micro_kernels", {"mine": MICRO_KERNEL})
     unasked = changed(host, "pipeline.stages.choice.providers", ["fixed", "model"])
 
     def find(name: str) -> dict[str, Any]:
@@ -453,7 +494,13 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
             given: dict[str, Any] = {"kind": kind}
             given |= {"path": "data/values.npy"} if kind == "file" else {}
             return changed(host, FILL_AT, given) if kind != "generator" else host
-        bases = {"counted": counted, "plain": plain, "unasked": unasked, "slurm": slurm}
+        bases = {
+            "counted": counted,
+            "plain": plain,
+            "unasked": unasked,
+            "slurm": slurm,
+            "caught": caught,
+        }
         bases |= {"a5": a5, "ringmap": ringmap}
         return bases.get(name, host)
 

@@ -25,7 +25,8 @@ from kernloom.cli.main import COMMANDS
 from kernloom.config.accelerator import SECTIONS, provenances
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
-from kernloom.config.schema import STATUSES, Arch
+from kernloom.config.schema import STATUSES, Arch, MicroKernel
+from kernloom.config.validate import CORE_NAMES
 from kernloom.report.formats import FORMATS
 from kernloom.report.topology import topology_lines
 from kernloom.run.assembly import STAGES
@@ -234,3 +235,16 @@ def test_accelerator_draws_the_topology_as_doctor_does() -> None:
     arch = convert(Arch, Groups([TREE / "configs"]).read("arch", "a5"), "arch")
     text = PAGES["docs/accelerator.md"].read_text(encoding="utf-8")
     assert "\n".join(topology_lines(arch, provenances(arch))) in text
+
+
+def test_core_kernels_lists_every_name_of_a_model_and_every_function_of_the_api() -> None:
+    page = "guide/core-kernels.md"
+    assert [name for name, _ in rows(page, "core names")] == list(CORE_NAMES)
+    header = (TREE / "native/include/kernloom/core.h").read_text(encoding="utf-8")
+    functions = re.findall(r"^static inline \w+ \*?(kl_\w+)\(", header, re.MULTILINE)
+    assert [name for name, _ in rows(page, "core api")] == functions
+
+
+def test_micro_kernels_lists_every_key() -> None:
+    listed = [name for name, _ in rows("guide/micro-kernels.md", "micro-kernel keys")]
+    assert listed == [field.name for field in fields(MicroKernel)]

@@ -23,7 +23,7 @@ from kernloom.config.convert import convert
 from kernloom.config.schema import Kernel, Scalar
 
 ROOT = Path(__file__).resolve().parents[2]
-TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse")
+TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse", "catch")
 CTYPES = {"float32": "float", "float64": "double"}
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
 FLAGS += ("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")

@@ -23,7 +23,17 @@ from kernloom.plan.space import check_point, tunables_of, variables_of
 from kernloom.plan.transforms import Fuse, TransformOptions
 
 GROUPS = Groups([share_folder() / "configs"])
-CHAIN = ["shapes", "fusing", "blocking", "packing", "unrolling", "vectors", "threads", "source"]
+CHAIN = [
+    "shapes",
+    "fusing",
+    "blocking",
+    "packing",
+    "unrolling",
+    "vectors",
+    "catching",
+    "threads",
+    "source",
+]
 """The stages that hand the schedule on, in the pipeline that ships."""
 
 

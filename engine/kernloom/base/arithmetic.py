@@ -205,6 +205,13 @@ def _round_up(a: Any, b: Any) -> Any:
     return BINARY[ast.Mult](_ceil_div(a, b), b)
 
 
+def _overlapped(a: Any, b: Any, parts: Any) -> Any:
+    """The time of two kinds of work, each in equal parts, of which one can run ahead of the other
+    by a part."""
+    longer, shorter = _extreme("maximum")(a, b), _extreme("minimum")(a, b)
+    return BINARY[ast.Add](longer, BINARY[ast.Div](shorter, parts))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": _extreme("minimum"),
     "max": _extreme("maximum"),
@@ -213,6 +220,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": lambda value: abs(number(value)),
     "ceil_div": _ceil_div,
     "round_up": _round_up,
+    "overlapped": _overlapped,
     "where": where,
     "transpose": _transpose,
     "reshape": _reshape,

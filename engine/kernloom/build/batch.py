@@ -68,7 +68,10 @@ def _parts(group: Sequence[Artifact], number: int) -> Iterator[Sequence[Artifact
 
 def _can_join(artifact: Artifact) -> bool:
     library = artifact.kind == "kernel" and artifact.output == KERNEL and not artifact.packaged
-    return library and all(map(_has_loop_pragmas_only, artifact.files.values()))
+    # Kernels with another entry, such as those for accelerators, are loaded one by one.
+    if not library or f"{ENTRY}(" not in artifact.files[artifact.main]:
+        return False
+    return all(map(_has_loop_pragmas_only, artifact.files.values()))
 
 
 @lru_cache(maxsize=1024)

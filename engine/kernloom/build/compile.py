@@ -46,6 +46,7 @@ def kernel_artifact(
     argv = (
         DRIVER,
         *flags,
+        *source.flags,
         *SHARED_LIBRARY,
         *DETERMINISTIC,
         "-o",

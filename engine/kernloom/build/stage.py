@@ -50,7 +50,7 @@ class ArtifactCache:
         self._artifacts = DigestCache(MAX_CACHED)
 
     def __call__(self, source: Source, toolchain: Toolchain, arch: Arch, variant: str) -> Artifact:
-        made_from = (source.name, source.files, tuple(source.origins.items()))
+        made_from = (source.name, source.files, tuple(source.origins.items()), source.flags)
         return self._artifacts.by_key(
             (*made_from, toolchain.digest, arch.compiled.digest, variant),
             lambda: self._make(source, toolchain, arch, variant),

@@ -117,6 +117,8 @@ def _value(wanted: Any, value: Any, key: str, cache: DigestCache | None) -> Any:
     origin = get_origin(wanted)
     if origin is Literal:
         allowed = get_args(wanted)
+        if isinstance(value, bool) and allowed == ("on", "off"):
+            return "on" if value else "off"  # YAML reads a bare `off` as false
         if value not in allowed:
             raise ConfigError(
                 f"{_shown(value)} is not allowed", key=key, hint=nearest(value, allowed)

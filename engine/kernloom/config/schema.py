@@ -89,6 +89,15 @@ class Work(Digested):
 
 
 @dataclass(frozen=True)
+class Charge(Digested):
+    """What a plain C function costs on an accelerator's PE, as a core kernel would charge it."""
+
+    unit: Literal["matrix", "vector", "scalar"] = "scalar"
+    operations: int | str | None = None
+    """Operations of one call, an expression over its sizes; default: one per element touched."""
+
+
+@dataclass(frozen=True)
 class KernelSource(Digested):
     """A kernel's source for one family of targets: a template, or a plain file."""
 
@@ -102,10 +111,52 @@ class KernelSource(Digested):
     """Launch sizes of a source in OpenCL C, whose function runs once per work-item."""
     finish: Work | None = None
     """Launch sizes of a second function, NAME_finish, run afterwards with the same arguments."""
+    core: Literal["matrix", "vector"] | None = None
+    """Core type of an accelerator's PEs that a source of the family `core` is written for."""
+    charge: Charge | None = None
+    """Cost of a plain C function on an accelerator, where it is wrapped."""
     tunables: Mapping[str, Mapping[str, Tunable]] | None = None
     """Tunables of this source, in place of the kernel's tunables, constraints and model."""
     constraints: tuple[str, ...] = ()
     model: str = "0"
+
+
+@dataclass(frozen=True)
+class MicroTile(Digested):
+    """The tile of a product: m x n elements of the result, k steps along the sum at a time."""
+
+    m: int = field(metadata=between(1, 1024))
+    n: int = field(metadata=between(1, 1024))
+    k: int = field(default=1, metadata=between(1, 1024))
+
+
+@dataclass(frozen=True)
+class MicroKernel(Digested):
+    """A function for an inner tile of a kernel, in place of the loops of the kernel's template."""
+
+    operation: str
+    """Name of the kernel whose inner tile it computes."""
+    tile: MicroTile
+    dtype: str
+    file: str
+    """C, or assembly (`.s`), below templates/."""
+    function: str
+    isa: str = ""
+    """The isa that it is written for; default: any."""
+    layout: Literal["row_major", "packed_b"] = "row_major"
+    """`packed_b`: the rows of its part of B must follow each other without a gap."""
+    unit: Literal["matrix", "vector", "scalar"] = "matrix"
+    """The unit of an accelerator's PE that it runs on."""
+    cost: int | str | None = None
+    """Cycles of one tile on that unit, an expression over m, n and k; default: its operations at
+    the rate of the unit."""
+    about: str = ""
+
+
+CORE = "core"
+"""Family of sources that run on a PE of an accelerator, with explicit loads and stores."""
+WRAPPED = ("plain", "host")
+"""Families of plain C that can be wrapped as a core kernel."""
 
 
 @dataclass(frozen=True)
@@ -124,21 +175,30 @@ class Kernel(Digested):
     """Estimated cost of a point, from arch data, sizes and tunables; the cheapest is chosen."""
     epilogues: tuple[str, ...] = ()
     """Kernels that can be fused to the end of this one."""
+    micro_kernels: Mapping[str, MicroKernel] = field(default_factory=dict)
+    """Functions for its inner tile, beside those of the arch; the first that fits is used."""
+
+    def source_for(self, families: Iterable[str]) -> tuple[str, KernelSource] | None:
+        """The first of these families that the kernel has, and its source. Where core kernels run,
+        plain C does as well, in a wrapper."""
+        families = tuple(families)
+        for family in families:
+            if family in self.sources:
+                return family, self.sources[family]
+        for family in WRAPPED if CORE in families else ():
+            source = self.sources.get(family)
+            if source and not source.work and (source.file or family == "plain"):
+                return family, source
+        return None
 
     def for_sources(self, families: Iterable[str]) -> Kernel:
         """The kernel with the tunables of the first of these sources that it has."""
-        for family in families:
-            if family in self.sources:
-                source = self.sources[family]
-                if source.tunables is None:
-                    break
-                return replace(
-                    self,
-                    tunables=source.tunables,
-                    constraints=source.constraints,
-                    model=source.model,
-                )
-        return self
+        found = self.source_for(families)
+        tunables = found and found[1].tunables
+        if found is None or tunables is None:
+            return self
+        model, constraints = found[1].model, found[1].constraints
+        return replace(self, tunables=tunables, constraints=constraints, model=model)
 
 
 @dataclass(frozen=True)
@@ -330,6 +390,8 @@ class Arch(Digested):
     control: Control | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
     """Pattern of keys below `arch` -> measured, published or assumed; the first that fits."""
+    micro_kernels: Mapping[str, MicroKernel] = field(default_factory=dict)
+    """Functions for inner tiles of kernels (transform `catch`)."""
     about: str = ""
 
     @property
@@ -463,6 +525,8 @@ class Experiment(Digested):
     seed: int = field(default=0, metadata=at_least(0))
     output: str = "table"
     """Name of a format (`report.formats`); each command states which formats it supports."""
+    catch: Literal["on", "off"] = "on"
+    """Whether micro-kernels and matrix units take inner tiles (transform `catch`)."""
     rerun: Literal["none", "failed", "all"] = "none"
     recipe: str | None = None
     trace: str | None = None

@@ -12,11 +12,13 @@ from kernloom.base.expressions import names_in, parse_size
 from kernloom.config.accelerator import check_accelerator
 from kernloom.config.convert import convert
 from kernloom.config.schema import (
+    CORE,
     DTYPES,
     ROOT_KEYS,
     Experiment,
     Kernel,
     KernelSource,
+    MicroKernel,
     Step,
     Tunable,
     Workload,
@@ -40,6 +42,19 @@ ARCH_NAMES = (
     "fusable",
 )
 """Names other than sizes and tunables that a kernel's constraints and model may use."""
+CORE_NAMES = (
+    "sram",
+    "hbm_bandwidth",
+    "dma_bandwidth",
+    "bandwidth",
+    "latency",
+    "core_mhz",
+    "matrix_rate",
+    "vector_rate",
+    "speed",
+    "startup",
+)
+"""Further names for sources of the family `core`: data of an accelerator."""
 
 
 def experiment(data: Mapping[str, Any], cache: DigestCache | None = None) -> Experiment:
@@ -101,6 +116,7 @@ def _check_target(experiment: Experiment) -> None:
     check_accelerator(arch, DTYPES)
     if experiment.runtime.ring and parse_size(experiment.runtime.ring.heap, key=RING_HEAP) < 1:
         raise ConfigError("is empty", key=RING_HEAP, hint="Allowed: 1 or more bytes.")
+    _check_micro_kernels(arch.micro_kernels, "arch.micro_kernels")
     policy = experiment.measure
     if policy.max_rounds < policy.min_rounds:
         raise ConfigError(
@@ -265,16 +281,32 @@ def _check_kernel(kernel: Kernel, name: str) -> None:
             raise ConfigError("a plain file needs its function's name", key=f"{where}.function")
         known = common
         if source.tunables is not None:
-            known = _check_space(source, source.tunables, sizes, where)
+            more = CORE_NAMES if family == CORE else ()
+            known = _check_space(source, source.tunables, [*sizes, *more], where)
         elif source.constraints or source.model != "0":
             raise ConfigError("constraints and a model need tunables of its own", key=where)
         if source.work:
             _check_work(source, known, where)
         elif source.finish:
             raise ConfigError("work that is finished must have begun", key=f"{where}.work")
+        if source.charge and source.charge.operations is not None:
+            symbols = {*sizes, "element"}
+            _check_names([source.charge.operations], symbols, f"{where}.charge.operations")
         for macro, value in source.macros.items():
             if isinstance(value, str):
                 _check_names([value], known | {*sizes}, f"{where}.macros.{macro}")
+    _check_micro_kernels(kernel.micro_kernels, f"{key}.micro_kernels")
+
+
+def _check_micro_kernels(micro_kernels: Mapping[str, MicroKernel], key: str) -> None:
+    # Names and functions are written into C source.
+    _check_text(micro_kernels, _PLAIN, key)
+    for name, micro in micro_kernels.items():
+        _check_text([micro.function], _IDENTIFIER, f"{key}.{name}.function")
+        _check_text([micro.operation], _IDENTIFIER, f"{key}.{name}.operation")
+        _check_dtype(micro.dtype, f"{key}.{name}.dtype")
+        if micro.cost is not None:
+            _check_names([micro.cost], {"m", "n", "k"}, f"{key}.{name}.cost")
 
 
 def _check_space(

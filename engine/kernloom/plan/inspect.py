@@ -8,8 +8,17 @@ from typing import Any, ClassVar
 
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.expressions import evaluate, format_size, parse
-from kernloom.config.schema import Argument, Kernel, Scalar, Step, Target, Workload
+from kernloom.config.schema import (
+    Argument,
+    Experiment,
+    Kernel,
+    Scalar,
+    Step,
+    Target,
+    Workload,
+)
 from kernloom.pipeline.stage import Context, Stage
+from kernloom.plan.cores import core_choice, is_wrapped, runs_on_cores
 from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord, TensorSpec
 
 MAX_EXTENT = 2**40
@@ -34,7 +43,7 @@ class Inspect(Stage):
         tensors = tensors_of(workload)
         schedule = _mark_fusable(
             tuple(
-                _record(name, step, workload, sizes, tensors, context.experiment.target)
+                _record(name, step, workload, sizes, tensors, context.experiment)
                 for name, step in workload.steps.items()
             ),
             workload,
@@ -139,8 +148,9 @@ def _record(
     workload: Workload,
     sizes: Mapping[str, int],
     tensors: Mapping[str, TensorSpec],
-    target: Target,
+    experiment: Experiment,
 ) -> StepRecord:
+    target = experiment.target
     kernel = workload.kernels[step.kernel].derive(Kernel.for_sources, target.sources)
     key = f"workload.steps.{name}"
     if workload.dtype not in kernel.dtypes:
@@ -159,6 +169,17 @@ def _record(
             declared = kernel.arguments[argument.name]
             tensor = tensors[str(argument.binding)]
             _check_tensor(argument, declared, tensor, own_sizes, kernel, key)
+    arguments = tuple(
+        replace(argument, elements=tensors[str(argument.binding)].elements)
+        if argument.kind == "tensor"
+        else argument
+        for argument in arguments
+    )
+    decisions = kernel.derive(_off)
+    if runs_on_cores(target) and (found := kernel.source_for(target.sources)):
+        matrix = experiment.catch == "on"
+        core = core_choice(found[1], found[0], experiment.arch, workload.dtype, matrix=matrix)
+        decisions = {**decisions, "core": core}
     return StepRecord(
         name=name,
         kernel=kernel,
@@ -167,7 +188,7 @@ def _record(
         sizes=own_sizes,
         unfusable="no step comes before it",
         key=f"workload.kernels.{step.kernel}",
-        decisions=kernel.derive(_off),
+        decisions=decisions,
     )
 
 
@@ -277,8 +298,8 @@ def _takes_true(record: StepRecord) -> bool:
 
 
 def _is_plain_file(kernel: Kernel, target: Target) -> bool:
-    source = next((kernel.sources[f] for f in target.sources if f in kernel.sources), None)
-    return source is not None and not source.template
+    found = kernel.source_for(target.sources)
+    return found is not None and (not found[1].template or is_wrapped(found[0], target))
 
 
 def handed_over(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -23,11 +23,22 @@ from kernloom.base.files import (
     sha256_text,
     tree_stamps,
 )
-from kernloom.base.places import confined
+from kernloom.base.places import confined, share_folder
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.config.schema import Arch, KernelSource, Scalar, Target
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.clsource import MAIN, check_functions, functions_of, kernel_text
+from kernloom.plan.cores import is_wrapped
+from kernloom.plan.coresource import FLAGS as CORE_FLAGS
+from kernloom.plan.coresource import HEADER as CORE_HEADER
+from kernloom.plan.coresource import (
+    check_core_signature,
+    check_fits,
+    core_entry,
+    is_core_function,
+    preamble,
+    wrapper_entry,
+)
 from kernloom.plan.csource import (
     OPENCL_C,
     C,
@@ -39,10 +50,11 @@ from kernloom.plan.csource import (
     read_with_includes,
     words_in,
 )
-from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord
+from kernloom.plan.microkernels import ASSEMBLY, micro_kernel_text
+from kernloom.plan.schedule import CTYPE, ELEMENT, BoundArgument, Schedule, StepRecord
 from kernloom.plan.source import ENTRY, Launched, Source
 
-TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse")
+TRANSFORMS = ("tile", "pack", "unroll", "vectorize", "parallelize", "fuse", "catch")
 """Names defined in every template, decided or not."""
 
 
@@ -92,6 +104,15 @@ class _PlainFile:
     words: frozenset[str]
 
 
+@dataclass(frozen=True)
+class _MicroKernel:
+    """A caught micro-kernel: the text in front of the template's, and its files."""
+
+    before: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
 TEXTS = 500
 """Maximum rendered texts in memory."""
 
@@ -118,7 +139,8 @@ class Renderer:
     def refresh(self) -> None:
         """Clear the caches if a file has changed: all points of a sweep are rendered from the same
         texts, and the next sweep sees the changes."""
-        stamps = [stamp for folder in self.folders for stamp in tree_stamps(folder)]
+        folders = (*self.folders, _include_folder())
+        stamps = [stamp for folder in folders for stamp in tree_stamps(folder)]
         if stamps != self._stamps:
             self._stamps = stamps
             self._forget()
@@ -130,13 +152,14 @@ class Renderer:
 
     def source(self, name: str, record: StepRecord, arch: Arch, target: Target) -> Source:
         source, key = source_for(record, target)
-        if not source.template:
-            return self._source(name, source, key, record, arch)
+        wrapped = is_wrapped(key.rpartition(".")[2], target)
+        if not source.template or wrapped:
+            return self._source(name, source, key, record, arch, wrapped)
         # Templates do not see sizes, so points that differ only in sizes share one source.
         seen = (
             name,
             source.digest,
-            arch.digest,
+            arch.compiled.digest,
             record.kernel.name,
             record.dtype,
             # As text, since 1, 1.0 and true are equal but different choices.
@@ -147,10 +170,18 @@ class Renderer:
         return self._sources.by_key(seen, lambda: self._source(name, source, key, record, arch))
 
     def _source(
-        self, name: str, source: KernelSource, key: str, record: StepRecord, arch: Arch
+        self,
+        name: str,
+        source: KernelSource,
+        key: str,
+        record: StepRecord,
+        arch: Arch,
+        wrapped: bool = False,
     ) -> Source:
         launched = None
-        if source.template:
+        if "core" in record.decisions:
+            files, origins = self._core(source, record, arch, key, wrapped)
+        elif source.template:
             function = f"kl_{record.kernel.name}"
             text, origins = self._template(source.template, record, arch, function, key)
             if source.work:
@@ -159,13 +190,83 @@ class Renderer:
                 launched = Launched(function, tuple(a.dtype for a in record.arguments))
             else:
                 entry = _entry(function, record.arguments)
-                files = {"kernel.c": f"{_header(record)}{text}\n{entry}"}
+                micro = self._micro_kernel(record, text)
+                body = f"{_header(record)}{micro.before}{text}\n{entry}"
+                files, origins = {"kernel.c": body, **micro.files}, {**origins, **micro.origins}
         elif source.work:
             files, origins, launched = self._plain_opencl(source, record, key)
         else:
             files, origins = self._plain(source, record, key)
         params = {"dtype": record.dtype, **record.decisions}
-        return Source(name, files, origins, params, main=next(iter(files)), launched=launched)
+        main = next(iter(files))
+        flags = CORE_FLAGS if "core" in record.decisions else ()
+        return Source(name, files, origins, params, main=main, flags=flags, launched=launched)
+
+    def _core(
+        self, source: KernelSource, record: StepRecord, arch: Arch, key: str, wrapped: bool
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """A kernel for a PE of an accelerator: a template, a C file that uses the same API, or a
+        plain C function in a wrapper."""
+        if source.template:
+            function = f"kl_{record.kernel.name}"
+            text, origins = self._template(source.template, record, arch, function, key)
+            casts = [_parameter_type(argument) for argument in record.arguments]
+            micro = self._micro_kernel(record, text)
+            before, found = micro.before, micro.files
+            origins = {**origins, **micro.origins}
+        else:
+            function = str(source.function)
+            file = self._plain_file(str(source.file), (function,), key, C)
+            parameters = file.signatures[function]
+            arguments = f"{record.key}.arguments"
+            wrapped = not is_core_function(parameters)
+            if wrapped:
+                check_signature(parameters, record, function, key=arguments)
+            else:
+                check_core_signature(parameters, record, function, key=arguments)
+            macros = _macros(source, file, record, key)
+            before = "".join(f"#define {macro} {value}\n" for macro, value in macros.items())
+            text, found, origins = f'#include "{file.main}"\n', file.found, {}
+            casts = [parameter.ctype for parameter in parameters]
+            text += _size_checks(parameters, record.arguments) if wrapped else ""
+        if wrapped:
+            check_fits(record, arch, key)
+            entry = wrapper_entry(function, casts, record, source)
+        else:
+            entry = core_entry(function, record)
+        main = "kernel.c" if "kernel.c" not in found else "kernloom_entry.c"
+        body = f"{_header(record)}{preamble()}{before}{text}\n{entry}"
+        return {main: body, CORE_HEADER: self._core_header(), **found}, {**origins, **found}
+
+    def _core_header(self) -> str:
+        """The API of core kernels, as it ships with Kernloom."""
+        if CORE_HEADER not in self._read:
+            path = _include_folder() / CORE_HEADER
+            self._read[CORE_HEADER] = (path, read_text(path, limit=MAX_SOURCE_BYTES))
+        found = self._read[CORE_HEADER]
+        assert found
+        return found[1]
+
+    def _micro_kernel(self, record: StepRecord, text: str) -> _MicroKernel:
+        """The micro-kernel that was caught for a template with this text."""
+        caught = record.decisions.get("catch")
+        if not caught:
+            return _MicroKernel()
+        name, function = str(caught["file"]), str(caught["function"])
+        key = f"micro_kernels.{caught['micro_kernel']}"
+        if function not in words_in(text):
+            raise TemplateError(
+                f"the template of kernel '{record.kernel.name}' has no place for '{function}'",
+                key=key,
+                hint="Call {{ catch.function }} in it where `catch.function is defined`.",
+            )
+        path = confined(name, self.folders, key=f"{key}.file", what="micro-kernel")
+        root = next(r for r in self.folders if path.is_relative_to(r.resolve()))
+        found = read_with_includes(path, root)
+        main = path.relative_to(root.resolve()).as_posix()
+        before = micro_kernel_text(main, function, found[main], CTYPE[record.dtype])
+        # Assembly becomes part of the text itself.
+        return _MicroKernel(before, {} if main.endswith(ASSEMBLY) else found, found)
 
     def _plain(
         self, source: KernelSource, record: StepRecord, key: str
@@ -300,6 +401,16 @@ class Renderer:
         return text, _existing(origins)
 
 
+def _include_folder() -> Path:
+    return share_folder() / "native" / "include"
+
+
+def _parameter_type(argument: BoundArgument) -> str:
+    if argument.kind != "tensor":
+        return argument.ctype
+    return f"{'const ' if argument.access == 'read' else ''}{argument.ctype} *"
+
+
 def _code() -> str:
     modules = ("plan/render", "plan/templates", "plan/template_worker")
     return code_stamp(*modules, packages=("jinja2", "markupsafe"))
@@ -314,11 +425,10 @@ def _existing(origins: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def source_for(record: StepRecord, target: Target) -> tuple[KernelSource, str]:
-    """The first of the target's source families that the kernel has."""
+    """The first of the target's source families that the kernel has, or plain C to be wrapped."""
     kernel = record.kernel
-    for family in target.sources:
-        if family in kernel.sources:
-            return kernel.sources[family], f"{record.key}.sources.{family}"
+    if found := kernel.source_for(target.sources):
+        return found[1], f"{record.key}.sources.{found[0]}"
     raise ConfigError(
         f"kernel '{kernel.name}' has no source for target '{target.name}' "
         f"({', '.join(target.sources)})",

@@ -29,6 +29,8 @@ class BoundArgument:
     dtype: str
     binding: str | int | float
     """Name of a tensor, or the value of a size or scalar."""
+    elements: int = 0
+    """Number of elements of a tensor."""
 
     @property
     def ctype(self) -> str:

@@ -164,10 +164,13 @@ def check_applied(outputs: Mapping[str, Any], schedule: Schedule) -> None:
             transform = tunables[name][0]
             chosen = outputs["params"][transform][record.name][name]
             if record.decisions[transform].get(name) != chosen:
+                caught = record.decisions.get("catch", {}).get("micro_kernel")
                 raise ConfigError(
                     f"{transform}.{name}={chosen} has no effect on step '{record.name}'",
                     key=f"select.{provider}",
-                    hint=f"No stage of the pipeline applies '{transform}' with these parameters.",
+                    hint=f"Its tile is that of micro-kernel '{caught}'; use catch=off."
+                    if caught and transform == "tile"
+                    else f"No stage of the pipeline applies '{transform}' with these parameters.",
                 )
 
 

@@ -62,6 +62,8 @@ class Source:
     params: Mapping[str, Any]
     """The dtype, and transform -> decisions that the source was rendered with."""
     main: str = "kernel.c"
+    flags: tuple[str, ...] = ()
+    """Flags that the source needs, after all others."""
     launched: Launched | None = None
     """None if `kl_entry` calls the function."""
 

@@ -13,7 +13,7 @@ from kernloom.plan.render import source_for
 
 DEFINITION = "definition"
 """Pseudo-path of a source's config section, without its tunables."""
-DEFINED_BY = ("template", "file", "function", "macros", "work", "finish")
+DEFINED_BY = ("template", "file", "function", "macros", "work", "finish", "core", "charge")
 _LENGTH = 16
 
 

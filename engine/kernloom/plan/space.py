@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from kernloom.base.errors import ConfigError
-from kernloom.base.expressions import parse, parse_size
+from kernloom.base.expressions import evaluate, parse, parse_size
 from kernloom.config.schema import Arch, Kernel, Scalar
+from kernloom.plan.cores import SRAM, core_variables
 from kernloom.plan.schedule import ELEMENT, StepRecord
 from kernloom.space.axes import Axis
 from kernloom.space.requirements import Requirement
@@ -22,7 +24,9 @@ def variables_of(record: StepRecord, arch: Arch) -> dict[str, Any]:
     """Variables of constraints and models besides the tunables: sizes and arch data."""
     element = ELEMENT[record.dtype]
     l1, l2, l3 = _cache_sizes(arch.caches.l1, arch.caches.l2, arch.caches.l3)
+    core = record.decisions.get("core", {})
     return {
+        **core_variables(core, arch, record.dtype),
         **record.sizes,
         "registers": arch.registers,
         "vector_bytes": arch.vector_bytes,
@@ -95,6 +99,8 @@ def check_point(
         allowed_value(kernel, name, point[name], key=key)
     for requirement in requirements_of(kernel, known):
         if not requirement.holds(dict(point)):
+            if error := _beyond_sram(kernel, requirement.text, point, known):
+                raise error
             raise _broken(kernel, requirement.text, {**known, **point}, key)
 
 
@@ -105,11 +111,36 @@ def empty_space_error(
     for constraint in kernel.constraints:
         alone = replace(kernel, constraints=(constraint,))
         if space_of(alone, fixed, known).least("0") is None:
+            if error := _beyond_sram(kernel, constraint, fixed, known):
+                return error
             return _broken(kernel, constraint, {**known, **fixed}, key)
     return ConfigError(
         f"kernel '{kernel.name}' has no point that satisfies all of its constraints",
         key=key,
         hint=f"They are: {'; '.join(kernel.constraints)}.",
+    )
+
+
+def _beyond_sram(
+    kernel: Kernel, constraint: str, fixed: Mapping[str, Scalar], known: Mapping[str, Any]
+) -> ConfigError | None:
+    """The error for tiles that do not fit into SRAM: a constraint `bytes <= sram`."""
+    tree = parse(constraint).tree
+    match tree:
+        case ast.Compare(left=left, ops=[ast.LtE()], comparators=[ast.Name(id="sram")]):
+            needed = ast.unparse(left)
+        case _:
+            return None
+    smallest = space_of(replace(kernel, constraints=()), fixed, known).least(needed, known)
+    if smallest is None or "sram" not in known:
+        return None
+    count, sram = evaluate(needed, {**known, **smallest}), known["sram"]
+    chosen = ", ".join(f"{name}={value}" for name, value in fixed.items())
+    return ConfigError(
+        f"the tiles of kernel '{kernel.name}' need {'' if fixed else 'at least '}{count} bytes of "
+        f"SRAM, but a PE has {sram}",
+        key=SRAM,
+        hint=f"Chosen: {chosen}." if chosen else "Make the sizes of the workload smaller.",
     )
 
 

@@ -38,19 +38,12 @@ class Transform(Stage):
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         schedule: Schedule = inputs["schedule"]
         params: Mapping[str, Mapping[str, Scalar]] = inputs["params"]
-        names = {record.name for record in schedule}
+        names = self.check_steps(schedule)
         for step, values in params.items():
             if type(values) is not dict and not isinstance(values, Mapping):
                 raise PipelineError(
                     f"'{step}' should be a step with its tunables, not {values!r}",
                     key=f"pipeline.stages.{self.name}.in.params",
-                )
-        for step in self.options.steps:
-            if step not in names:
-                raise PipelineError(
-                    f"unknown step '{step}'",
-                    key=f"pipeline.stages.{self.name}.steps",
-                    hint=nearest(step, names),
                 )
         decided = tuple(
             record.decided(self.transform, self._checked(record, params[record.name]))
@@ -59,6 +52,18 @@ class Transform(Stage):
             for record in schedule
         )
         return {"schedule": self.apply(decided, context)}
+
+    def check_steps(self, schedule: Schedule) -> set[str]:
+        """The names of the steps; refuse an option that names another."""
+        names = {record.name for record in schedule}
+        for step in self.options.steps:
+            if step not in names:
+                raise PipelineError(
+                    f"unknown step '{step}'",
+                    key=f"pipeline.stages.{self.name}.steps",
+                    hint=nearest(step, names),
+                )
+        return names
 
     def _checked(self, record: StepRecord, values: Mapping[str, Any]) -> Mapping[str, Scalar]:
         """The values, checked against the space of the step's kernel: templates write them into the

@@ -26,6 +26,7 @@ from kernloom.config.schema import (
     Arch,
     Argument,
     Caches,
+    Charge,
     Cost,
     Emulator,
     Experiment,
@@ -33,6 +34,8 @@ from kernloom.config.schema import (
     Kernel,
     KernelSource,
     Machine,
+    MicroKernel,
+    MicroTile,
     Pipeline,
     Policy,
     Ring,
@@ -77,16 +80,21 @@ def _rules(values: str = "", **others: str) -> dict[str, Rule]:
 FIELDS: Mapping[type, Mapping[str, Rule]] = {
     Experiment: _rules(
         "workload target arch toolchain runtime pipeline select measure"
-        " case seed timeout memory_limit",
+        " case seed timeout memory_limit catch",
         LOCAL="store fleet sweep build screen output rerun recipe trace show",
     ),
     Workload: _rules(
         "name sizes tensors kernels steps golden about dtype scalars tolerance cost cases"
     ),
-    Kernel: _rules("name arguments sources about dtypes tunables constraints model epilogues"),
-    KernelSource: _rules(
-        "function macros work finish tunables constraints model", PATH="template file"
+    Kernel: _rules(
+        "name arguments sources about dtypes tunables constraints model epilogues micro_kernels"
     ),
+    KernelSource: _rules(
+        "function macros work finish core charge tunables constraints model", PATH="template file"
+    ),
+    Charge: _rules("unit operations"),
+    MicroKernel: _rules("operation tile dtype function isa layout unit cost about", PATH="file"),
+    MicroTile: _rules("m n k"),
     Tunable: _rules("values off about"),
     Argument: _rules("kind access shape dtype"),
     Work: _rules("items group scratch"),
@@ -107,7 +115,7 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
     Machine: _rules(OURS="isa toolchain emulator platform"),
     Arch: _rules(
         "name isa vector_bytes registers caches features vector_bits vector_lengths memory cores"
-        " topology clock hbm sram mmu dma links compute control provenance about",
+        " topology clock hbm sram mmu dma links compute control provenance micro_kernels about",
         FLAGS="flags",
     ),
     Caches: _rules("l1 l2 l3"),
@@ -149,6 +157,7 @@ STAGE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
     "inspect": {},
     "select": FIELDS[SelectSettings],
     **dict.fromkeys(TRANSFORMS, _rules("steps")),
+    "catch": _rules("steps enabled"),
     "render": {},
     "compile": {},
     "package": {},

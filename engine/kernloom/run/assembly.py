@@ -39,6 +39,7 @@ from kernloom.measure.verify import Verify
 from kernloom.pipeline.stage import Stage
 from kernloom.plan.artifact import Artifact
 from kernloom.plan.inspect import Inspect
+from kernloom.plan.microkernels import Catch
 from kernloom.plan.render import Render, Renderer
 from kernloom.plan.select import BUILT_IN, Providers, Select, TransformNames
 from kernloom.plan.transforms import TRANSFORMS, Transform
@@ -47,6 +48,7 @@ STAGES: dict[str, type[Stage]] = {
     "inspect": Inspect,
     "select": Select,
     **TRANSFORMS,
+    "catch": Catch,
     "render": Render,
     "compile": Compile,
     "package": Package,
