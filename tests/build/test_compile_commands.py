@@ -40,7 +40,8 @@ def test_every_source_below_native_is_there_after_one_kernel(
     needs("arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
     Builder(places).build([kernel()])
     native = {path: e for path, e in entries(places).items() if "native" in path.parts}
-    assert native.keys() == {*(share_folder() / "native").rglob("*.c")}
+    folder = share_folder() / "native"
+    assert native.keys() == {*folder.rglob("*.c"), *folder.rglob("*.cpp")}
     for entry in native.values():
         assert check(entry) == 0, entry
 

@@ -380,7 +380,7 @@ def test_an_arch_that_is_gone_lends_its_runner_to_no_other(
     gcc: Toolchain, arch: Arch, places: Places
 ) -> None:
     assembly = Assembly(places)
-    target = SimpleNamespace(variant="release", device="host")
+    target = SimpleNamespace(variant="release", device="host", machines={})
     runtime = SimpleNamespace(name="none")
     for number in range(40):
         isa = ("x86_64", "another")[number % 2]

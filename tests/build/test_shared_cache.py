@@ -193,7 +193,7 @@ def test_only_what_is_asked_for_is_fetched(
         shutil.rmtree(tree / "build")
         output = built(cache, *targets)
         assert len(hashes(tree)) == output.count("fetched ") == (targets == (RUNNER,))
-    assert len(every) == 2
+    assert len(every) > 1
 
 
 def test_objects_are_fetched_where_the_program_is_not_there(

@@ -172,14 +172,21 @@ def _keys_that_end_in(data: Mapping[str, Any], end: str) -> list[str]:
     for part in ("sizes", "scalars"):
         found |= dict.fromkeys(f"workload.{part}.{name}" for name in _mapping(workload.get(part)))
     for kernel in _mapping(workload.get("kernels")).values():
-        for place in (kernel, *_mapping(_mapping(kernel).get("sources")).values()):
-            for transform, tunables in _mapping(_mapping(place).get("tunables")).items():
-                found |= dict.fromkeys(f"select.fixed.{transform}.{n}" for n in _mapping(tunables))
+        for transform, tunables in _tunables(_mapping(kernel), data).items():
+            found |= dict.fromkeys(f"select.fixed.{transform}.{n}" for n in _mapping(tunables))
     for section in ("measure", "toolchain", "arch", "target", "select", "screen", "fleet"):
         names = {*_mapping(data.get(section)), *fields_at(Experiment, [section])}
         found |= dict.fromkeys(f"{section}.{name}" for name in sorted(names - {"name"}))
     exact = [key for key in found if key.endswith(f".{end}")]
     return exact or [key for key in found if key.lower().endswith(f".{end.lower()}")]
+
+
+def _tunables(kernel: Mapping[str, Any], data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Tunables of the source that the target takes: those of others are refused."""
+    sources, families = _mapping(kernel.get("sources")), _mapping(data.get("target")).get("sources")
+    taken = (_mapping(sources.get(family)) for family in families or () if family in sources)
+    own = next(taken, {}).get("tunables")
+    return _mapping(kernel.get("tunables") if own is None else own)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
