@@ -18,7 +18,7 @@ from source_tree import copy_tree
 
 def scons(tree: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "SCons", "-Q", "gcc"],
+        [sys.executable, "-m", "SCons", "-Q", "x86_64_v3", "build/lib/a5/sim/hostgraph/core.so"],
         cwd=tree,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         stdout=subprocess.DEVNULL,

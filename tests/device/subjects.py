@@ -244,9 +244,9 @@ def having(*capabilities: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("subject", devices(kinds), indirect=True)
 
 
-def without(capability: str) -> pytest.MarkDecorator:
-    """For the devices that do not promise it."""
-    kinds = [kind for kind in KINDS.values() if not kind.has(capability)]
+def without(*capabilities: str) -> pytest.MarkDecorator:
+    """For the devices that promise none of them."""
+    kinds = [kind for kind in KINDS.values() if not any(map(kind.has, capabilities))]
     return pytest.mark.parametrize("subject", devices(kinds), indirect=True)
 
 

@@ -218,7 +218,7 @@ def test_what_is_not_a_message_is_answered_and_ends_the_runner(
     assert raw.returncode() == 3
 
 
-@without("mmu")
+@without("mmu", "flash")
 def test_a_device_without_parts_refuses_to_be_addressed_by_part(raw: Raw) -> None:
     raw.send(pack(Allocate(8, "x"), correlation=1, request=1, addressees=[Addressee(0, 0, 0)]))
     header, response = raw.receive()

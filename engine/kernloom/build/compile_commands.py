@@ -58,6 +58,9 @@ def _commands(
             folder = places.build / folder_of / artifact.key
         compiled = [path for path in artifact.files if path in artifact.argv]
         sources = [path for path in compiled if path.endswith(_SUFFIXES)]
+        if not sources:
+            # Linked from objects, or packaged without a command.
+            continue
         known = {*sources, *artifact.steps, "-c"}
         flags = [part for part in without_linking(artifact.argv) if part not in known]
         words = [artifact.tools[artifact.argv[0]], *flags]

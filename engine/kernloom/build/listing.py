@@ -95,13 +95,19 @@ def _outside_files(known: Mapping[str, Any], extra: Mapping[str, str]) -> Outsid
     for _, name, _, digest in known["files"]:
         named.setdefault(name, []).append(digest)
     return OutsideFiles(
-        {name: sha256_json(digests) for name, digests in named.items()} | dict(extra),
+        {name: _together(tuple(digests)) for name, digests in named.items()} | dict(extra),
         {
             path: stamp if _settled(stamp) else [*stamp, digest]
             for path, _, stamp, digest in known["files"]
         },
         known["assembles"],
     )
+
+
+@lru_cache(maxsize=4096)
+def _together(digests: tuple[str, ...]) -> str:
+    """One hash of files with the same name; many artifacts read the same headers."""
+    return sha256_json(list(digests))
 
 
 def _settled(stamp: Sequence[int]) -> bool:

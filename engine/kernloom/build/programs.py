@@ -24,6 +24,7 @@ from kernloom.build.program import (
 )
 from kernloom.build.source_texts import SourceTexts
 from kernloom.build.toolchains import DRIVER, Detected
+from kernloom.config.schema import Toolchain
 from kernloom.plan.artifact import ARCHIVER, Artifact
 
 _SUFFIXES = {"c": (".c",), "c++": (".cpp", ".cc", ".cxx")}
@@ -36,6 +37,9 @@ class Programs:
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = tuple(roots)
         self._declared: dict[str, Declared] = {}
+        self._source_texts: dict[Path, SourceTexts] = {}
+        self._compilers: dict[tuple[str, str, bool], tuple[Toolchain, Detected]] = {}
+        """Toolchain, role of the tool, with the flags of C++ -> what is found of it."""
         self._compiled: dict[tuple[object, ...], Artifact] = {}
         """Root, compiler and command -> object: arches that differ by data share it."""
         for root in roots:
@@ -94,7 +98,7 @@ class Programs:
         data = {path: text for part in parts for path, text in self.data(part).items()}
         link = {self._find(part).key("link"): self.program(part).link for part in parts}
         cxx = any(self.program(part).language == "c++" for part in parts)
-        toolchain, detected = compiler(program, built_for, cxx=cxx)
+        toolchain, detected = self._compiler(program, built_for, cxx=cxx)
         groups = program_flags(program, replace(built_for, toolchain=toolchain))
         argv = (
             DRIVER,
@@ -126,7 +130,7 @@ class Programs:
         """The static library of a program's objects."""
         declared = self._find(name)
         cxx = declared.program.language == "c++"
-        _, detected = compiler(declared.program, built_for, cxx=cxx)
+        _, detected = self._compiler(declared.program, built_for, cxx=cxx)
         steps = self._members(name, built_for, position_independent=position_independent)
         tool, outside = archiver(detected, built_for.toolchain.flags)
         made = self._of_steps(name, built_for, detected, steps)
@@ -209,7 +213,7 @@ class Programs:
         """Path -> object of each source of a program."""
         declared = self._find(name)
         cxx = declared.program.language == "c++"
-        toolchain, detected = compiler(declared.program, built_for, cxx=cxx)
+        toolchain, detected = self._compiler(declared.program, built_for, cxx=cxx)
         built_for = replace(built_for, toolchain=toolchain, detected=detected)
         texts = self._texts(declared)
         found: dict[str, Artifact] = {}
@@ -300,9 +304,20 @@ class Programs:
     def include_flags(self, name: str, built_for: BuiltFor) -> tuple[str, ...]:
         return tuple(f"-I{path}" for path in _include(self._find(name), built_for))
 
+    def _compiler(
+        self, program: Program, built_for: BuiltFor, *, cxx: bool
+    ) -> tuple[Toolchain, Detected]:
+        key = (built_for.toolchain.digest + built_for.detected.digest, program.role, cxx)
+        if key not in self._compilers:
+            self._compilers[key] = compiler(program, built_for, cxx=cxx)
+        return self._compilers[key]
+
     def _texts(self, declared: Declared) -> SourceTexts:
-        others = (root for root in self._roots if root != declared.root)
-        return SourceTexts((declared.root, *others))
+        """The texts that a program sees; all programs of a root see the same."""
+        if declared.root not in self._source_texts:
+            others = (root for root in self._roots if root != declared.root)
+            self._source_texts[declared.root] = SourceTexts((declared.root, *others))
+        return self._source_texts[declared.root]
 
     def _object(
         self,

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import TypeVar
 
 from kernloom.base.errors import ConfigError, KernloomError, UnavailableError, nearest
@@ -118,9 +119,10 @@ def all_runtimes(places: Places) -> Runtimes:
             continue
         with _noting(left_out, partial(LeftOut, toolchain=toolchain.name)):
             built += _of_toolchain(toolchain, variants, cpus, programs, places, left_out)
+    read = {tuple(places.roots): programs}
     for variant in accelerators:
         with _noting(left_out, partial(LeftOut, place=variant.place), KernloomError):
-            built += _of_variant(variant, places, left_out)
+            built += _of_variant(variant, places, read, left_out)
     return Runtimes(programs.declared, arch_names, toolchain_names, tuple(built), tuple(left_out))
 
 
@@ -174,11 +176,17 @@ def _accelerators(places: Places, left_out: list[LeftOut]) -> list[AcceleratorVa
 
 
 def _of_variant(
-    variant: AcceleratorVariant, places: Places, left_out: list[LeftOut]
+    variant: AcceleratorVariant,
+    places: Places,
+    read: dict[tuple[Path, ...], Programs],
+    left_out: list[LeftOut],
 ) -> list[Runtime]:
-    """The programs of one variant of an accelerator, for each runtime."""
+    """The programs of one variant of an accelerator, for each runtime; `read`: by folders, the
+    programs that are declared there."""
     found = variant.find(places)
-    programs = Programs(found.roots)
+    if found.roots not in read:
+        read[found.roots] = Programs(found.roots)
+    programs = read[found.roots]
     arch = machine_arch(variant.target, variant.arch)
     others = {find_platform(name).program for name in PLATFORMS.names()} - {found.platform.program}
     runtimes = [name for name in groups_of(places).options("runtime") if name != NO_RUNTIME]

@@ -25,6 +25,9 @@ class SourceTexts:
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = roots
         self._read: dict[str, str] = {}
+        self._places: dict[str, Path | None] = {}
+        self._next: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+        """File and include folders -> what it includes directly."""
         self._headers: list[str] | None = None
 
     def read(self, path: str) -> str:
@@ -51,7 +54,10 @@ class SourceTexts:
             if path in found:
                 continue
             found[path] = self.read(path)
-            waiting += self._included(path, found[path], include)
+            key = (path, tuple(include))
+            if key not in self._next:
+                self._next[key] = tuple(self._included(path, found[path], include))
+            waiting += self._next[key]
         return dict(sorted(found.items()))
 
     def below(self, folder: str) -> dict[str, str]:
@@ -82,7 +88,10 @@ class SourceTexts:
                         break
 
     def _place(self, path: str) -> Path | None:
-        return next((root / path for root in self._roots if (root / path).is_file()), None)
+        if path not in self._places:
+            candidates = (root / path for root in self._roots)
+            self._places[path] = next((place for place in candidates if place.is_file()), None)
+        return self._places[path]
 
     def _all_headers(self) -> list[str]:
         if self._headers is None:
