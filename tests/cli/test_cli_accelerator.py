@@ -36,6 +36,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project with a kernel that doubles a vector on one PE."""
     needs("gcc", "g++")
     project = Project(tmp_path_factory.mktemp("accelerator"))
+    project.share_artifacts()
     kernel = KERNEL.format(name="twice").replace(
         "host: {file: twice.c, function: twice}", "core: {template: twice.c.j2}"
     )

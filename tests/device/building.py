@@ -9,14 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from command_line import share_artifacts
 from kernloom.base.places import Places, share_folder
+from kernloom.build.builder import Builder
 from kernloom.build.built_for import BuiltFor
 from kernloom.build.firmware import firmware_artifact
+from kernloom.build.machines import machine_arch, variants_of
 from kernloom.build.programs import Programs
 from kernloom.build.runtimes import host_programs
 from kernloom.build.toolchains import detect
 from kernloom.config.convert import convert
-from kernloom.config.groups import Groups
+from kernloom.config.groups import Groups, groups_of
 from kernloom.config.schema import Arch, Target, Toolchain
 from kernloom.device.accelerator import AcceleratorDevice
 from kernloom.device.contract import BUFFER, Device, DeviceSetup
@@ -158,47 +161,62 @@ ACCELERATOR = {
 }
 """A small accelerator: two cubes of one matrix and two vector PEs."""
 RUNTIMES = ("hostgraph", "ringmap")
+_PROGRAMS = (
+    "runner",
+    "accelerator_host",
+    "accelerator_control",
+    "accelerator_core",
+    "accelerator_platform_sim",
+)
 _accelerators: dict[tuple[str, tuple[str, ...]], dict[str, Path]] = {}
 """Compiler and flags -> programs, built once: they are the same for every arch."""
 
 
-def accelerator_programs(
-    folder: Path, *flags: str, compiler: str = "gcc", cxx: str = "g++"
-) -> dict[str, Path]:
+def accelerator_programs(folder: Path, *flags: str, compiler: str = "gcc") -> dict[str, Path]:
     """Role -> program; each runtime has a control program of its own, `control-RUNTIME`."""
     found = _accelerators.get((compiler, flags))
     if found is None:
         folder = folder / "accelerator"
         folder.mkdir()
-        found = _build_accelerator(folder, flags, compiler, cxx)
+        found = _build_accelerator(folder, flags, compiler)
         _accelerators[compiler, flags] = found
     return found
 
 
-def _build_accelerator(
-    folder: Path, flags: Sequence[str], compiler: str, cxx: str
-) -> dict[str, Path]:
-    top = NATIVE / "accelerator"
-    include = [f"-I{NATIVE / path}" for path in ("include", "accelerator/include")]
-    options = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", *flags, *include]
-    sources = {
-        "accelerator_host": ["host"],
-        "accelerator_core": ["core"],
-        "platform": ["platform/sim"],
-        **{f"control-{name}": ["control", f"control/runtimes/{name}"] for name in RUNTIMES},
+def _build_accelerator(folder: Path, flags: Sequence[str], compiler: str) -> dict[str, Path]:
+    """As the engine builds a variant; whichever test needs it first builds it for all."""
+    wanted = _variant(flags, compiler)
+    places = Places(share_folder(), None, folder / "build", folder / "store.db")
+    share_artifacts(places.build)
+    variants = variants_of(groups_of(places), "a5")
+    variant = next(one for one in variants if one.target.variant == wanted)
+    found, programs = variant.find(places), Programs(places.roots)
+    arch = machine_arch(variant.target, variant.arch)
+    artifacts = {
+        (name, runtime): programs.artifact(
+            name, BuiltFor(found.toolchain, arch, wanted, found.detected, runtime)
+        )
+        for name in _PROGRAMS
+        for runtime in RUNTIMES
     }
-    built = {}
-    started = []
-    for role, folders in sources.items():
-        built[role] = folder / f"{role}.so"
-        files = [str(path) for name in folders for path in sorted((top / name).glob("*.cpp"))]
-        command = [cxx, *options, f"-I{top / folders[0]}", *files, "-o", str(built[role])]
-        started.append(subprocess.Popen([*command, "-ldl", "-lpthread"]))
-    runner = sorted((NATIVE / "runner").glob("*.c"))
-    built["runner"] = compiled(folder / "runner", runner, "-rdynamic", *flags, compiler=compiler)
-    built["supervisor"] = compiled(folder / "supervisor", [NATIVE / "supervisor" / "main.c"], "-O1")
-    assert all(process.wait() == 0 for process in started)
-    return built
+    beside = host_programs(programs, places, lambda toolchain: detect(toolchain, places.cache))
+    outcomes = Builder(places).build([*artifacts.values(), beside["supervisor"]])
+    assert all(outcome.ok for outcome in outcomes.values()), outcomes
+    paths = {key: one.path(places.build) for key, one in artifacts.items()}
+    return {
+        **{name: paths[name, RUNTIMES[0]] for name in _PROGRAMS},
+        **{f"control-{runtime}": paths["accelerator_control", runtime] for runtime in RUNTIMES},
+        "platform": paths["accelerator_platform_sim", RUNTIMES[0]],
+        "supervisor": beside["supervisor"].path(places.build),
+    }
+
+
+def _variant(flags: Sequence[str], compiler: str) -> str:
+    if compiler != "gcc":
+        return "qemu"
+    if "-fsanitize=thread" in flags:
+        return "sim-tsan"
+    return "sim-asan" if set(SANITIZED) & set(flags) - {"-g"} else "sim"
 
 
 def build_accelerator(
@@ -212,7 +230,7 @@ def build_accelerator(
 ) -> tuple[Device, Path]:
     cxx = compiler.removesuffix("gcc") + "g++"
     needs(compiler, cxx, *emulator[:1])
-    programs = accelerator_programs(folder, *flags, compiler=compiler, cxx=cxx)
+    programs = accelerator_programs(folder, *flags, compiler=compiler)
     library = compiled(folder / "kernels.so", [CORE_KERNELS], *flags, *LIBRARY, compiler=compiler)
     device = AcceleratorDevice(
         programs | {"accelerator_control": programs[f"control-{runtime}"]},
