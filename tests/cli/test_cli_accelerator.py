@@ -15,6 +15,7 @@ from kernloom.measure.traces import MAX_DIGEST, trace_digest
 from kernloom.run.assembly import Assembly
 from parsed import plans_of
 from parts import needs
+from trace_events import checked_slices
 
 CORE = """\
 static void {{ function }}(struct kl_core *core, long n, uint64_t from, uint64_t to)
@@ -114,6 +115,49 @@ def test_a_trace_is_written_whole_and_its_digest_stored(project: Project) -> Non
     assert not trial(project, f"trace={file}").get("reused")
     assert file.read_bytes() == first
     assert [path.name for path in project.folder.glob(".trace*")] == []
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5", "mppa"])
+def test_a_trace_is_what_the_trace_event_format_documents(project: Project, target: str) -> None:
+    file = project.folder / f"{target}.json"
+    done = project.json(
+        *("run", "workload=axpy", "case=small", f"target={target}", f"trace={file}")
+    )
+    assert done.trial["status"] == "ok"
+    slices = checked_slices(file.read_bytes())
+    assert len(slices) > 100
+    assert any(event.get("args", {}).get("bytes") for event in slices)
+
+
+@pytest.mark.parametrize(
+    ("event", "change"),
+    [
+        (0, {"name": ""}),
+        (0, {"args": {}}),
+        (1, {"ph": "Y"}),
+        (1, {"name": "process_names"}),
+        (2, {"tid": "1"}),
+        (2, {"tid": 7}),
+        (2, {"pid": 7}),
+        (2, {"ts": -1}),
+        (2, {"dur": "1"}),
+        (3, {"dur": 5.001}),
+    ],
+)
+def test_the_check_of_traces_finds_what_is_wrong(event: int, change: dict[str, Any]) -> None:
+    named = {"ph": "M", "pid": 1, "args": {"name": "one"}}
+    one = {"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 5.0, "name": "outer"}
+    events = [
+        {**named, "tid": 0, "name": "process_name"},
+        {**named, "tid": 1, "name": "thread_name"},
+        one,
+        {**one, "ts": 1.0, "dur": 4.0},
+    ]
+    document = {"displayTimeUnit": "ns", "traceEvents": events}
+    assert len(checked_slices(json.dumps(document).encode())) == 2
+    events[event] |= change
+    with pytest.raises((AssertionError, KeyError)):
+        checked_slices(json.dumps(document).encode())
 
 
 def test_a_trace_does_not_change_the_trial(project: Project) -> None:

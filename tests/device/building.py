@@ -18,6 +18,7 @@ from kernloom.build.machines import machine_arch, variants_of
 from kernloom.build.programs import Programs
 from kernloom.build.runtimes import host_programs
 from kernloom.build.toolchains import detect
+from kernloom.config.accelerator import settings_of
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups, groups_of
 from kernloom.config.schema import Arch, Target, Toolchain
@@ -227,19 +228,31 @@ def build_accelerator(
     *,
     compiler: str = "gcc",
     emulator: Sequence[str] = (),
+    arch: str = "small",
 ) -> tuple[Device, Path]:
     cxx = compiler.removesuffix("gcc") + "g++"
     needs(compiler, cxx, *emulator[:1])
     programs = accelerator_programs(folder, *flags, compiler=compiler)
-    library = compiled(folder / "kernels.so", [CORE_KERNELS], *flags, *LIBRARY, compiler=compiler)
+    settings = (ACCELERATOR if arch == "small" else shipped_settings(arch)) | settings
+    # Where there are no vector PEs, the kernels are for matrix PEs.
+    core_type = f"-DCORE_TYPE={int(settings['topology.pes.vector'] != '0')}"
+    library = compiled(
+        *(folder / "kernels.so", [CORE_KERNELS], core_type, *flags, *LIBRARY), compiler=compiler
+    )
     device = AcceleratorDevice(
         programs | {"accelerator_control": programs[f"control-{runtime}"]},
-        ACCELERATOR | settings,
-        arch="small",
+        settings,
+        arch=arch,
         emulator=[str(shutil.which(emulator[0])), *emulator[1:]] if emulator else (),
         sanitized=any(flag.startswith("-fsanitize") for flag in flags),
     )
     return device, library
+
+
+def shipped_settings(arch: str) -> dict[str, str]:
+    """The settings of an accelerator of configs/arch."""
+    data = Groups([share_folder() / "configs"]).read("arch", arch)
+    return settings_of(convert(Arch, data, "arch"))
 
 
 def build_opencl(folder: Path) -> tuple[Device, Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -166,24 +166,24 @@ def _accelerator(name: str, *flags: str, runtime: str = "hostgraph", **settings:
     )
 
 
-def _emulated_accelerator() -> Kind:
+def _emulated_accelerator(name: str, runtime: str, arch: str = "small") -> Kind:
     build = partial(
         build_accelerator,
         ("-O1",),
         {},
-        "ringmap",
+        runtime,
         compiler="riscv64-linux-gnu-gcc",
         emulator=("qemu-riscv64", "-L", "/usr/riscv64-linux-gnu"),
+        arch=arch,
     )
-    return Kind(
-        "accelerator-riscv64",
-        AcceleratorDevice,
-        build,
-        SIGNALS,
-        reads=(100, -1),
-        samples=200,
-        tasks=(),
-    )
+    return Kind(name, AcceleratorDevice, build, SIGNALS, reads=(100, -1), samples=200, tasks=())
+
+
+def _shipped_accelerator(arch: str) -> list[Kind]:
+    """An accelerator of configs/arch, with the programs of the small ones, built once."""
+    small = _accelerator(f"{arch}-sim", "-O1")
+    sim = replace(small, build=partial(small.build, arch=arch), slow=True)
+    return [sim, _emulated_accelerator(f"{arch}-qemu", "hostgraph", arch)]
 
 
 def _bare_metal(name: str, faults: Mapping[Crash, str]) -> Kind:
@@ -223,7 +223,8 @@ _ALL = (
     _accelerator("accelerator-ringmap", "-O1", runtime="ringmap", threads="2"),
     _accelerator("accelerator-asan", "-O0", *SANITIZED),
     _accelerator("accelerator-tsan", "-O0", "-fsanitize=thread", threads="2"),
-    _emulated_accelerator(),
+    _emulated_accelerator("accelerator-riscv64", "ringmap"),
+    *(kind for arch in ("a2a3", "a5", "mppa") for kind in _shipped_accelerator(arch)),
     # Its kernels cannot raise, exit or start threads, and get buffers instead of addresses.
     Kind(
         "opencl",

@@ -160,6 +160,9 @@ class Control(Digested):
 SECTIONS = ("topology", "clock", "hbm", "sram", "mmu", "dma", "links", "compute", "control")
 """Sections of an arch that make it an accelerator; all of them or none."""
 _SIZES = ("hbm.bytes", "hbm.interleave", "sram.bytes", "mmu.page")
+"""Values that may be sizes as text,"""
+_RUNTIME_SIZES = ("ring.heap",)
+"""and those of a task runtime."""
 _POSITIVE = {
     "clock.core_mhz": "no cycle would ever end",
     "hbm.bandwidth": "no transfer would ever end",
@@ -279,33 +282,40 @@ def settings_of(arch: Any) -> dict[str, str]:
 
 
 def _flattened(arch: Any) -> dict[str, str]:
-    values = (
-        (f"{name}.{key}", value)
-        for name in SECTIONS
-        if getattr(arch, name) is not None
-        for key, value in _leaves(getattr(arch, name))
-    )
-    return {key: _text(key, value) for key, value in values}
+    found: dict[str, str] = {}
+    for name in SECTIONS:
+        found |= flattened(name, getattr(arch, name))
+    return found
 
 
-def _leaves(node: Any) -> Iterator[tuple[str, Any]]:
+def flattened(name: str, node: Any) -> dict[str, str]:
+    """Dotted key -> value of every leaf of a section, as the platform reads it."""
+    return {key: setting(key, value) for key, value in _leaves(name, node)}
+
+
+def _leaves(name: str, node: Any) -> Iterator[tuple[str, Any]]:
     if is_dataclass(node):
         children = [(item.name, getattr(node, item.name)) for item in fields(node)]
-    else:
+    elif isinstance(node, Mapping):
         children = list(node.items())
-    for name, child in children:
-        if is_dataclass(child) or isinstance(child, Mapping):
-            yield from ((f"{name}.{key}", value) for key, value in _leaves(child))
-        else:
-            yield name, child
+    else:
+        yield name, node
+        return
+    for key, child in children:
+        yield from _leaves(f"{name}.{key}", child)
 
 
-def _text(key: str, value: Any) -> str:
+def setting(key: str, value: Any) -> str:
+    """A value as the platform reads it: sizes in bytes, booleans as 0 or 1."""
     if key in _SIZES:
         return str(parse_size(value, key=f"arch.{key}"))
-    if isinstance(value, float) and value == int(value):
+    if key in _RUNTIME_SIZES:
+        return str(parse_size(value, key=f"runtime.{key}"))
+    if isinstance(value, bool):
         return str(int(value))
-    return repr(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return str(int(value)) if value == int(value) else repr(value)
+    return str(value)
 
 
 def pe_count(topology: Topology) -> int:

@@ -2,58 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from building import ACCELERATOR
 
-from kernloom.config.schema import Target
+from kernloom.base.places import share_folder
+from kernloom.config.accelerator import settings_of
+from kernloom.config.convert import convert
+from kernloom.config.groups import Groups
+from kernloom.config.schema import Arch, Ring, Runtime, Target
 from kernloom.device.accelerator import AcceleratorDevice
-from kernloom.device.accelerator.settings import lines, settings_of
+from kernloom.device.contract import DeviceSetup
 
 
-@dataclass(frozen=True)
-class Hbm:
-    bytes: str = "1GiB"
-    bandwidth: float = 128.0
-    latency_ns: float = 0.5
-
-
-@dataclass(frozen=True)
-class SomeArch:
-    name: str = "a5"
-    hbm: Hbm = field(default_factory=Hbm)
-    sram: dict[str, Any] = field(default_factory=lambda: {"bytes": 524288, "banks": 16})
-    compute: dict[str, Any] = field(
-        default_factory=lambda: {"matrix": {"vector": {"float32": 32}}, "startup_cycles": {}}
-    )
-    control: None = None
-
-
-EXPECTED = {
-    "hbm.bytes": "1073741824",
-    "hbm.bandwidth": "128",
-    "hbm.latency_ns": "0.5",
-    "sram.bytes": "524288",
-    "sram.banks": "16",
-    "compute.matrix.vector.float32": "32",
-}
-
-
-def test_dataclasses_and_mappings_become_dotted_keys_with_sizes_in_bytes() -> None:
-    arch: Any = SomeArch()
-    assert settings_of(arch) == EXPECTED
-    plain = {"name": "a5", "hbm": vars(arch.hbm), "sram": arch.sram, "compute": arch.compute}
-    assert settings_of(plain) == EXPECTED
-    assert lines({"a.b": "1", "c": "x"}) == "a.b=1\nc=x\n"
-
-
-def test_options_of_the_target_are_settings_too() -> None:
+def test_settings_are_those_of_runtime_arch_and_target_the_target_last() -> None:
+    arch = convert(Arch, Groups([share_folder() / "configs"]).read("arch", "a5"), "arch")
     options = {"threads": 2, "faults.dead": "0.0.1", "trace": True, "sram.banks": 8}
     target = Target("a5", "accelerator", "accelerator", ("core",), options=options)
-    found = settings_of({"sram": {"banks": 16}}, target)
-    assert found == {"sram.banks": "8", "threads": "2", "faults.dead": "0.0.1", "trace": "1"}
+    paths = {role: Path(f"/{role}") for role in AcceleratorDevice.programs}
+    runtime = Runtime("ringmap", ring=Ring(heap="1MiB"))
+    setup = DeviceSetup(paths, target, arch, runtime=runtime)
+    found = AcceleratorDevice.from_setup(setup).settings
+    of_target = {"sram.banks": "8", "threads": "2", "faults.dead": "0.0.1", "trace": "1"}
+    assert settings_of(arch) | of_target == {k: v for k, v in found.items() if "ring." not in k}
+    assert found["ring.heap"] == "1048576"
 
 
 def test_the_command_of_an_emulated_variant_starts_with_supervisor_and_emulator() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -9,20 +10,21 @@ import pytest
 from accelerator_bench import Bench
 from subjects import Subject
 
+import attacks
 from kernloom.base.errors import DeviceError
 from kernloom.device.accelerator import AcceleratorDevice
 from kernloom.device.accelerator.session import AcceleratorSession
 from kernloom.device.contract import Call, LaunchSettings, Scalar
 
 
-def traced(subject: Subject) -> tuple[bytes, tuple[float, ...], bytes]:
+def traced(subject: Subject, **settings: str) -> tuple[bytes, tuple[float, ...], bytes]:
     """Result, virtual times and trace of some tasks."""
     device = subject.device
     assert isinstance(device, AcceleratorDevice)
     control = {"accelerator_control": device.paths["control-ringmap"]}
     other = AcceleratorDevice(
         device.paths | control,
-        device.settings | {"trace": "1"},
+        device.settings | {"trace": "1"} | settings,
         arch="small",
         emulator=device.emulator,
         sanitized=device.sanitized,
@@ -51,6 +53,30 @@ def test_results_virtual_times_and_traces_are_equal_in_every_variant(
     plain = traced(build_subject("accelerator"))
     assert len(plain[2]) > 1000
     assert traced(build_subject(variant)) == plain
+
+
+RUNS = 100 if attacks.whole() else 5
+RUN_ON = (
+    ("accelerator", "1"),
+    ("accelerator", "2"),
+    ("accelerator-asan", "2"),
+    ("accelerator-riscv64", "1"),
+    ("accelerator-riscv64", "2"),
+)
+"""Device and worker threads of successive runs."""
+
+
+@pytest.mark.slow
+def test_no_byte_of_a_trace_differs_between_runs(
+    build_subject: Callable[[str], Subject],
+) -> None:
+    """Five runs; a hundred with --attack."""
+    runs = itertools.islice(itertools.cycle(RUN_ON), RUNS)
+    found = [traced(build_subject(name), threads=threads) for name, threads in runs]
+    assert len(found) == RUNS
+    assert len(found[0][2]) > 1000
+    differing = [number for number, run in enumerate(found) if run != found[0]]
+    assert not differing
 
 
 def opened(subject: Subject) -> Bench:

@@ -30,7 +30,7 @@ def simulate(folder: Path, compiler: str, emulator: tuple[str, ...]) -> tuple[st
     folder.mkdir()
     unit = folder / "unit.cpp"
     sources = sorted((ACCELERATOR / "platform" / "sim").glob("*.cpp"))
-    sources += sorted((ACCELERATOR / "benchmark").glob("*.cpp"))
+    sources.append(ACCELERATOR.parents[1] / "benchmarks" / "accelerator_events.cpp")
     unit.write_text("".join(f'#include "{path}"\n' for path in sources))
     includes = [ACCELERATOR / "platform" / "sim", ACCELERATOR / "include"]
     includes.append(ACCELERATOR.parent / "include")

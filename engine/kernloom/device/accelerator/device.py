@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kernloom.base.gauges import VIRTUAL_TIME
+from kernloom.config.accelerator import flattened, setting, settings_of
 from kernloom.config.schema import Arch, Target
-from kernloom.device.accelerator.settings import flattened, settings_of
 from kernloom.device.contract import PLATFORM, Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, supervised
 from kernloom.device.fitting import check_accelerator_arch, check_hbm
@@ -71,11 +71,13 @@ class AcceleratorDevice(Device):
     @classmethod
     def from_setup(cls, setup: DeviceSetup) -> AcceleratorDevice:
         target = setup.target
-        settings = settings_of(setup.arch, target)
+        settings: dict[str, str] = {}
         for section in RUNTIME_SECTIONS:
             given = getattr(setup.runtime, section, None)
             if given is not None:
-                settings = flattened(section, given) | settings
+                settings |= flattened(section, given)
+        settings |= settings_of(setup.arch)
+        settings |= {key: setting(key, value) for key, value in target.options.items()}
         if setup.trace:
             settings["trace"] = "1"
         return cls(

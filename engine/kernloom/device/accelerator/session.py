@@ -11,7 +11,6 @@ from pathlib import Path
 
 from kernloom.base.errors import DeviceError
 from kernloom.base.gauges import VIRTUAL_TIME
-from kernloom.device.accelerator.settings import lines
 from kernloom.device.accelerator.tensors import DeviceTensor
 from kernloom.device.contract import (
     Arguments,
@@ -77,7 +76,8 @@ class AcceleratorSession(RunnerSession):
         super().__init__(device, command, windows, timeout, scratch, environment=environment)
         self._topology = _topology(settings)
         try:
-            self.exchange(Configure(lines(settings)))
+            lines = (f"{key}={value}\n" for key, value in settings.items())
+            self.exchange(Configure("".join(lines)))
         except BaseException:
             self.close()
             raise

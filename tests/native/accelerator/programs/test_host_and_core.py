@@ -20,7 +20,6 @@ from building import (  # noqa: E402
     accelerator_programs,
     compiled,
 )
-
 from kernloom.device.accelerator.settings import lines  # noqa: E402
 
 SMALL = ACCELERATOR | {"hbm.bytes": str(1 << 20), "timeout_ns": "1000000"}
