@@ -102,6 +102,7 @@ void FlowNetwork::mark(uint32_t index, double refill) {
         flow.dirty = true;
         flow.refill = refill;
         dirty_.push_back(index);
+        out_of_date_++;
     } else if (refill > flow.refill) {
         flow.refill = refill;
     }
@@ -189,7 +190,9 @@ void FlowNetwork::remove(uint32_t index) {
     }
     flow.active = false;
     active_--;
-    if (!flow.dirty) {
+    if (flow.dirty) {
+        out_of_date_--; // free from the next `settle` on
+    } else {
         free_.push_back(index);
     }
 }
@@ -275,17 +278,20 @@ uint32_t FlowNetwork::likely_bottleneck(const Flow &flow) const {
 
 // The usual case, in which one resource is the bottleneck of all flows that get new rates, and no
 // other resource is the bottleneck of any flow that shares it with them. False, and nothing is
-// changed, in any other case.
+// changed, in any other case; also if other flows are dirty, as sums taken in another order would
+// round differently and flows that end at one instant could change places.
 bool FlowNetwork::refill(uint32_t seed, double now) {
     const uint32_t bottleneck = likely_bottleneck(flows_[seed]);
     if (bottleneck == NO_RESOURCE) {
         return false;
     }
     const Resource &resource = resources_[bottleneck];
-    if (!resource.limits || resource.partial > 0 || resource.whole != bottleneck) {
+    if (!resource.limits || resource.partial > 0 || resource.whole != bottleneck ||
+        out_of_date_ > resource.flows.size()) {
         return false;
     }
     chosen_.clear();
+    uint32_t dirty = 0;
     double left = resource.capacity;
     double load = 0;
     double cap = flows_[seed].cap;
@@ -294,6 +300,7 @@ bool FlowNetwork::refill(uint32_t seed, double now) {
         const Flow &flow = flows_[entry.flow];
         if (flow.bottleneck == bottleneck || (flow.dirty && flow.bottleneck == NO_RESOURCE)) {
             chosen_.push_back(entry.flow);
+            dirty += flow.dirty ? 1 : 0;
             load += entry.coefficient;
             cap = flow.cap < cap ? flow.cap : cap;
         } else if (flow.dirty) {
@@ -304,7 +311,7 @@ bool FlowNetwork::refill(uint32_t seed, double now) {
         }
     }
     const double rate = left / load;
-    if (!(rate > 0 && rate < cap && fastest * SLIGHTLY_LESS <= rate)) {
+    if (dirty != out_of_date_ || !(rate > 0 && rate < cap && fastest * SLIGHTLY_LESS <= rate)) {
         return false;
     }
     for (size_t i = 0; i < chosen_.size(); i++) {
@@ -332,6 +339,7 @@ double FlowNetwork::since(double now) {
         Flow &flow = flows_[index];
         if (flow.dirty) {
             flow.dirty = false;
+            out_of_date_--;
             started |= flow.started;
             flow.started = false;
             refill = refill > flow.refill ? refill : flow.refill;

@@ -143,6 +143,7 @@ class FlowNetwork {
     std::vector<uint32_t> free_;
     Earliest ends_; // of the flows
     std::vector<uint32_t> dirty_;
+    uint32_t out_of_date_ = 0; // how many of the dirty flows have not ended
     std::vector<Change> changes_;
     uint32_t active_ = 0;
     uint64_t epoch_ = 0; // start of the time in which the network has not been empty
