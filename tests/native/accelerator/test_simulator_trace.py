@@ -14,6 +14,7 @@ from parts import needs
 
 HERE = Path(__file__).resolve().parent
 ACCELERATOR = HERE.parents[2] / "native" / "accelerator"
+BENCHMARK = HERE.parents[2] / "benchmarks" / "accelerator_events.cpp"
 FLAGS = ("-std=gnu++20", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
 OVERRIDES = "trace=1\nhbm.bandwidth=101.7\nlinks.noc.bandwidth=33.3\ntopology.cubes=5\n"
 
@@ -30,7 +31,7 @@ def simulate(folder: Path, compiler: str, emulator: tuple[str, ...]) -> tuple[st
     folder.mkdir()
     unit = folder / "unit.cpp"
     sources = sorted((ACCELERATOR / "platform" / "sim").glob("*.cpp"))
-    sources.append(ACCELERATOR.parents[1] / "benchmarks" / "accelerator_events.cpp")
+    sources.append(BENCHMARK)
     unit.write_text("".join(f'#include "{path}"\n' for path in sources))
     includes = [ACCELERATOR / "platform" / "sim", ACCELERATOR / "include"]
     includes.append(ACCELERATOR.parent / "include")

@@ -1,6 +1,6 @@
 #include "flow_network.hpp"
 
-#include <algorithm>
+#include <cstddef>
 
 namespace kernloom {
 
@@ -9,6 +9,8 @@ namespace {
 // Sums of caps are kept up to date by adding and subtracting: equality is meant up to this.
 constexpr double SLACK = 1 + 1e-9;
 constexpr double SLIGHTLY_LESS = 1 - 1e-9;
+// Sums of rates are kept the same way: a resource is near its capacity from here on.
+constexpr double NEARLY = 1 - 1e-6;
 constexpr double MOST_PS = 9e18; // a hundred days
 
 // Half a picosecond is rounded up, also where the division before came out a little too low.
@@ -100,6 +102,7 @@ void FlowNetwork::mark(uint32_t index, double refill) {
         flow.dirty = true;
         flow.refill = refill;
         dirty_.push_back(index);
+        out_of_date_++;
     } else if (refill > flow.refill) {
         flow.refill = refill;
     }
@@ -161,9 +164,13 @@ void FlowNetwork::start(uint64_t now, uint64_t bytes, double cap, Cause cap_caus
 void FlowNetwork::remove(uint32_t index) {
     Flow &flow = flows_[index];
     const double ended = flow.ends;
+    bind(flow, NO_RESOURCE);
     each_constraint(flow, [&](uint32_t resource, double) {
+        if (resources_[resource].bound == 0) {
+            return;
+        }
         each_flow(resource, [&](uint32_t other, double) {
-            if (flows_[other].bottleneck == resource && other != index) {
+            if (flows_[other].bottleneck == resource) {
                 mark(other, ended);
             }
         });
@@ -174,6 +181,7 @@ void FlowNetwork::remove(uint32_t index) {
         resource.flows[edge.position] = last;
         flows_[last.flow].edges[last.edge].position = edge.position;
         resource.flows.pop_back();
+        resource.used = resource.flows.empty() ? 0 : resource.used - edge.coefficient * flow.rate;
         if (resource.whole != edge.resource && --resources_[resource.whole].partial == 0) {
             mark_all(resource.whole, ended);
             update_caps(resource.whole, 0);
@@ -182,7 +190,9 @@ void FlowNetwork::remove(uint32_t index) {
     }
     flow.active = false;
     active_--;
-    if (!flow.dirty) {
+    if (flow.dirty) {
+        out_of_date_--; // free from the next `settle` on
+    } else {
         free_.push_back(index);
     }
 }
@@ -205,16 +215,137 @@ const std::vector<FlowNetwork::Change> &FlowNetwork::settle(uint64_t now) {
         if (!flow.active) {
             flow.dirty = false;
             free_.push_back(seed);
-        } else if (flow.dirty) {
+        } else if (flow.dirty && !refill(seed, time)) {
             const double at = collect(seed, time);
             for (const uint32_t index : chosen_) {
-                apply(index, at);
+                Flow &chosen = flows_[index];
+                change_used(chosen, chosen.next_rate - chosen.rate, NO_RESOURCE);
+                apply(index, chosen.next_rate, chosen.next_bottleneck, at);
             }
         }
     }
     dirty_.clear();
     update_next();
     return changes_;
+}
+
+void FlowNetwork::bind(Flow &flow, uint32_t bottleneck) {
+    if (flow.bottleneck != NO_RESOURCE) {
+        resources_[flow.bottleneck].bound--;
+    }
+    if (bottleneck != NO_RESOURCE) {
+        resources_[bottleneck].bound++;
+    }
+    flow.bottleneck = bottleneck;
+}
+
+// Adds to what a flow takes of its resources. False if one of them, other than its bottleneck, may
+// now be used up or is the bottleneck of others, or if units of a group matter: the flows over the
+// whole group take of them too.
+bool FlowNetwork::change_used(const Flow &flow, double by, uint32_t bottleneck) {
+    bool free = true;
+    for (const Edge &edge : flow.edges) {
+        Resource &resource = resources_[edge.resource];
+        resource.used += edge.coefficient * by;
+        const bool grouped = resource.partial > 0 || resource.whole != edge.resource;
+        if (grouped || (resource.limits && edge.resource != bottleneck &&
+                        (resource.bound > 0 || resource.used > resource.capacity * NEARLY))) {
+            free = false;
+        }
+    }
+    return free;
+}
+
+// A guess: the bottleneck that a flow has, or the resource whose equal share is least.
+uint32_t FlowNetwork::likely_bottleneck(const Flow &flow) const {
+    if (flow.bottleneck != NO_RESOURCE) {
+        return flow.bottleneck;
+    }
+    uint32_t likely = NO_RESOURCE;
+    double least = 0;
+    for (const Edge &edge : flow.edges) {
+        const Resource &resource = resources_[edge.resource];
+        if (resource.limits) {
+            const double share = resource.capacity / static_cast<double>(resource.flows.size());
+            if (likely == NO_RESOURCE || share < least) {
+                likely = edge.resource;
+                least = share;
+            }
+        }
+    }
+    return likely;
+}
+
+// The usual case, in which one resource is the bottleneck of all flows that get new rates, and no
+// other resource is the bottleneck of any flow that shares it with them. False, and nothing is
+// changed, in any other case; also if other flows are dirty, as sums taken in another order would
+// round differently and flows that end at one instant could change places.
+bool FlowNetwork::refill(uint32_t seed, double now) {
+    const uint32_t bottleneck = likely_bottleneck(flows_[seed]);
+    if (bottleneck == NO_RESOURCE) {
+        return false;
+    }
+    const Resource &resource = resources_[bottleneck];
+    if (!resource.limits || resource.partial > 0 || resource.whole != bottleneck ||
+        out_of_date_ > resource.flows.size()) {
+        return false;
+    }
+    chosen_.clear();
+    uint32_t dirty = 0;
+    double left = resource.capacity;
+    double load = 0;
+    double cap = flows_[seed].cap;
+    double fastest = 0; // of the flows that keep their rates
+    for (const Entry &entry : resource.flows) {
+        const Flow &flow = flows_[entry.flow];
+        if (flow.bottleneck == bottleneck || (flow.dirty && flow.bottleneck == NO_RESOURCE)) {
+            chosen_.push_back(entry.flow);
+            dirty += flow.dirty ? 1 : 0;
+            load += entry.coefficient;
+            cap = flow.cap < cap ? flow.cap : cap;
+        } else if (flow.dirty) {
+            return false;
+        } else {
+            left -= entry.coefficient * flow.rate;
+            fastest = flow.rate > fastest ? flow.rate : fastest;
+        }
+    }
+    const double rate = left / load;
+    if (dirty != out_of_date_ || !(rate > 0 && rate < cap && fastest * SLIGHTLY_LESS <= rate)) {
+        return false;
+    }
+    for (size_t i = 0; i < chosen_.size(); i++) {
+        const Flow &flow = flows_[chosen_[i]];
+        if (!change_used(flow, rate - flow.rate, bottleneck)) {
+            for (size_t j = 0; j <= i; j++) {
+                const Flow &changed = flows_[chosen_[j]];
+                change_used(changed, changed.rate - rate, bottleneck);
+            }
+            return false;
+        }
+    }
+    const double at = since(now);
+    for (const uint32_t index : chosen_) {
+        apply(index, rate, bottleneck, at);
+    }
+    return true;
+}
+
+// Since when new rates of the chosen flows apply; they are no longer dirty.
+double FlowNetwork::since(double now) {
+    bool started = false;
+    double refill = 0;
+    for (const uint32_t index : chosen_) {
+        Flow &flow = flows_[index];
+        if (flow.dirty) {
+            flow.dirty = false;
+            out_of_date_--;
+            started |= flow.started;
+            flow.started = false;
+            refill = refill > flow.refill ? refill : flow.refill;
+        }
+    }
+    return started ? now : refill;
 }
 
 void FlowNetwork::choose(uint32_t index) {
@@ -228,19 +359,10 @@ double FlowNetwork::collect(uint32_t seed, double now) {
     chosen_.clear();
     limits_.clear();
     choose(seed);
-    bool started = false;
-    double refill = 0;
     size_t done = 0;
     do {
         for (; done < chosen_.size(); done++) {
-            Flow &flow = flows_[chosen_[done]];
-            if (flow.dirty) {
-                flow.dirty = false;
-                started |= flow.started;
-                flow.started = false;
-                refill = refill > flow.refill ? refill : flow.refill;
-            }
-            each_constraint(flow, [&](uint32_t index, double) {
+            each_constraint(flows_[chosen_[done]], [&](uint32_t index, double) {
                 Resource &resource = resources_[index];
                 if (resource.visited == visit_) {
                     return;
@@ -258,7 +380,7 @@ double FlowNetwork::collect(uint32_t seed, double now) {
         }
         fill();
     } while (extend());
-    return started ? now : refill;
+    return since(now);
 }
 
 // Raises the rates of the chosen flows together, and freezes them one limit after the other. The
@@ -407,16 +529,17 @@ bool FlowNetwork::extend() {
     return chosen_.size() > before;
 }
 
-void FlowNetwork::apply(uint32_t index, double at) {
+void FlowNetwork::apply(uint32_t index, double rate, uint32_t bottleneck, double at) {
     Flow &flow = flows_[index];
-    flow.bottleneck = flow.next_bottleneck;
-    const Cause cause =
-        flow.bottleneck == NO_RESOURCE ? flow.cap_cause : resources_[flow.bottleneck].cause;
+    if (flow.bottleneck != bottleneck) {
+        bind(flow, bottleneck);
+    }
+    const Cause cause = bottleneck == NO_RESOURCE ? flow.cap_cause : resources_[bottleneck].cause;
     if (cause != flow.cause || flow.rate == 0) {
         flow.cause = cause;
         changes_.push_back({flow.client, cause});
     }
-    if (flow.next_rate == flow.rate) {
+    if (rate == flow.rate) {
         return;
     }
     flow.remaining -= flow.rate * (at - flow.updated);
@@ -424,7 +547,7 @@ void FlowNetwork::apply(uint32_t index, double at) {
         flow.remaining = 0;
     }
     flow.updated = at;
-    flow.rate = flow.next_rate;
+    flow.rate = rate;
     flow.ends = at + flow.remaining / flow.rate;
     ends_.set(index, flow.ends);
 }

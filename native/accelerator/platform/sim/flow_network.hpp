@@ -71,24 +71,26 @@ class FlowNetwork {
         double coefficient;
     };
 
-    struct Flow {
+    // What most steps need comes first, in one cache line.
+    struct alignas(64) Flow {
         double rate = 0;
-        double next_rate; // while rates are computed
         double cap;
         double remaining; // thousandths of bytes, at `updated`
         double updated;   // time since the epoch
         double ends;
-        double refill; // since when its rate is out of date, where dirty
-        uint64_t chosen = 0;
+        double refill;       // since when its rate is out of date, where dirty
         uint32_t bottleneck; // NO_RESOURCE: its own cap
-        uint32_t next_bottleneck;
         uint32_t client;
         Cause cause;
         Cause cap_cause;
         bool dirty = false;
         bool started; // since the last `settle`
-        bool frozen;
         bool active = false;
+
+        bool frozen; // while rates are computed
+        uint32_t next_bottleneck;
+        double next_rate;
+        uint64_t chosen = 0;
         std::vector<Edge> edges;
     };
 
@@ -98,20 +100,23 @@ class FlowNetwork {
         double coefficient;
     };
 
-    struct Resource {
+    struct alignas(64) Resource {
         double capacity;
         double caps = 0; // what the flows take of it at their caps
-        double left;     // while rates are computed
-        double load;
-        uint64_t visited = 0;
-        uint32_t unfrozen;
-        uint32_t others;      // flows that keep their rates
+        double used = 0; // and at their rates
+        std::vector<Entry> flows;
+        uint32_t bound = 0;   // how many flows have it as bottleneck
         uint32_t whole;       // of its group; itself if it is none of its units
-        uint32_t units = 0;   // of a group's whole
         uint32_t partial = 0; // of a whole: how many edges its units have
         Cause cause;
         bool limits = false; // its flows could use it up
-        std::vector<Entry> flows;
+
+        uint32_t units = 0; // of a group's whole
+        double left;        // while rates are computed
+        double load;
+        uint64_t visited = 0;
+        uint32_t unfrozen;
+        uint32_t others; // flows that keep their rates
     };
 
     void update_caps(uint32_t resource, double by);
@@ -120,12 +125,17 @@ class FlowNetwork {
     void mark(uint32_t flow, double refill);
     void mark_all(uint32_t resource, double refill);
     void remove(uint32_t flow);
+    void bind(Flow &flow, uint32_t bottleneck);
+    bool change_used(const Flow &flow, double by, uint32_t bottleneck);
+    uint32_t likely_bottleneck(const Flow &flow) const;
+    bool refill(uint32_t seed, double now);
+    double since(double now);
     void choose(uint32_t flow);
     double collect(uint32_t seed, double now);
     void fill();
     void freeze(Flow &flow, double rate, uint32_t bottleneck);
     bool extend();
-    void apply(uint32_t flow, double at);
+    void apply(uint32_t flow, double rate, uint32_t bottleneck, double at);
     void update_next();
 
     std::vector<Resource> resources_;
@@ -133,6 +143,7 @@ class FlowNetwork {
     std::vector<uint32_t> free_;
     Earliest ends_; // of the flows
     std::vector<uint32_t> dirty_;
+    uint32_t out_of_date_ = 0; // how many of the dirty flows have not ended
     std::vector<Change> changes_;
     uint32_t active_ = 0;
     uint64_t epoch_ = 0; // start of the time in which the network has not been empty
