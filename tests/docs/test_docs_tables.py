@@ -231,6 +231,11 @@ def test_accelerator_lists_every_section_of_an_arch() -> None:
     assert listed == list(SECTIONS)
 
 
+def test_accelerator_lists_every_option_of_its_targets() -> None:
+    listed = [name for name, _ in rows("accelerator.md", "options")]
+    assert listed == list(vars(Options()))
+
+
 def test_accelerator_draws_the_topology_as_doctor_does() -> None:
     arch = convert(Arch, Groups([TREE / "configs"]).read("arch", "a5"), "arch")
     text = PAGES["docs/accelerator.md"].read_text(encoding="utf-8")

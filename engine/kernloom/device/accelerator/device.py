@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from kernloom.base.gauges import VIRTUAL_TIME
 from kernloom.config.schema import Arch, Target
+from kernloom.device.accelerator.options import settings_of_options
 from kernloom.device.accelerator.settings import flattened, settings_of
 from kernloom.device.contract import PLATFORM, Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, supervised
@@ -88,6 +89,12 @@ class AcceleratorDevice(Device):
             sanitized=target.is_sanitized,
             scratch=setup.scratch,
         )
+
+    @classmethod
+    def check(
+        cls, target: Target, dtypes: Collection[str] = (), *, cache: Path | None = None
+    ) -> None:
+        settings_of_options(target)
 
     @classmethod
     def check_arch(cls, arch: Arch) -> None:

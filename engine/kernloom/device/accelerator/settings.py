@@ -8,6 +8,7 @@ from typing import Any
 
 from kernloom.base.expressions import parse_size
 from kernloom.config.schema import Arch, Target
+from kernloom.device.accelerator.options import settings_of_options
 
 SECTIONS = (
     "topology",
@@ -32,9 +33,7 @@ def settings_of(arch: Arch | Mapping[str, Any], target: Target | None = None) ->
         given = arch.get(section) if isinstance(arch, Mapping) else getattr(arch, section, None)
         if given is not None:
             found |= flattened(section, given)
-    return found | {
-        key: _text(key, value) for key, value in (target.options if target else {}).items()
-    }
+    return found | (settings_of_options(target) if target else {})
 
 
 def flattened(name: str, node: Any) -> dict[str, str]:
