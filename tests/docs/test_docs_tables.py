@@ -27,6 +27,7 @@ from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import STATUSES, Arch, MicroKernel
 from kernloom.config.validate import CORE_NAMES
+from kernloom.device.accelerator.options import Options
 from kernloom.report.formats import FORMATS
 from kernloom.report.topology import topology_lines
 from kernloom.run.assembly import STAGES
