@@ -227,4 +227,6 @@ void impatient(struct kl_core *core, const uint64_t *args) {
     kl_wait(core, tag);
     /* The end of the kernel waits as well. */
     kl_store(core, args[1] + 24, number, 8);
+    kl_load(core, early, args[0], 8);
+    kl_store(core, args[1] + 32, early, 8);
 }

@@ -65,8 +65,11 @@ Recorder::Recorder(const kl_platform &platform, kl_node node, Sram &sram, std::s
 
 void Recorder::run(kl_core_entry_function entry, const std::uint64_t *arguments) {
     entry(this, arguments);
-    for (const Pending &copy : pending_)
-        move(copy);
+    // Stores first: one from the destination of a load that was not waited for gets no data.
+    for (const std::uint32_t kind : {KL_ACTION_STORE, KL_ACTION_LOAD})
+        for (const Pending &copy : pending_)
+            if (copy.kind == kind)
+                move(copy);
     pending_.clear();
     sram_.clear();
 }
