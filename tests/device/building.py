@@ -59,6 +59,7 @@ SIGNATURES = {
     "compute": ("int64", "int64", "int64"),
     "compute_cycles": ("int64", "int64"),
     "gather": ("int64", "int64", "int64", "buffer", "buffer"),
+    "impatient": ("buffer", "buffer"),
     **dict.fromkeys(("load_elsewhere", "where"), ("buffer",)),
     **dict.fromkeys(("give_up", "race", "illegal", "hang", "overflow_stack", "write_program"), ()),
 }

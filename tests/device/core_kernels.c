@@ -212,3 +212,21 @@ void where(struct kl_core *core, const uint64_t *args) {
     place[2] = core->pe;
     kl_wait(core, kl_store(core, args[0], place, 3 * sizeof *place));
 }
+
+/* from, to: what fresh SRAM, a load before its wait, and a source that changes are worth */
+void impatient(struct kl_core *core, const uint64_t *args) {
+    int64_t *early = kl_allocate(core, sizeof *early), *late = kl_allocate(core, sizeof *late);
+    int64_t *fresh = kl_allocate(core, sizeof *fresh), *number = loaded(core, args[0], 8);
+    kl_wait(core, kl_store(core, args[1], fresh, 8));
+    kl_tag tag = kl_load(core, early, args[0], 8);
+    *late = *early;
+    kl_wait(core, tag);
+    kl_wait(core, kl_store(core, args[1] + 8, late, 8));
+    tag = kl_store(core, args[1] + 16, number, 8);
+    *number = 5;
+    kl_wait(core, tag);
+    /* The end of the kernel waits as well. */
+    kl_store(core, args[1] + 24, number, 8);
+    kl_load(core, early, args[0], 8);
+    kl_store(core, args[1] + 32, early, 8);
+}

@@ -27,6 +27,7 @@ from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import STATUSES, Arch, MicroKernel
 from kernloom.config.validate import CORE_NAMES
+from kernloom.device.accelerator.options import Options
 from kernloom.report.formats import FORMATS
 from kernloom.report.topology import topology_lines
 from kernloom.run.assembly import STAGES
@@ -229,6 +230,11 @@ def test_programs_lists_every_key_of_a_declaration_and_every_program() -> None:
 def test_accelerator_lists_every_section_of_an_arch() -> None:
     listed = [name for name, _ in rows("accelerator.md", "sections")]
     assert listed == list(SECTIONS)
+
+
+def test_accelerator_lists_every_option_of_its_targets() -> None:
+    listed = [name for name, _ in rows("accelerator.md", "options")]
+    assert listed == list(vars(Options()))
 
 
 def test_accelerator_draws_the_topology_as_doctor_does() -> None:

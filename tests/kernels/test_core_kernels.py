@@ -212,6 +212,7 @@ def test_tiles_that_do_not_fit_are_refused_with_both_numbers_and_the_key() -> No
     assert error.key == "arch.sram.bytes"
     assert "800000 bytes" in error.message
     assert "524288" in error.message
+    assert "800000 or more" in str(error.hint)
     with pytest.raises(ConfigError, match=r"arch.sram.bytes: .*1600000 bytes.*524288"):
         check_point(kernel, {"height": 1, "buffers": 2}, known, key="select")
 

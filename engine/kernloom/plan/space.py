@@ -140,7 +140,9 @@ def _beyond_sram(
         f"the tiles of kernel '{kernel.name}' need {'' if fixed else 'at least '}{count} bytes of "
         f"SRAM, but a PE has {sram}",
         key=SRAM,
-        hint=f"Chosen: {chosen}." if chosen else "Make the sizes of the workload smaller.",
+        hint=f"Chosen: {chosen}."
+        if chosen
+        else f"Allowed: {count} or more; smaller sizes of the workload may need less.",
     )
 
 

@@ -1,6 +1,8 @@
 #include "recorder.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace kernloom::core {
 
@@ -63,6 +65,12 @@ Recorder::Recorder(const kl_platform &platform, kl_node node, Sram &sram, std::s
 
 void Recorder::run(kl_core_entry_function entry, const std::uint64_t *arguments) {
     entry(this, arguments);
+    // Stores first: one from the destination of a load that was not waited for gets no data.
+    for (const std::uint32_t kind : {KL_ACTION_STORE, KL_ACTION_LOAD})
+        for (const Pending &copy : pending_)
+            if (copy.kind == kind)
+                move(copy);
+    pending_.clear();
     sram_.clear();
 }
 
@@ -120,18 +128,10 @@ kl_tag Recorder::copy(std::uint32_t kind, void *sram, std::uint64_t address, con
                           (unsigned long long)sram_.used(), (long long)offset));
         return tag;
     }
-    kl_fault fault{};
-    const bool done = load ? platform_.load(platform_.self, node_, sram, address, &rows, &fault)
-                           : platform_.store(platform_.self, node_, address, sram, &rows, &fault);
-    if (!done) {
-        fail_with(
-            KL_STATUS_OUT_OF_BOUNDS,
-            text_of("%s address 0x%llx, which %s", load ? "loads from" : "stores to",
-                    (unsigned long long)fault.address,
-                    fault.reason == KL_FAULT_PHYSICAL ? "is mapped to no memory" : "is not mapped"),
-            fault.address);
-        return tag;
-    }
+    unsigned char *const bytes = static_cast<unsigned char *>(sram);
+    for (std::uint64_t row = 0; load && rows.bytes && row < rows.rows; row++)
+        std::memset(bytes + row * rows.sram_stride, UNDEFINED, rows.bytes);
+    pending_.push_back({tag, kind, bytes, address, rows});
     kl_action action{};
     action.kind = kind;
     action.tag = tag;
@@ -142,11 +142,34 @@ kl_tag Recorder::copy(std::uint32_t kind, void *sram, std::uint64_t address, con
     return tag;
 }
 
+void Recorder::move(const Pending &copy) {
+    const bool load = copy.kind == KL_ACTION_LOAD;
+    kl_fault fault{};
+    if (!outcome_.ok() ||
+        (load
+             ? platform_.load(platform_.self, node_, copy.sram, copy.address, &copy.rows, &fault)
+             : platform_.store(platform_.self, node_, copy.address, copy.sram, &copy.rows, &fault)))
+        return;
+    fail_with(
+        KL_STATUS_OUT_OF_BOUNDS,
+        text_of("%s address 0x%llx, which %s", load ? "loads from" : "stores to",
+                (unsigned long long)fault.address,
+                fault.reason == KL_FAULT_PHYSICAL ? "is mapped to no memory" : "is not mapped"),
+        fault.address);
+}
+
 void Recorder::wait(kl_tag tag) {
     if (!outcome_.ok())
         return;
     if (tag == 0 || tag > last_tag_)
         return fail_with(KL_STATUS_INVALID, text_of("waits for tag %u, which is no copy's", tag));
+    const auto copy =
+        std::lower_bound(pending_.begin(), pending_.end(), tag,
+                         [](const Pending &one, kl_tag wanted) { return one.tag < wanted; });
+    if (copy != pending_.end() && copy->tag == tag) {
+        move(*copy);
+        pending_.erase(copy);
+    }
     kl_action action{};
     action.kind = KL_ACTION_WAIT;
     action.tag = tag;

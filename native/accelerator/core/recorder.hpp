@@ -1,4 +1,5 @@
-// A task while its kernel runs: what the kernel does is done at once, and recorded.
+// A task while its kernel runs: what the kernel asks for is recorded, and done as late as a device
+// may: a copy when it is waited for. A kernel that does not wait gets a wrong result here, too.
 #pragma once
 
 #include <string>
@@ -33,8 +34,18 @@ class Recorder : public kl_core {
         return *static_cast<Recorder *>(core);
     }
 
+    // A copy that is not waited for yet.
+    struct Pending {
+        kl_tag tag;
+        std::uint32_t kind;
+        unsigned char *sram;
+        std::uint64_t address;
+        kl_rows rows;
+    };
+
     void *allocate(std::uint64_t bytes);
     kl_tag copy(std::uint32_t kind, void *sram, std::uint64_t address, const kl_rows &rows);
+    void move(const Pending &copy);
     void wait(kl_tag tag);
     void charge(std::uint32_t unit, std::uint32_t dtype, std::uint64_t operations);
     void charge_cycles(std::uint32_t unit, std::uint64_t cycles);
@@ -46,6 +57,7 @@ class Recorder : public kl_core {
     Sram &sram_;
     std::string title_;
     std::vector<kl_action> actions_;
+    std::vector<Pending> pending_; // by tag
     kl_tag last_tag_ = 0;
     Outcome outcome_;
 };

@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #else
@@ -58,6 +60,7 @@ void *Sram::allocate(std::uint64_t bytes) {
         return nullptr;
     unsigned char *at = data_ + used_;
     ASAN_UNPOISON_MEMORY_REGION(at, bytes);
+    std::memset(at, UNDEFINED, bytes);
     const std::uint64_t taken = bytes ? rounded(bytes, ALIGNMENT) : ALIGNMENT;
     used_ = taken > bytes_ - used_ ? bytes_ : used_ + taken;
     return at;

@@ -8,6 +8,9 @@
 
 namespace kernloom::core {
 
+// Each byte of memory whose content a kernel must not rely on: numbers are NaN or -1.
+constexpr int UNDEFINED = 0xFF;
+
 class Sram {
   public:
     explicit Sram(std::uint64_t bytes);
@@ -15,7 +18,7 @@ class Sram {
     Sram(const Sram &) = delete;
     Sram &operator=(const Sram &) = delete;
 
-    // Memory of the running task; null if there is too little left.
+    // Memory of the running task, with undefined content; null if there is too little left.
     void *allocate(std::uint64_t bytes);
 
     // Memory outside the SRAM, for a task that has failed already and goes on.

@@ -284,6 +284,14 @@ def test_a_kernel_cannot_reach_physical_memory(bench: Bench) -> None:
     assert error.value.status == "out_of_bounds"
 
 
+def test_a_kernel_that_does_not_wait_gets_a_wrong_result(bench: Bench) -> None:
+    """Copies are done when they are waited for, as late as on a device; SRAM starts undefined."""
+    number, out = bench.session.allocate(8, "number"), bench.session.allocate(40, "out")
+    bench.session.write(number, (1234).to_bytes(8, "little"))
+    bench.run("impatient", number, out)
+    assert list(memoryview(bytes(bench.session.read(out))).cast("q")) == [-1, -1, 5, 5, -1]
+
+
 def test_a_limit_of_memory_counts_every_copy(opened: Callable[..., Any]) -> None:
     with opened(memory__limit=1 << 20) as bench:
         with refused("out_of_memory", r"6 copies on top of 0 bytes .* limit of 1048576"):

@@ -2,30 +2,82 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
-from building import ACCELERATOR
+import pytest
+import yaml
+from building import ACCELERATOR, NATIVE
 
+from kernloom.base.errors import ConfigError
 from kernloom.base.places import share_folder
 from kernloom.config.accelerator import settings_of
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
-from kernloom.config.schema import Arch, Ring, Runtime, Target
+from kernloom.config.schema import Arch, Machine, Ring, Runtime, Target
 from kernloom.device.accelerator import AcceleratorDevice
+from kernloom.device.accelerator.options import Options, settings_of_options
 from kernloom.device.contract import DeviceSetup
+from kernloom.recipe.fields import DEVICE_OPTIONS
+
+ROOT = NATIVE.parent
 
 
-def test_settings_are_those_of_runtime_arch_and_target_the_target_last() -> None:
+def a5(platform: str = "sim", **options: Any) -> Target:
+    machines = {"release": Machine(platform=platform)}
+    return Target("a5", "accelerator", "accelerator", ("core",), machines=machines, options=options)
+
+
+def test_settings_are_those_of_runtime_arch_and_target() -> None:
     arch = convert(Arch, Groups([share_folder() / "configs"]).read("arch", "a5"), "arch")
-    options = {"threads": 2, "faults.dead": "0.0.1", "trace": True, "sram.banks": 8}
-    target = Target("a5", "accelerator", "accelerator", ("core",), options=options)
     paths = {role: Path(f"/{role}") for role in AcceleratorDevice.programs}
     runtime = Runtime("ringmap", ring=Ring(heap="1MiB"))
-    setup = DeviceSetup(paths, target, arch, runtime=runtime)
+    setup = DeviceSetup(paths, a5(threads=2, dead="0.0.1"), arch, runtime=runtime)
     found = AcceleratorDevice.from_setup(setup).settings
-    of_target = {"sram.banks": "8", "threads": "2", "faults.dead": "0.0.1", "trace": "1"}
+    of_target = {"threads": "2", "faults.dead": "0.0.1"}
     assert settings_of(arch) | of_target == {k: v for k, v in found.items() if "ring." not in k}
     assert found["ring.heap"] == "1048576"
+
+
+def test_options_of_the_target_are_settings_too() -> None:
+    options = {"threads": 2, "dead": "0.0.1,0.1.0", "slow": "noc:4", "late": "2:50", "lose": 3}
+    assert settings_of_options(a5(**options)) == {
+        "threads": "2",
+        "faults.dead": "0.0.1,0.1.0",
+        "faults.slow": "noc:4",
+        "faults.late": "2:50",
+        "faults.lose": "3",
+    }
+    vendors = a5("theirs", forward="x.so", on=True)
+    assert settings_of_options(vendors) == {"forward": "x.so", "on": "1"}
+
+
+def test_options_are_the_same_in_schema_recipes_and_targets() -> None:
+    names = set(vars(Options()))
+    assert DEVICE_OPTIONS["accelerator"] == names
+    for target in ("a2a3", "a5", "mppa"):
+        text = (ROOT / f"configs/target/{target}.yaml").read_text()
+        declared = yaml.safe_load(text)["target"]["options"]
+        assert declared == vars(Options())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"nonsense": 2}, "unknown key 'nonsense'"),
+        ({"threads": 0}, "threads: 0 is too small"),
+        ({"dead": "0.0"}, "dead: '0.0' is no fault"),
+        ({"dead": 0.5}, "dead: '0.5' is no fault"),
+        ({"slow": "noc"}, "slow: 'noc' is no fault"),
+        ({"late": "2:5,3:5"}, "late: '2:5,3:5' is no fault"),
+        ({"lose": -1}, "lose: -1 is too small"),
+        ({"dead": "0.0.1\nhbm.bytes=5"}, "is no fault"),
+    ],
+)
+def test_an_option_that_no_simulation_has_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        AcceleratorDevice.check(a5(**options))
 
 
 def test_the_command_of_an_emulated_variant_starts_with_supervisor_and_emulator() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from kernloom.base.gauges import VIRTUAL_TIME
-from kernloom.config.accelerator import flattened, setting, settings_of
+from kernloom.config.accelerator import flattened, settings_of
 from kernloom.config.schema import Arch, Target
+from kernloom.device.accelerator.options import settings_of_options
 from kernloom.device.contract import PLATFORM, Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, supervised
 from kernloom.device.fitting import check_accelerator_arch, check_hbm
@@ -77,7 +78,7 @@ class AcceleratorDevice(Device):
             if given is not None:
                 settings |= flattened(section, given)
         settings |= settings_of(setup.arch)
-        settings |= {key: setting(key, value) for key, value in target.options.items()}
+        settings |= settings_of_options(target)
         if setup.trace:
             settings["trace"] = "1"
         return cls(
@@ -90,6 +91,12 @@ class AcceleratorDevice(Device):
             sanitized=target.is_sanitized,
             scratch=setup.scratch,
         )
+
+    @classmethod
+    def check(
+        cls, target: Target, dtypes: Collection[str] = (), *, cache: Path | None = None
+    ) -> None:
+        settings_of_options(target)
 
     @classmethod
     def check_arch(cls, arch: Arch) -> None:

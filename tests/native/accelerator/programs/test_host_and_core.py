@@ -20,7 +20,6 @@ from building import (  # noqa: E402
     accelerator_programs,
     compiled,
 )
-from kernloom.device.accelerator.settings import lines  # noqa: E402
 
 SMALL = ACCELERATOR | {"hbm.bytes": str(1 << 20), "timeout_ns": "1000000"}
 OPTIONS = ("-std=c++20", "-Wall", "-Wextra", "-Werror")
@@ -59,8 +58,9 @@ def test_a_hundred_thousand_malformed_messages_get_responses_and_crash_nothing(
     fuzz, source = tmp_path / "fuzz", Path(__file__).with_name("host_fuzz.cpp")
     command = ["g++", *OPTIONS, *flags, *include(), str(source), "-ldl", "-o", str(fuzz)]
     subprocess.run(command, check=True)
+    settings = "".join(f"{key}={value}\n" for key, value in SMALL.items())
     roles = ("platform", "accelerator_host", "control-ringmap", "accelerator_core")
-    arguments = [*(str(programs[role]) for role in roles), lines(SMALL), str(kernels)]
+    arguments = [*(str(programs[role]) for role in roles), settings, str(kernels)]
     ended = subprocess.run(
         [fuzz, *arguments, "100000", "1"], capture_output=True, text=True, check=False
     )

@@ -1,0 +1,69 @@
+"""Options of an accelerator's target: threads of the simulation, and faults on purpose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kernloom.base.errors import ConfigError
+from kernloom.config.convert import convert
+from kernloom.config.limits import at_least, between
+from kernloom.config.schema import Target
+
+KEY = "target.options"
+SIMULATED = "sim"
+"""The platform that these options are for; that of a vendor has its own."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a simulated accelerator."""
+
+    threads: int = field(default=1, metadata=between(1, 2))
+    """2: each kernel is recorded in a thread of its own; virtual times stay the same."""
+    dead: str = ""
+    """PEs that answer nothing: `0.0.1`, or several with commas."""
+    slow: str = ""
+    """Links that are slower by a factor: `noc:4`, `hbm:2.5`, or several with commas."""
+    lose: int = field(default=0, metadata=at_least(0))
+    """Every so many-th message is lost; 0: none."""
+    late: str = ""
+    """`N:NS`: every N-th message is late by NS nanoseconds."""
+    corrupt: int = field(default=0, metadata=at_least(0))
+    """Every so many-th message arrives with a wrong bit; 0: none."""
+
+
+_FORMS = {
+    "dead": (r"\d+\.\d+\.\d+(,\d+\.\d+\.\d+)*", "SIP.CUBE.PE, or several with commas"),
+    "slow": (r"\w+:[\d.]+(,\w+:[\d.]+)*", "LINK:FACTOR, or several with commas"),
+    "late": (r"\d+:\d+", "N:NS"),
+}
+
+
+def settings_of_options(target: Target) -> dict[str, str]:
+    """The options of a target as settings of its platform; ConfigError for one it has not."""
+    if target.machine.platform != SIMULATED:
+        return {key: _text(value) for key, value in target.options.items()}
+    options = convert(Options, _as_text(target.options), KEY)
+    for name, (form, words) in _FORMS.items():
+        value = getattr(options, name)
+        if value and not re.fullmatch(form, value):
+            raise ConfigError(f"{value!r} is no fault", key=f"{KEY}.{name}", hint=f"Write {words}.")
+    changed = {name: value for name, value in vars(options).items() if value}
+    return {
+        name if name == "threads" else f"faults.{name}": _text(value)
+        for name, value in changed.items()
+    }
+
+
+def _as_text(options: Mapping[str, object]) -> dict[str, object]:
+    """The options, with numbers as text where text is meant."""
+    return {
+        name: str(value) if name in _FORMS and isinstance(value, int | float) else value
+        for name, value in options.items()
+    }
+
+
+def _text(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
