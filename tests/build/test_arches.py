@@ -133,7 +133,7 @@ def test_native_is_concrete_on_other_processors_too(
 ) -> None:
     """The cross compiler plays the part of that machine's own."""
     compiler = shipped(Toolchain, "toolchain", toolchain)
-    needs(*compiler.tools.values())
+    needs(compiler.tools["cc"])
     monkeypatch.setattr(archspec.cpu, "host", lambda: archspec.cpu.TARGETS[processor])
     monkeypatch.setattr(arches, "host_isa", lambda: isa)
     features = frozenset(map(str, archspec.cpu.TARGETS[processor].features))

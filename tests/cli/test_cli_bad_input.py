@@ -20,7 +20,7 @@ USAGE = [
     (["run", "workload.size.M=3"], ["workload", "'size'", "Did you mean 'sizes'?"]),
     (
         ["run", "pipeline.stages.blocking.use=tyle"],
-        ["pipeline.stages.blocking.use", "'tyle'", "Did you mean 'tile'?", "Allowed: compile,"],
+        ["pipeline.stages.blocking.use", "'tyle'", "Did you mean 'tile'?", "Allowed: catch,"],
     ),
     (["run", "output=jsn"], ["output=jsn", "Did you mean 'json'?", "table"]),
     (["run", "output=xml"], ["has no output=xml", "json"]),

@@ -137,6 +137,7 @@ def print_builds(document: Mapping[str, Any], file: TextIO) -> None:
             "toolchain": artifact["toolchain"],
             "arch": artifact["arch"],
             "variant": artifact["variant"],
+            "runtime": artifact["runtime"],
             "key": artifact["key"][:SHORT_KEY],
             "state": artifact["state"],
             "path": artifact["path"] or artifact["source"],

@@ -160,16 +160,17 @@ def plan_points(
     )
     if unplanned and not plans:
         raise unplanned[0].error
-    if plans and plans[0].experiment.trace and MEASURING & frozenset(without):
+    # The first point of a large sweep may be dropped already, and planning it again takes time.
+    asked = overrides.mentions("trace") or overrides.mentions("experiment")
+    trace = plans[0].experiment.trace if plans and (asked or not multirun) else None
+    if trace and MEASURING & frozenset(without):
         raise UsageError(
-            f"nothing is measured here, so there is nothing to trace: "
-            f"trace={plans[0].experiment.trace}",
+            f"nothing is measured here, so there is nothing to trace: trace={trace}",
             hint="A trace is written by `kernloom run`.",
         )
-    if len(plans) > 1 and plans[0].experiment.trace:
+    if trace and len(plans) > 1:
         raise UsageError(
-            f"trace={plans[0].experiment.trace} is the trace of one run, but this sweep has "
-            f"{len(plans)} points",
+            f"trace={trace} is the trace of one run, but this sweep has {len(plans)} points",
             hint="Give the point to trace on the command line, without -m.",
         )
     if overrides.mentions("screen") and not multirun and plans[0].experiment.screen.keep:

@@ -84,6 +84,7 @@ def _document(outcome: Outcome) -> dict[str, object]:
         "toolchain": artifact.identity.toolchain,
         "arch": artifact.arch if artifact.kind == "kernel" else isa,
         "variant": artifact.variant,
+        "runtime": artifact.runtime,
         "state": "failed" if not outcome.ok else "cached" if outcome.cached else "built",
         "path": str(outcome.path) if outcome.ok else "",
         "seconds": outcome.seconds,
