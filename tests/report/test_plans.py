@@ -49,6 +49,7 @@ def built(**changes):
         "toolchain": "gcc",
         "arch": "x86_64",
         "variant": "release",
+        "runtime": "none",
         "state": "built",
         "path": "/p",
         "source": "/s",
