@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -125,11 +126,33 @@ def unchanged(path: str, stamp: Stamp) -> bool:
         return False
 
 
+_seen: ContextVar[dict[str, list[int]] | None] = ContextVar("stamps", default=None)
+
+
+@contextlib.contextmanager
+def stamping_once() -> Iterator[None]:
+    """Examine each file once inside the block: many artifacts read the same headers."""
+    token = _seen.set({})
+    try:
+        yield
+    finally:
+        _seen.reset(token)
+
+
+def _stamp(path: str) -> list[int]:
+    seen = _seen.get()
+    if seen is None:
+        return file_stamp(path)
+    if path not in seen:
+        seen[path] = file_stamp(path)
+    return seen[path]
+
+
 def _still_true(known: Mapping[str, Any]) -> bool:
     try:
         return (
             isinstance(known["assembles"], bool)
-            and all(file_stamp(path) == stamp for path, _, stamp, _ in known["files"])
+            and all(_stamp(path) == stamp for path, _, stamp, _ in known["files"])
             and all(_folder_stamp(folder) == stamp for folder, stamp in known["folders"].items())
         )
     except (OSError, KeyError, TypeError, ValueError, AttributeError):
@@ -139,6 +162,6 @@ def _still_true(known: Mapping[str, Any]) -> bool:
 def _folder_stamp(folder: str) -> list[int] | None:
     """Changes when a name is added to the folder, or the folder is replaced."""
     try:
-        return file_stamp(folder)
+        return _stamp(folder)
     except OSError:
         return None

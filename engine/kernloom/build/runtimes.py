@@ -14,6 +14,7 @@ from kernloom.base.errors import ConfigError, KernloomError, UnavailableError, n
 from kernloom.base.places import Places
 from kernloom.build.arches import host_isa, is_native, with_vector_bytes
 from kernloom.build.built_for import BuiltFor, is_for
+from kernloom.build.listing import stamping_once
 from kernloom.build.machines import NO_RUNTIME, AcceleratorVariant, machine_arch, variants_of
 from kernloom.build.program import DECLARATION, Program
 from kernloom.build.programs import Programs
@@ -99,6 +100,11 @@ def _prefix(named: Iterable[str]) -> str:
 
 def all_runtimes(places: Places) -> Runtimes:
     """Every program for each arch and variant that a toolchain on this machine can build."""
+    with stamping_once():
+        return _all_runtimes(places)
+
+
+def _all_runtimes(places: Places) -> Runtimes:
     programs = Programs(places.roots)
     arches = shipped(places, "arch", Arch)
     toolchains = shipped(places, "toolchain", Toolchain)

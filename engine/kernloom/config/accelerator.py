@@ -191,14 +191,10 @@ def check_accelerator(arch: Any, dtypes: tuple[str, ...]) -> None:
     values = settings_of(arch)
     for key, why in _POSITIVE.items():
         if not float(values[key]) > 0:
-            raise ConfigError(
-                f"is {values[key]}: {why}", key=f"arch.{key}", hint="Allowed: above 0."
-            )
+            raise ConfigError(f"is {values[key]}: {why}", key=f"arch.{key}", hint=_ABOVE_0)
     for key in _SIZES:
         if int(values[key]) < 1:
-            raise ConfigError(
-                f"is {values[key]} bytes", key=f"arch.{key}", hint="Allowed: above 0."
-            )
+            raise ConfigError(f"is {values[key]} bytes", key=f"arch.{key}", hint=_ABOVE_0)
     page = int(values["mmu.page"])
     if page & (page - 1):
         raise ConfigError(
