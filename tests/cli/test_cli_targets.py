@@ -42,15 +42,15 @@ def test_an_image_that_is_none_for_the_part_is_refused(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("machine", "why"),
+    ("board", "why"),
     [("nothing", "unsupported machine type"), ("mps2-an385", "qemu: fatal: Lockup")],
 )
 def test_a_board_that_does_not_fit_is_explained_in_the_emulators_own_words(
-    project: Project, machine: str, why: str
+    project: Project, board: str, why: str
 ) -> None:
     """The second has a Cortex-M3, to which floating-point instructions mean nothing."""
     needs("arm-none-eabi-gcc", "qemu-system-arm")
     words = ["run", "workload=axpy", "case=small", "target=cortex_m7"]
-    trial = project.json(*words, f"target.emulator.args=[-M,{machine}]").trial
+    trial = project.json(*words, f"target.emulator.args=[-M,{board}]").trial
     assert trial["status"] == "crashed"
     assert why in trial["message"]
