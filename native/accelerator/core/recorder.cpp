@@ -113,6 +113,15 @@ kl_tag Recorder::copy(std::uint32_t kind, void *sram, std::uint64_t address, con
                   address);
         return tag;
     }
+    if (rows.rows > 1 && rows.bytes && !rows.device_stride && !rows.sram_stride) {
+        // Nothing but their number would bound the time that they take.
+        fail_with(KL_STATUS_INVALID,
+                  text_of("%s %llu rows of %llu bytes, all between the same places: both strides "
+                          "are 0",
+                          load ? "loads" : "stores", (unsigned long long)rows.rows,
+                          (unsigned long long)rows.bytes));
+        return tag;
+    }
     if (address < KL_VIRTUAL_BASE || address > KL_SRAM_BASE || in_device > KL_SRAM_BASE - address) {
         fail_with(KL_STATUS_OUT_OF_BOUNDS,
                   text_of("%s address 0x%llx, which is no virtual address",

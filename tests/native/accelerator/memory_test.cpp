@@ -63,6 +63,19 @@ TEST(Memory, what_is_not_inside_is_refused) {
     EXPECT_FALSE(write(device, pe(0, 0, 0), KL_SRAM_BASE + 524287, "ab"));
 }
 
+TEST(Memory, rows_without_bytes_move_nothing_however_many_they_are) {
+    Device device;
+    std::string text = "kept";
+    const kl_rows rows = {1ull << 60, 0, 64, 64};
+    for (const uint64_t address : {uint64_t{0}, uint64_t{KL_VIRTUAL_BASE}}) {
+        EXPECT_EQ(load_fault(device, pe(0, 0, 0), address, text, rows).reason,
+                  uint32_t{KL_FAULT_NONE});
+        EXPECT_TRUE(device.platform->store(device.platform->self, pe(0, 0, 0), address, text.data(),
+                                           &rows, nullptr));
+    }
+    EXPECT_EQ(text, "kept");
+}
+
 TEST(Memory, fill_sets_every_byte) {
     Device device;
     EXPECT_TRUE(device.platform->memory_fill(device.platform->self, pe(0, 0, 0), 65530, 'x', 12));

@@ -122,6 +122,17 @@ TEST_F(RecorderTest, RectanglesThatNoMemoryHasAreRefused) {
     }
 }
 
+TEST_F(RecorderTest, RowsBetweenTheSamePlacesAreRefusedAtOnce) {
+    recorder.run(
+        [](kl_core *core, const std::uint64_t *args) {
+            kl_load_rows(core, kl_allocate(core, 100), args[0], {1ull << 60, 8, 0, 0});
+        },
+        base);
+    EXPECT_EQ(recorder.outcome().status, std::uint32_t{KL_STATUS_INVALID});
+    EXPECT_NE(recorder.outcome().detail.find("both strides are 0"), std::string::npos);
+    EXPECT_TRUE(recorder.actions().empty());
+}
+
 TEST_F(RecorderTest, FaultsNameTheFirstByteThatCannotBeAccessed) {
     recorder.run(
         [](kl_core *core, const std::uint64_t *args) {
