@@ -103,11 +103,8 @@ Outcome Launcher::run(Work &work) {
     exchange_.send(CONTROL, request, FABRIC_SUBMIT, packet);
     // The control program waits for each task for as long as the host for a message.
     Outcome outcome = exchange_.wait(work.tasks.size() + 2).front().outcome;
-    if (outcome.status == KL_STATUS_OUT_OF_BOUNDS && outcome.value) {
-        const std::string nearest = tensors_.nearest(outcome.value);
-        if (!nearest.empty())
-            outcome.detail += ": the kernel reached " + nearest;
-    }
+    if (outcome.status == KL_STATUS_OUT_OF_BOUNDS && outcome.value)
+        outcome.detail += ": the kernel reached " + tensors_.nearest(outcome.value);
     return outcome;
 }
 

@@ -87,9 +87,8 @@ std::vector<Reply> FrontEnd::access_each(std::uint16_t kind, Reader &reader,
 
 // Says which tensor an address that cannot be accessed is in or next to.
 void FrontEnd::add_nearest(Outcome &outcome, std::uint64_t address) const {
-    const std::string nearest = address < KL_VIRTUAL_BASE ? "" : tensors_.nearest(address);
-    if (!nearest.empty())
-        outcome.detail += "; nearest: " + nearest;
+    if (address >= KL_VIRTUAL_BASE)
+        outcome.detail += "; it is " + tensors_.nearest(address);
 }
 
 Outcome FrontEnd::check_mappings(const std::vector<kl_mapping> &mappings) const {

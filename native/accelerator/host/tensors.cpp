@@ -10,6 +10,7 @@ constexpr std::uint64_t ADDRESSES = KL_SRAM_BASE - KL_VIRTUAL_BASE;
 constexpr std::uint64_t ALIGNMENT = 4096; // of a tensor in a PE's memory
 constexpr std::uint64_t LINE = 64;        // least alignment of shards of equal size
 constexpr std::uint64_t MOST_SHARDS = 1 << 16;
+constexpr std::uint64_t NEAR = 1 << 20; // an address is near a tensor: so far, or the tensor's size
 
 std::uint64_t rounded(std::uint64_t value, std::uint64_t to) {
     return (value + to - 1) / to * to;
@@ -139,7 +140,7 @@ Tensor *Tensors::place(const Placement &placement, Outcome &problem) {
         problem = Outcome::failure(
             KL_STATUS_OUT_OF_MEMORY,
             text_of("no memory for tensor %s: %llu copies on top of %llu bytes are more than the "
-                    "limit of %llu",
+                    "limit of %llu (memory_limit)",
                     titled(tensor).c_str(), (unsigned long long)copies, (unsigned long long)used_,
                     (unsigned long long)limit_));
         return nullptr;
@@ -276,13 +277,13 @@ std::string Tensors::nearest(std::uint64_t address) const {
         const std::uint64_t distance = address < start  ? start - address
                                        : address > last ? address - last
                                                         : 0;
-        if (distance < least) {
+        if (distance <= std::max(entry.tensor.bytes, NEAR) && distance < least) {
             least = distance;
             best = &entry.tensor;
         }
     }
     if (!best)
-        return {};
+        return "an address that no tensor is near";
     const auto offset = static_cast<long long>(address - best->address);
     return text_of("%s buffer '%.200s' of %llu bytes, at byte offset %lld",
                    best->freed ? "freed"

@@ -61,7 +61,7 @@ class Tensors {
     // A freed tensor that has a byte of the range, and no live one has; or null.
     const Tensor *freed_in(std::uint64_t address, std::uint64_t bytes) const;
 
-    // Says which tensor an address is in or next to, and where; empty if there is none.
+    // Says which tensor an address is in or near, and where; or that it is near none.
     std::string nearest(std::uint64_t address) const;
 
     const FreeList &memory(kl_node pe) const {

@@ -277,6 +277,16 @@ def test_a_kernel_that_leaves_a_tensor_names_pe_address_task_and_tensor(bench: B
     assert "'x' of 100 bytes, at byte offset 105" in text
 
 
+def test_a_far_address_is_related_to_no_tensor(bench: Bench) -> None:
+    buffer = bench.session.allocate(100, "x")
+    with refused("unknown_address", "it is an address that no tensor is near"):
+        bench.session.read_on(Addressee(0, 0, 0), buffer.address + (1 << 40), 8)
+    with pytest.raises(DeviceError, match="reached an address that no tensor is near") as error:
+        bench.run("read_at", Scalar(1 << 40), buffer)
+    assert error.value.status == "out_of_bounds"
+    assert "'x'" not in error.value.message
+
+
 def test_a_kernel_cannot_reach_physical_memory(bench: Bench) -> None:
     buffer = bench.session.allocate(100, "x")
     with pytest.raises(DeviceError, match="0x40, which is no virtual address") as error:
@@ -294,7 +304,9 @@ def test_a_kernel_that_does_not_wait_gets_a_wrong_result(bench: Bench) -> None:
 
 def test_a_limit_of_memory_counts_every_copy(opened: Callable[..., Any]) -> None:
     with opened(memory__limit=1 << 20) as bench:
-        with refused("out_of_memory", r"6 copies on top of 0 bytes .* limit of 1048576"):
+        with refused(
+            "out_of_memory", r"6 copies on top of 0 bytes .* limit of 1048576 \(memory_limit\)"
+        ):
             bench.session.place(1 << 18, Policy.REPLICATE, label="w")
         bench.session.place(1 << 17, Policy.REPLICATE, label="w").close()
         bench.session.allocate(1 << 20)

@@ -132,13 +132,24 @@ TEST_F(TensorsTest, SizesPoliciesAndPlacesThatMakeNoSenseAreRefused) {
 }
 
 TEST_F(TensorsTest, TheNearestTensorOfAnAddressIsNamed) {
-    EXPECT_EQ(tensors.nearest(KL_VIRTUAL_BASE), "");
+    const char *none = "an address that no tensor is near";
+    EXPECT_EQ(tensors.nearest(KL_VIRTUAL_BASE), none);
     const Tensor *tensor = place(100, KL_POLICY_OWNER);
     EXPECT_NE(tensors.nearest(tensor->address + 105)
                   .find("outside buffer 'x' of 100 bytes, at "
                         "byte offset 105"),
               std::string::npos);
     EXPECT_NE(tensors.nearest(tensor->address - 7).find("byte offset -7"), std::string::npos);
+    // Near: 1 MiB, or the tensor's own size.
+    const std::uint64_t last = tensor->address + 99, mebibyte = 1 << 20;
+    EXPECT_NE(tensors.nearest(last + mebibyte), none);
+    EXPECT_EQ(tensors.nearest(last + mebibyte + 1), none);
+    EXPECT_EQ(tensors.nearest(tensor->address + (1ull << 40)), none);
+    const Tensor *large = place(3 * mebibyte, KL_POLICY_SHARD);
+    ASSERT_NE(large, nullptr);
+    const std::uint64_t end = large->address + large->bytes - 1;
+    EXPECT_NE(tensors.nearest(end + 3 * mebibyte), none);
+    EXPECT_EQ(tensors.nearest(end + 3 * mebibyte + 1), none);
 }
 
 } // namespace
