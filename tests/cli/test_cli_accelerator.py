@@ -234,6 +234,39 @@ def test_what_cannot_work_is_refused_before_anything_is_built(
     assert done.code == code and why in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["target.options.dead=0.99.0"], "target.options.dead: there is no PE 0.99.0"),
+        (["target.options.slow=usb:2"], "target.options.slow: there is no link usb"),
+        (["arch.clock.core_mhz=0.0001"], "arch.clock.core_mhz: must be at least 0.001"),
+        (["arch.hbm.channels=65"], "arch.hbm.channels: must be between 1 and 64, not 65"),
+    ],
+)
+def test_a_setting_that_the_platform_refuses_is_named_as_it_was_typed(
+    project: Project, words: list[str], why: str
+) -> None:
+    found = trial(project, *words)
+    assert found["status"] != "ok" and why in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "text", "limit"),
+    [
+        (45, "did not answer Submit", "within 6000000 ns of virtual time (3 times "),
+        (46, "did not answer Run of task 1", "within 2000000 ns of virtual time ("),
+    ],
+)
+def test_a_launch_that_ends_in_virtual_time_does_not_name_the_limit_of_the_wall_clock(
+    project: Project, lost: int, text: str, limit: str
+) -> None:
+    options = [f"target.options.lose={lost}", "target.options.timeout_ns=2000000"]
+    found = trial(project, ONE_SIP, *options, "timeout=50")
+    assert found["status"] == "timeout" and text in found["message"]
+    assert f"{limit}target.options.timeout_ns), until the virtual instant " in found["message"]
+    assert "timeout=50" not in found["message"]
+
+
 def test_tensors_larger_than_hbm_are_refused_with_both_numbers(project: Project) -> None:
     words = ["plan", "workload=twice", "target=a5", ONE_SIP, "arch.hbm.bytes=1MiB"]
     done = project.run(*words, "workload.sizes.n=1000000")

@@ -199,7 +199,8 @@ class Setup:
             result = launch()
         except DeviceError as error:
             detail = ""
-            if error.status == "timeout":
+            # By code: a timeout in virtual time (`no_answer`) names its own limit.
+            if error.code == "timeout":
                 detail = f" (timeout={self._bench.experiment.timeout:g})"
             elif error.status == "out_of_bounds":
                 detail = _element(error.message, self.tensors)

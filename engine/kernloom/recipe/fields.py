@@ -169,7 +169,7 @@ STAGE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
 is the same as in this machine's pipeline of that name: its options may mean anything."""
 
 DEVICE_OPTIONS: Mapping[str, frozenset[str]] = {
-    "accelerator": frozenset({"threads", "dead", "slow", "lose", "late", "corrupt"}),
+    "accelerator": frozenset({"threads", "timeout_ns", "dead", "slow", "lose", "late", "corrupt"}),
     "opencl": frozenset({"platform", "device", "index", "compute_units", "host_memory"}),
 }
 """Device -> the options of `target.options` that are values. Options of other devices come from

@@ -126,11 +126,11 @@ void Control::timer(std::uint64_t token) {
     case WATCHDOG:
         if (watchdog_.fired() && running_.request) {
             const TaskRecord &record = tasks_[running_.task].record;
-            end(Outcome::failure(
-                KL_STATUS_NO_ANSWER,
-                text_of("%s did not answer Run of task %llu ('%s') within %llu ns of virtual time",
-                        name_of(running_.pe).c_str(), (unsigned long long)record.id, record.name,
-                        (unsigned long long)(timeout_ps_ / 1000))));
+            end(no_answer(platform_,
+                          text_of("%s did not answer Run of task %llu ('%s')",
+                                  name_of(running_.pe).c_str(), (unsigned long long)record.id,
+                                  record.name),
+                          timeout_ps_, ANSWER_TIMEOUT_KEY));
         }
         return;
     case SUBMITTED:

@@ -42,27 +42,30 @@ void Exchange::send_transfer(kl_node to, std::uint16_t kind, std::uint64_t addre
 
 const std::vector<Answer> &Exchange::wait(std::uint64_t timeouts) {
     constexpr std::uint64_t most = 1'000'000'000'000'000'000;
+    const std::uint64_t delay_ps = timeouts > most / timeout_ps_ ? most : timeouts * timeout_ps_;
     over_ = false;
     if (missing_)
-        watchdog_.start(timeouts > most / timeout_ps_ ? most : timeouts * timeout_ps_);
+        watchdog_.start(delay_ps);
     while (missing_ && !over_)
         if (!platform_.run(platform_.self))
             break;
     watchdog_.stop();
     if (missing_)
-        give_up(timeouts);
+        give_up(timeouts, delay_ps);
     return answers_;
 }
 
-void Exchange::give_up(std::uint64_t timeouts) {
+void Exchange::give_up(std::uint64_t timeouts, std::uint64_t delay_ps) {
+    const std::string limit =
+        timeouts == 1 ? ANSWER_TIMEOUT_KEY
+                      : text_of("%llu times %s", (unsigned long long)timeouts, ANSWER_TIMEOUT_KEY);
     for (Answer &answer : answers_)
         if (!answer.arrived)
-            answer.outcome = Outcome::failure(
-                KL_STATUS_NO_ANSWER,
-                text_of("%s did not answer %s (request %llu) within %llu ns of virtual time",
-                        name_of(answer.from).c_str(), name_of_kind(answer.kind),
-                        (unsigned long long)answer.request,
-                        (unsigned long long)(timeout_ps_ / 1000 * timeouts)));
+            answer.outcome = no_answer(
+                platform_,
+                text_of("%s did not answer %s (request %llu)", name_of(answer.from).c_str(),
+                        name_of_kind(answer.kind), (unsigned long long)answer.request),
+                delay_ps, limit);
     missing_ = 0;
     for (HostTransfer &transfer : transfers_)
         transfer.data = nullptr;

@@ -51,7 +51,7 @@ class Exchange {
     enum Token : std::uint64_t { WATCHDOG = 1, SPENT = 2 };
 
     Answer *expected(const kl_delivery &delivery, std::uint64_t request);
-    void give_up(std::uint64_t timeouts);
+    void give_up(std::uint64_t timeouts, std::uint64_t delay_ps);
 
     const kl_platform &platform_;
     kl_node node_;

@@ -35,15 +35,17 @@ def test_settings_are_those_of_runtime_arch_and_target() -> None:
     runtime = Runtime("ringmap", ring=Ring(heap="1MiB"))
     setup = DeviceSetup(paths, a5(threads=2, dead="0.0.1"), arch, runtime=runtime)
     found = AcceleratorDevice.from_setup(setup).settings
-    of_target = {"threads": "2", "faults.dead": "0.0.1"}
+    of_target = {"threads": "2", "timeout_ns": "1000000000000", "faults.dead": "0.0.1"}
     assert settings_of(arch) | of_target == {k: v for k, v in found.items() if "ring." not in k}
     assert found["ring.heap"] == "1048576"
 
 
 def test_options_of_the_target_are_settings_too() -> None:
-    options = {"threads": 2, "dead": "0.0.1,0.1.0", "slow": "noc:4", "late": "2:50", "lose": 3}
+    given = {"threads": 2, "timeout_ns": 5000}
+    options = given | {"dead": "0.0.1,0.1.0", "slow": "noc:4", "late": "2:50", "lose": 3}
     assert settings_of_options(a5(**options)) == {
         "threads": "2",
+        "timeout_ns": "5000",
         "faults.dead": "0.0.1,0.1.0",
         "faults.slow": "noc:4",
         "faults.late": "2:50",
@@ -67,6 +69,8 @@ def test_options_are_the_same_in_schema_recipes_and_targets() -> None:
     [
         ({"nonsense": 2}, "unknown key 'nonsense'"),
         ({"threads": 0}, "threads: 0 is too small"),
+        ({"threads": 65}, "threads: 65 is too large"),
+        ({"timeout_ns": 0}, "timeout_ns: 0 is too small"),
         ({"dead": "0.0"}, "dead: '0.0' is no fault"),
         ({"dead": 0.5}, "dead: '0.5' is no fault"),
         ({"slow": "noc"}, "slow: 'noc' is no fault"),

@@ -1,4 +1,4 @@
-"""Options of an accelerator's target: threads of the simulation, and faults on purpose."""
+"""Options of an accelerator's target: threads, a limit in virtual time, faults on purpose."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ SIMULATED = "sim"
 class Options:
     """The options of a simulated accelerator."""
 
-    threads: int = field(default=1, metadata=between(1, 2))
-    """2: each kernel is recorded in a thread of its own; virtual times stay the same."""
+    threads: int = field(default=1, metadata=between(1, 64))
+    """Threads that record kernels; virtual times are the same with any number."""
+    timeout_ns: int = field(default=1_000_000_000_000, metadata=between(1, 1_000_000_000_000))
+    """Virtual time after which an answer is no longer waited for."""
     dead: str = ""
     """PEs that answer nothing: `0.0.1`, or several with commas."""
     slow: str = ""
@@ -34,6 +36,8 @@ class Options:
     """Every so many-th message arrives with a wrong bit; 0: none."""
 
 
+_OWN = ("threads", "timeout_ns")
+"""Options that are no faults."""
 _FORMS = {
     "dead": (r"\d+\.\d+\.\d+(,\d+\.\d+\.\d+)*", "SIP.CUBE.PE, or several with commas"),
     "slow": (r"\w+:[\d.]+(,\w+:[\d.]+)*", "LINK:FACTOR, or several with commas"),
@@ -52,8 +56,7 @@ def settings_of_options(target: Target) -> dict[str, str]:
             raise ConfigError(f"{value!r} is no fault", key=f"{KEY}.{name}", hint=f"Write {words}.")
     changed = {name: value for name, value in vars(options).items() if value}
     return {
-        name if name == "threads" else f"faults.{name}": _text(value)
-        for name, value in changed.items()
+        name if name in _OWN else f"faults.{name}": _text(value) for name, value in changed.items()
     }
 
 

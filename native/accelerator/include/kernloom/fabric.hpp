@@ -257,6 +257,19 @@ inline bool read_response(const kl_delivery &delivery, std::uint64_t &request, O
     return true;
 }
 
+// Why waiting for an answer has ended, and when; `limit` is how long it was waited for, as the key
+// that sets it.
+inline Outcome no_answer(const kl_platform &platform, const std::string &what,
+                         std::uint64_t delay_ps, const std::string &limit) {
+    return Outcome::failure(
+        KL_STATUS_NO_ANSWER,
+        text_of("%s within %llu ns of virtual time (%s), until the virtual instant %llu ns",
+                what.c_str(), (unsigned long long)(delay_ps / 1000), limit.c_str(),
+                (unsigned long long)(platform.now(platform.self) / 1000)));
+}
+
+constexpr const char *ANSWER_TIMEOUT_KEY = "target.options.timeout_ns";
+
 // A timer of a node that ends waiting. At most one is in the platform's queue, however often it is
 // set: it is set again when it fires too early.
 class Watchdog {

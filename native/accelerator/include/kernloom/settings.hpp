@@ -42,7 +42,7 @@ class Settings {
     std::string_view text_;
 };
 
-// Virtual time after which an answer is no longer waited for.
+// Virtual time after which an answer is no longer waited for: target.options.timeout_ns.
 inline std::uint64_t answer_timeout_ps(const Settings &settings) {
     constexpr std::uint64_t most = 1'000'000'000'000; // 1,000 s
     const std::uint64_t ns = settings.number("timeout_ns", most);
