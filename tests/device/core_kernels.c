@@ -1,10 +1,14 @@
 /* The kernels of kernels.c for accelerators: what they reach is copied through SRAM. */
+#define _GNU_SOURCE 1
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "kernloom/core.h"
 
@@ -197,6 +201,30 @@ void gather(struct kl_core *core, const uint64_t *args) {
     void *tile = kl_allocate(core, args[0] * args[1]);
     kl_wait(core, kl_load_rows(core, tile, args[3], rows));
     kl_wait(core, kl_store(core, args[4], tile, args[0] * args[1]));
+}
+
+/* rows, buffer: rows of no bytes, loaded and stored */
+void move_nothing(struct kl_core *core, const uint64_t *args) {
+    const struct kl_rows rows = {args[0], 0, 64, 64};
+    void *tile = kl_allocate(core, 64);
+    kl_wait(core, kl_load_rows(core, tile, args[1], rows));
+    kl_wait(core, kl_store_rows(core, args[1], tile, rows));
+}
+
+/* place, out: the thread that runs this kernel */
+void thread_at(struct kl_core *core, const uint64_t *args) {
+    int64_t *id = kl_allocate(core, sizeof *id);
+    *id = (int64_t)syscall(SYS_gettid);
+    kl_wait(core, kl_store(core, args[1] + args[0] * sizeof *id, id, sizeof *id));
+}
+
+/* fails: whether an allocation fails; otherwise it crashes */
+void allocate_or_crash(struct kl_core *core, const uint64_t *args) {
+    (void)core;
+    if (args[0])
+        errno = ENOMEM;
+    else
+        *(volatile int *)0 = 1;
 }
 
 void give_up(struct kl_core *core, const uint64_t *args) {

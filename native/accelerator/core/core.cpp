@@ -1,12 +1,13 @@
 #include "core.hpp"
 
+#include <cerrno>
+
 #include "builtin.hpp"
 
 namespace kernloom::core {
 
-Core::Core(const kl_platform &platform, kl_node node, const char *settings)
-    : platform_(platform), node_(node), threaded_(Settings(settings).number("threads", 1) > 1),
-      sram_(platform.arch->sram_bytes), code_(platform, node) {
+Core::Core(const kl_platform &platform, kl_node node)
+    : platform_(platform), node_(node), sram_(platform.arch->sram_bytes), code_(platform, node) {
 }
 
 Core::~Core() {
@@ -105,12 +106,13 @@ void Core::start() {
         task ? text_of("task %llu ('%s')", (unsigned long long)job.task.id, job.task.name)
              : text_of("the DMA probe");
     job.recorder = std::make_unique<Recorder>(platform_, node_, sram_, title);
-    if (threaded_ && task)
-        recording_ = std::thread([this] { record(); });
-    else
+    if (!task) {
         record();
-    if (!task)
         return replay();
+    }
+    recording_ = true;
+    platform_.start_work(
+        platform_.self, node_, [](void *core) { static_cast<Core *>(core)->record(); }, this);
     const kl_arch &arch = *platform_.arch;
     job.begin_ps = platform_.now(platform_.self);
     platform_.after(platform_.self, node_, arch.dispatch_ps + arch.switch_ps, START);
@@ -119,6 +121,8 @@ void Core::start() {
 void Core::record() {
     Job &job = jobs_.front();
     Recorder &recorder = *job.recorder;
+    // After a crash, errno is this kernel's own, not that of an earlier one on the same thread.
+    errno = 0;
     kl_core_entry_function entry = probe;
     if (job.kind == FABRIC_RUN && job.task.code_bytes) {
         entry = code_.find(job.task, job.outcome);
@@ -140,8 +144,9 @@ void Core::record() {
 
 // Waits for the end of a recording.
 void Core::settle() {
-    if (recording_.joinable())
-        recording_.join();
+    if (recording_)
+        platform_.finish_work(platform_.self, node_);
+    recording_ = false;
 }
 
 void Core::timer(std::uint64_t token) {
@@ -202,8 +207,8 @@ constexpr struct kl_program PROGRAM = {
     sizeof(struct kl_program),
     "core",
     KL_NODE_PE,
-    [](const kl_platform *platform, kl_node node, const char *settings) -> void * {
-        return new Core(*platform, node, settings);
+    [](const kl_platform *platform, kl_node node, const char *) -> void * {
+        return new Core(*platform, node);
     },
     [](void *state, const kl_delivery *delivery) { core(state)->receive(*delivery); },
     [](void *state, std::uint64_t token) { core(state)->timer(token); },

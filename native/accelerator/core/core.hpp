@@ -3,12 +3,10 @@
 
 #include <deque>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "code.hpp"
 #include "kernloom/fabric.hpp"
-#include "kernloom/settings.hpp"
 #include "recorder.hpp"
 #include "sram.hpp"
 
@@ -16,7 +14,7 @@ namespace kernloom::core {
 
 class Core {
   public:
-    Core(const kl_platform &platform, kl_node node, const char *settings);
+    Core(const kl_platform &platform, kl_node node);
     ~Core();
 
     void receive(const kl_delivery &delivery);
@@ -57,11 +55,10 @@ class Core {
 
     const kl_platform &platform_;
     kl_node node_;
-    bool threaded_;
     Sram sram_;
     Code code_;
     std::deque<Job> jobs_; // the first one is running
-    std::thread recording_;
+    bool recording_ = false;
     std::uint64_t replays_ = 0;
 };
 

@@ -292,18 +292,18 @@ def test_ringmap_submits_while_earlier_tasks_execute_and_a_full_ring_holds_it_up
     assert took[64] <= took[2] < took[1]
     with (
         opened("ringmap", ring__slots=0) as bench,
-        pytest.raises(DeviceError, match=r"ring\.slots"),
+        pytest.raises(DeviceError, match=r"\(runtime\.ring\.slots\)"),
     ):
         bench.run("spin", Scalar(1))
 
 
-def test_a_graph_that_does_not_fit_is_refused_with_both_numbers_and_the_key(
+def test_a_graph_that_does_not_fit_is_refused_with_both_numbers_and_what_works(
     opened: Callable[..., Any],
 ) -> None:
     with opened("hostgraph", graph__tasks=3) as bench:
         spin = Call(bench.builtin("spin", 1), (Scalar(1),))
         bench.session.launch([spin] * 3)
-        with pytest.raises(DeviceError, match=r"4 tasks.* room for 3 \(graph\.tasks\)"):
+        with pytest.raises(DeviceError, match=r"4 tasks.* room for 3 \(runtime=ringmap"):
             bench.session.launch([spin] * 4)
 
 
@@ -339,6 +339,38 @@ def test_virtual_time_and_trace_are_the_same_in_every_run_and_on_any_number_of_t
     first = traced(1)
     assert first[1].startswith(b"{")
     assert [traced(threads) == first for threads in (1, 2, 2, 8)] == [True] * 4
+
+
+def test_thousands_of_tasks_are_recorded_by_the_threads_of_the_device(
+    opened: Callable[..., Any],
+) -> None:
+    tasks = 2000
+    with opened("ringmap", threads=2) as bench:
+        out = bench.session.allocate(8 * tasks, "threads")
+        kernel = bench.load("thread_at")
+        for _ in range(2):
+            bench.session.fill(out, 0)
+            bench.session.launch([Call(kernel, (Scalar(i), out)) for i in range(tasks)])
+            found = set(np.frombuffer(bench.session.read(out), dtype="int64").tolist())
+            assert 0 not in found and len(found) <= 2
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_crash_is_not_blamed_on_a_shortage_of_memory_in_an_earlier_task(
+    opened: Callable[..., Any], threads: int
+) -> None:
+    with opened(threads=threads) as bench:
+        kernel = bench.load("allocate_or_crash")
+        with pytest.raises(DeviceError, match="SIGSEGV") as error:
+            bench.session.launch([Call(kernel, (Scalar(1),)), Call(kernel, (Scalar(0),))])
+        assert error.value.status == "crashed"
+
+
+def test_rows_without_bytes_are_copied_at_once_however_many(bench: Bench) -> None:
+    buffer = bench.session.allocate(64, "x")
+    bench.session.fill(buffer, 7)
+    bench.run("move_nothing", Scalar(1 << 60), buffer)
+    assert bytes(bench.session.read(buffer)) == b"\x07" * 64
 
 
 def test_a_launch_reports_what_the_platform_says(bench: Bench) -> None:

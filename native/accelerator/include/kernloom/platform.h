@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define KL_PLATFORM_ABI 1u
+#define KL_PLATFORM_ABI 2u
 
 /* Virtual addresses start here; lower ones are physical and belong to one PE. */
 #define KL_VIRTUAL_BASE (1ull << 40)
@@ -150,6 +150,12 @@ struct kl_platform {
     /* A slice on the track of a node, for the trace. */
     void (*trace)(void *self, struct kl_node node, const char *name, uint64_t begin_ps,
                   uint64_t end_ps);
+
+    /* Runs a function for a PE, one at a time, on a thread of the device while the simulation goes
+     * on; at once if the device has no threads of its own. `finish_work` returns when the PE's
+     * function has ended, and at once if there is none. */
+    void (*start_work)(void *self, struct kl_node pe, void (*work)(void *context), void *context);
+    void (*finish_work)(void *self, struct kl_node pe);
 };
 
 /* A message as it arrives. */
@@ -183,7 +189,7 @@ struct kl_platform_library {
     uint32_t bytes;
     const char *name;
     /* Settings are lines `key=value`: configs/arch, flattened. NULL and the problem if they make no
-     * device: `key: what is wrong`. */
+     * device: `key: what is wrong`, with the key that a user types. */
     struct kl_platform *(*open)(const char *settings, char *problem, size_t problem_bytes);
     /* Has a program run on all nodes of its kind; false and the problem if it cannot. */
     int (*attach)(struct kl_platform *platform, const struct kl_program *program, char *problem,

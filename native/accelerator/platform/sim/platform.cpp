@@ -67,7 +67,7 @@ struct kl_platform *open(const char *text, char *problem, size_t problem_bytes) 
     try {
         created = new Simulator(settings, text);
     } catch (const std::bad_alloc &) {
-        report_problem(problem, problem_bytes, "topology: this machine has too little memory");
+        report_problem(problem, problem_bytes, "arch.topology: this machine has too little memory");
         return nullptr;
     }
     struct kl_platform &table = created->table;
@@ -99,6 +99,10 @@ struct kl_platform *open(const char *text, char *problem, size_t problem_bytes) 
                       size_t count) { simulator(self).replay(pe, task, label, actions, count); };
     table.trace = [](void *self, kl_node node, const char *name, uint64_t begin_ps,
                      uint64_t end_ps) { simulator(self).slice(node, name, begin_ps, end_ps); };
+    table.start_work = [](void *self, kl_node pe, void (*work)(void *), void *context) {
+        simulator(self).start_work(pe, work, context);
+    };
+    table.finish_work = [](void *self, kl_node pe) { simulator(self).finish_work(pe); };
     return &table;
 }
 

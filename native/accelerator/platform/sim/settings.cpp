@@ -13,6 +13,7 @@ constexpr const char *DTYPE_NAMES[KL_DTYPES] = {"float32", "float64", "int32", "
 constexpr const char *CORE_NAMES[KL_CORE_TYPES] = {"matrix", "vector"};
 constexpr uint32_t MOST_UNITS = 64; // channels or banks
 constexpr uint64_t MOST_PES = 1 << 16;
+constexpr uint64_t MOST_THREADS = 64; // also in device/accelerator/options.py
 constexpr uint64_t MOST_NS = 1000ull * 1000 * 1000 * 1000;
 constexpr double MOST_BANDWIDTH = 1e9;
 
@@ -28,6 +29,15 @@ std::string_view split(std::string_view &text, char separator) {
     const std::string_view first = text.substr(0, at);
     text = at == std::string_view::npos ? std::string_view() : text.substr(at + 1);
     return first;
+}
+
+// The key that a user types for a setting.
+std::string typed_key(const std::string &key) {
+    const std::string_view faults = "faults.";
+    if (key.starts_with(faults)) {
+        return "target.options." + key.substr(faults.size());
+    }
+    return (key == "threads" ? "target.options." : "arch.") + key;
 }
 
 // Looks values up and keeps the first thing that is wrong with one.
@@ -46,7 +56,7 @@ class Reader {
 
     void refuse(const std::string &key, const std::string &reason) {
         if (problem_.empty()) {
-            problem_ = key + ": " + reason;
+            problem_ = typed_key(key) + ": " + reason;
         }
     }
 
@@ -306,6 +316,9 @@ bool parse_settings(const char *text, Settings &settings, std::string &problem) 
     read_links(reader, settings);
     read_compute(reader, settings);
     read_faults(reader, settings);
+    if (reader.has("threads")) {
+        settings.threads = static_cast<uint32_t>(reader.whole("threads", 1, MOST_THREADS));
+    }
     settings.trace = reader.optional("trace") == "1";
     problem = reader.problem();
     return problem.empty();

@@ -51,6 +51,7 @@ struct Settings {
 
     LinkCosts links[LINK_KINDS];
     Faults faults;
+    uint32_t threads = 1; // that record kernels; 1: the simulation's own
     bool trace = false;
 
     uint32_t pes() const {
@@ -58,7 +59,8 @@ struct Settings {
     }
 };
 
-// False and `key: what is wrong` if no device can be made of the text.
+// False and `key: what is wrong`, with the key that a user types, if no device can be made of the
+// text.
 bool parse_settings(const char *text, Settings &settings, std::string &problem);
 
 } // namespace kernloom

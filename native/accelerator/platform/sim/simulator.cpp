@@ -3,7 +3,7 @@
 namespace kernloom {
 
 Simulator::Simulator(const Settings &settings, const char *text)
-    : settings_(settings), text_(text) {
+    : settings_(settings), text_(text), work_(settings.threads, settings.pes()) {
     if (settings_.trace) {
         trace_ = std::make_unique<Trace>();
         issue_name_ = trace_->name("issue");

@@ -14,6 +14,7 @@
 #include "settings.hpp"
 #include "slots.hpp"
 #include "trace.hpp"
+#include "work_pool.hpp"
 
 #include "kernloom/platform.h"
 
@@ -63,6 +64,9 @@ class Simulator {
     void replay(kl_node pe, uint64_t task, const char *label, const kl_action *actions,
                 size_t count);
     void slice(kl_node node, const char *name, uint64_t begin_ps, uint64_t end_ps);
+
+    void start_work(kl_node pe, WorkPool::Work work, void *context);
+    void finish_work(kl_node pe);
 
     const std::string &trace_text();
     void begin_report();
@@ -279,6 +283,7 @@ class Simulator {
     bool running_ = false;
     bool stopped_ = false;
     std::string report_;
+    WorkPool work_; // last: its threads use the memories
 };
 
 } // namespace kernloom

@@ -14,6 +14,20 @@ uint64_t compute_ps(uint64_t cycles, uint64_t khz) {
 
 } // namespace
 
+void Simulator::start_work(kl_node node, WorkPool::Work work, void *context) {
+    if (node.kind == KL_NODE_PE && known(node)) {
+        work_.start(pe_number(node), work, context);
+    } else {
+        work(context);
+    }
+}
+
+void Simulator::finish_work(kl_node node) {
+    if (node.kind == KL_NODE_PE && known(node)) {
+        work_.finish(pe_number(node));
+    }
+}
+
 void Simulator::replay(kl_node node, uint64_t number, const char *label, const kl_action *actions,
                        size_t count) {
     if (node.kind != KL_NODE_PE || !known(node)) {

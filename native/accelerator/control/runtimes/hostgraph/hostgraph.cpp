@@ -25,9 +25,10 @@ class HostGraph final : public Runtime {
     void begin(std::size_t tasks) override {
         tasks_ = tasks;
         if (tasks > most_)
-            return dispatcher_.refuse(
-                text_of("the graph has %zu tasks, and there is room for %llu (graph.tasks)", tasks,
-                        (unsigned long long)most_));
+            return dispatcher_.refuse(text_of(
+                "the graph has %zu tasks, and there is room for %llu (runtime=ringmap takes "
+                "any number)",
+                tasks, (unsigned long long)most_));
         if (tasks)
             dispatcher_.dispatch(0);
         else

@@ -30,7 +30,7 @@ class RingMap final : public Runtime {
         submitted_ = retired_ = 0;
         if (!slots_)
             return dispatcher_.refuse("a ring of 0 slots never drains: the least that works is 1 "
-                                      "(ring.slots)");
+                                      "(runtime.ring.slots)");
         if (!tasks)
             return dispatcher_.finish();
         // A delay of an earlier submission may still be under way.
