@@ -314,7 +314,7 @@ def test_what_a_kernel_does_wrong_is_a_status(
     opencl: Project, body: str, status: str, said: str
 ) -> None:
     add(opencl, "mine", body)
-    patience = "timeout=3" if status == "timeout" else "timeout=60"
+    patience = "timeout=12" if status == "timeout" else "timeout=60"
     done = opencl.json("run", "target=opencl", "workload=mine", patience)
     assert done.code == 1, done.stderr
     assert done.trial["status"] == status
