@@ -15,7 +15,8 @@ from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.base.places import share_folder
 from kernloom.config.accelerator import OVERRIDDEN, OVERRIDE, PROVENANCE
 from kernloom.recipe.recipe import refusals
-from kernloom.run.provenance import provenance_conditions, with_provenance
+from kernloom.run.plan_conditions import with_plan_conditions
+from kernloom.run.provenance import provenance_conditions
 from kernloom.run.trials import trial_of
 from parsed import points_of
 from parts import without
@@ -104,7 +105,7 @@ def test_a_stored_trial_states_the_provenance_of_todays_command(bench: RecipeBen
     same = bench.plan("workload=axpy", "target=a5", "case=small")
     assert same.id == plan.id
     had = {"limiter": "dma"} | provenance_conditions(plan)
-    assert with_provenance(had, same) == {"limiter": "dma"} | provenance_conditions(same)
+    assert with_plan_conditions(had, same) == {"limiter": "dma"} | provenance_conditions(same)
 
 
 def test_steps_without_every_transform_replay(tmp_path: Path) -> None:

@@ -369,6 +369,12 @@ class Device(ABC):
         return target.family in ("host", "accelerator")
 
     @classmethod
+    def injected_faults(cls, target: Target) -> str:
+        """The faults that the target's options inject, as text; empty if there are none. Trials
+        with such faults are not ranked."""
+        return ""
+
+    @classmethod
     def runs_cpu_code(cls, target: Target) -> bool:
         """Whether kernels are CPU code: then the machine or emulator must have the features of the
         arch, and the compiler must know them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from kernloom.config.accelerator import (
@@ -28,12 +27,6 @@ def overridden_keys(arch: Arch, overrides: Overrides) -> frozenset[str]:
         if not override.group and override.key.startswith("arch.")
     }
     return frozenset(key for key in recorded | given if key.partition(".")[0] in SECTIONS)
-
-
-def with_provenance(conditions: Mapping[str, Any], plan: Planned) -> dict[str, Any]:
-    """Conditions of a trial with the provenance of its arch data as a plan has it now."""
-    others = {key: v for key, v in conditions.items() if key not in (PROVENANCE, OVERRIDDEN)}
-    return others | provenance_conditions(plan)
 
 
 def provenance_conditions(plan: Planned) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Arch, Machine, Ring, Runtime, Target
 from kernloom.device.accelerator import AcceleratorDevice
-from kernloom.device.accelerator.options import Options, settings_of_options
+from kernloom.device.accelerator.options import Options, faults_text, settings_of_options
 from kernloom.device.contract import DeviceSetup
 from kernloom.recipe.fields import DEVICE_OPTIONS
 
@@ -51,6 +51,22 @@ def test_options_of_the_target_are_settings_too() -> None:
     }
     vendors = a5("theirs", forward="x.so", on=True)
     assert settings_of_options(vendors) == {"forward": "x.so", "on": "1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, ""),
+        ({"threads": 2, "slow": "noc:1,hbm:1.0", "late": "0:50", "lose": 0}, ""),
+        ({"slow": "noc:1,hbm:2", "lose": 3}, "slow=noc:1,hbm:2 lose=3"),
+        ({"dead": "0.0.1", "late": "2:50", "corrupt": 9}, "dead=0.0.1 late=2:50 corrupt=9"),
+    ],
+)
+def test_faults_are_the_options_that_change_the_hardware(
+    options: dict[str, Any], text: str
+) -> None:
+    assert AcceleratorDevice.injected_faults(a5(**options)) == faults_text(a5(**options)) == text
+    assert faults_text(a5(platform="theirs", **options)) == ""
 
 
 def test_options_are_the_same_in_schema_recipes_and_targets() -> None:

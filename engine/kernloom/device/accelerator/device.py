@@ -8,7 +8,7 @@ from pathlib import Path
 from kernloom.base.gauges import VIRTUAL_TIME
 from kernloom.config.accelerator import flattened, settings_of
 from kernloom.config.schema import Arch, Target
-from kernloom.device.accelerator.options import settings_of_options
+from kernloom.device.accelerator.options import faults_text, settings_of_options
 from kernloom.device.contract import PLATFORM, Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, supervised
 from kernloom.device.fitting import check_accelerator_arch, check_hbm
@@ -97,6 +97,10 @@ class AcceleratorDevice(Device):
         cls, target: Target, dtypes: Collection[str] = (), *, cache: Path | None = None
     ) -> None:
         settings_of_options(target)
+
+    @classmethod
+    def injected_faults(cls, target: Target) -> str:
+        return faults_text(target)
 
     @classmethod
     def check_arch(cls, arch: Arch) -> None:

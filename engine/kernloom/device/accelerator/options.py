@@ -41,6 +41,11 @@ _FORMS = {
 }
 
 
+_HARMLESS = {"slow": r"\w+:0*1(\.0*)?(,\w+:0*1(\.0*)?)*", "late": r"0+:\d+|\d+:0+"}
+"""Values of faults that change nothing."""
+_FAULT = "faults."
+
+
 def settings_of_options(target: Target) -> dict[str, str]:
     """The options of a target as settings of its platform; ConfigError for one it has not."""
     if target.machine.platform != SIMULATED:
@@ -52,9 +57,25 @@ def settings_of_options(target: Target) -> dict[str, str]:
             raise ConfigError(f"{value!r} is no fault", key=f"{KEY}.{name}", hint=f"Write {words}.")
     changed = {name: value for name, value in vars(options).items() if value}
     return {
-        name if name == "threads" else f"faults.{name}": _text(value)
+        name if name == "threads" else f"{_FAULT}{name}": _text(value)
         for name, value in changed.items()
     }
+
+
+def faults_text(target: Target) -> str:
+    """The faults that a target injects: `slow=noc:4 lose=7`; empty if none changes anything."""
+    if target.machine.platform != SIMULATED:
+        return ""
+    found = {
+        key.removeprefix(_FAULT): value
+        for key, value in settings_of_options(target).items()
+        if key.startswith(_FAULT)
+    }
+    return " ".join(
+        f"{name}={value}"
+        for name, value in found.items()
+        if not re.fullmatch(_HARMLESS.get(name, ""), value)
+    )
 
 
 def _as_text(options: Mapping[str, object]) -> dict[str, object]:
