@@ -186,6 +186,7 @@ def check_accelerator(arch: Any, dtypes: tuple[str, ...]) -> None:
                 f"is missing: arch '{arch.name}' has {', '.join(given)}, and an accelerator needs "
                 "all its sections",
                 key=f"arch.{name}",
+                hint="To change a few values of one: `defaults: [a5, _self_]` in an arch of yours.",
             )
     _check_topology(arch.topology)
     _check_rates(arch.topology, arch.compute, dtypes)

@@ -350,6 +350,10 @@ class Device(ABC):
         """Raise ConfigError if the arch does not describe such a device."""
 
     @classmethod  # noqa: B027
+    def check_options(cls, target: Target, arch: Arch) -> None:
+        """Raise ConfigError if options of the target do not fit the arch."""
+
+    @classmethod  # noqa: B027
     def check_tensors(cls, arch: Arch, nbytes: Mapping[str, int]) -> None:
         """Raise ConfigError if tensors of these sizes do not fit on the device together."""
 

@@ -229,6 +229,7 @@ class Assembly:
         dtypes = {tensor.dtype or workload.dtype for tensor in workload.tensors.values()}
         device.check(target, dtypes | {workload.dtype}, cache=self.places.cache)
         device.check_arch(arch)
+        device.check_options(target, arch)
         if cpu_code:
             check_compiles(found, arch)
 

@@ -88,12 +88,25 @@ def test_options_are_the_same_in_schema_recipes_and_targets() -> None:
         ({"slow": "noc"}, "slow: 'noc' is no fault"),
         ({"late": "2:5,3:5"}, "late: '2:5,3:5' is no fault"),
         ({"lose": -1}, "lose: -1 is too small"),
+        ({"slow": "hbm:2,nox:4"}, "slow: there is no link 'nox'"),
+        ({"slow": "noc:0.5"}, "slow: noc cannot be slower by 0.5"),
+        ({"slow": "noc:1.2.3"}, "slow: noc cannot be slower by 1.2.3"),
         ({"dead": "0.0.1\nhbm.bytes=5"}, "is no fault"),
     ],
 )
 def test_an_option_that_no_simulation_has_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         AcceleratorDevice.check(a5(**options))
+
+
+@pytest.mark.parametrize("pe", ["9.9.9", "1.0.0", "0.36.0", "0.0.1,0.0.3"])
+def test_a_dead_pe_that_the_topology_lacks_is_refused(pe: str) -> None:
+    arch = convert(Arch, Groups([share_folder() / "configs"]).read("arch", "a5"), "arch")
+    AcceleratorDevice.check_options(a5(dead="0.35.2,0.0.1"), arch)
+    with pytest.raises(ConfigError, match=r"there is no PE .*36 cubes") as error:
+        AcceleratorDevice.check_options(a5(dead=pe), arch)
+    assert "0.0.0 to 0.35.2" in error.value.hint and error.value.key == "target.options.dead"
+    AcceleratorDevice.check_options(a5("theirs", dead=pe), arch)
 
 
 def test_the_command_of_an_emulated_variant_starts_with_supervisor_and_emulator() -> None:
