@@ -14,8 +14,9 @@ from command_line import Project
 from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.base.places import share_folder
 from kernloom.config.accelerator import OVERRIDDEN, OVERRIDE, PROVENANCE
+from kernloom.measure.ranking import FAULTS
 from kernloom.recipe.recipe import refusals
-from kernloom.run.plan_conditions import with_plan_conditions
+from kernloom.run.plan_conditions import plan_conditions, with_plan_conditions
 from kernloom.run.provenance import provenance_conditions
 from kernloom.run.trials import trial_of
 from parsed import points_of
@@ -93,6 +94,14 @@ def test_a_replay_states_the_provenance_of_its_run(
     # A recipe of the replay states it too.
     _, (third,) = bench.replan(bench.write("provenance.yaml", [again]))
     assert provenance_conditions(third) == stated
+
+
+def test_a_replay_states_the_injected_faults_of_its_run(bench: RecipeBench) -> None:
+    words = ("workload=axpy", "target=a5", "case=small")
+    plan = bench.plan(*words, "target.options.slow=noc:4")
+    _, (again,) = bench.replan(bench.write("faults.yaml", [plan]))
+    assert plan_conditions(plan)[FAULTS] == plan_conditions(again)[FAULTS] == "slow=noc:4"
+    assert FAULTS not in plan_conditions(bench.plan(*words, "target.options.slow=noc:1"))
 
 
 def test_descriptions_are_no_overrides_of_arch_data(bench: RecipeBench) -> None:
