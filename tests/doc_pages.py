@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from kernloom.cli.main import COMMANDS
 
@@ -15,6 +18,7 @@ PAGES = {
     for path in [TREE / "README.md", *sorted((TREE / "docs").rglob("*.md"))]
 }
 """Path of a page in the source tree -> where it is."""
+IMAGES = TREE / "docs/images"
 PROGRAMS = (
     "kernloom",
     "./kernloom",
@@ -30,6 +34,13 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"`([^`]+)`")
 _PROMPT = re.compile(r"[$#] (.*)")
 _PATH = re.compile(r"(?:# @package \S+\n)?(?:/\*|#) ((?:templates|configs|package)/\S+)")
+
+
+def drawing(name: str) -> ModuleType:
+    """A script that draws pictures of the documentation."""
+    if str(IMAGES) not in sys.path:
+        sys.path.append(str(IMAGES))  # scripts import what is beside them
+    return importlib.import_module(name)
 
 
 @dataclass(frozen=True)

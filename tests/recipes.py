@@ -16,6 +16,7 @@ from kernloom.plan.planned import Planned
 from kernloom.recipe.recipe import Entry, read_recipe, write_recipe
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import plan_each
+from kernloom.run.provenance import provenance_conditions
 from kernloom.run.trials import trial_of
 from parsed import plans_of, points_of
 
@@ -40,7 +41,11 @@ class RecipeBench:
         """The recipe of trials that these plans would be."""
         now = datetime.now(UTC)
         ended = {"status": "ok", "verified": True}
-        write_recipe(self.folder / name, [trial_of(plan, {}, now, **ended) for plan in plans])
+        trials = [
+            trial_of(plan, {}, now, **ended, conditions=provenance_conditions(plan))
+            for plan in plans
+        ]
+        write_recipe(self.folder / name, trials)
         return self.folder / name
 
     def read(self, path: Path) -> list[Entry]:

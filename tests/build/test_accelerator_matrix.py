@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from small_tree import places_in, small_tree
 
-import kernloom
 from example_package import install
 from kernloom.base.errors import UnavailableError
 from kernloom.base.places import Places, share_folder
@@ -54,44 +54,34 @@ ascend = "vendor_platform:PLATFORM"
 """
 
 
-def declare(native: Path, folder: str, name: str, output: str, *, runtime: bool = False) -> None:
-    """A library of one line in the place of an accelerator's program."""
+def library(folder: str, name: str, output: str, *, runtime: bool = False) -> dict[str, str]:
+    """The files of a library of one line in the place of an accelerator's program."""
     sources = [f"{name}.cpp", *(["runtimes/{runtime}/*.cpp"] if runtime else [])]
     varies = ["isa", "variant", *(["runtime"] if runtime else [])]
-    path = native / folder
-    path.mkdir(parents=True)
     text = LIBRARY.format(name=name, output=output, sources=sources, varies=varies)
-    (path / "program.yaml").write_text(text)
-    (path / f"{name}.cpp").write_text(ONE.format(name=name))
+    files = {f"{folder}/program.yaml": text, f"{folder}/{name}.cpp": ONE.format(name=name)}
     for one in RUNTIMES if runtime else ():
-        (path / "runtimes" / one).mkdir(parents=True)
-        (path / "runtimes" / one / "runtime.cpp").write_text(f"int {one}_runtime() {{ return 1; }}")
+        files[f"{folder}/runtimes/{one}/runtime.cpp"] = f"int {one}_runtime() {{ return 1; }}"
+    return files
 
 
 @pytest.fixture
 def share(tmp_path: Path) -> Path:
     """A source tree with small programs, and the shipped configs."""
-    share = tmp_path / "share"
-    native = share / "native"
-    declare(native, "accelerator/host", "host", "host.so")
-    declare(native, "accelerator/control", "control", "control.so", runtime=True)
-    declare(native, "accelerator/core", "core", "core.so")
-    declare(native, "accelerator/platform/sim", "platform_sim", "platform_sim.so")
-    (native / "runner").mkdir()
-    (native / "runner/program.yaml").write_text(RUNNER)
-    (native / "runner/main.c").write_text("int main(void) { return 0; }\n")
-    shutil.copytree(share_folder() / "configs", share / "configs")
-    shutil.copy(share_folder() / "SConstruct", share)
-    engine = Path(kernloom.__file__).parent
-    shutil.copytree(
-        engine, share / "engine" / engine.name, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    return share
+    files = {
+        **library("accelerator/host", "host", "host.so"),
+        **library("accelerator/control", "control", "control.so", runtime=True),
+        **library("accelerator/core", "core", "core.so"),
+        **library("accelerator/platform/sim", "platform_sim", "platform_sim.so"),
+        "runner/program.yaml": RUNNER,
+        "runner/main.c": "int main(void) { return 0; }\n",
+    }
+    return small_tree(tmp_path / "share", files)
 
 
 @pytest.fixture
 def places(share: Path) -> Places:
-    return Places(share, None, share / "build", share / ".kernloom" / "store.db")
+    return places_in(share)
 
 
 def stable(runtimes: Runtimes, places: Places) -> dict[str, str]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from demo_kernel import shipped
+from small_tree import places_in, small_tree
 
-import kernloom
 from kernloom.base.errors import UnavailableError
-from kernloom.base.places import Places, share_folder
+from kernloom.base.places import Places
 from kernloom.build.builder import Builder
 from kernloom.build.built_for import BuiltFor
 from kernloom.build.programs import Programs
@@ -47,28 +47,17 @@ Runner = Callable[..., Artifact]
 @pytest.fixture
 def share(tmp_path: Path) -> Path:
     """A source tree with a runner of a few lines."""
-    share = tmp_path / "share tree"
     files = {
         "runner/main.c": MAIN,
         "runner/program.yaml": DECLARATION,
         "include/kernloom/answer.h": "#define ANSWER 42\n",
     }
-    for name, text in files.items():
-        path = share / "native" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    shutil.copytree(share_folder() / "configs", share / "configs")
-    shutil.copy(share_folder() / "SConstruct", share)
-    engine = Path(kernloom.__file__).parent
-    shutil.copytree(
-        engine, share / "engine" / engine.name, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    return share
+    return small_tree(tmp_path / "share tree", files)
 
 
 @pytest.fixture
 def places(share: Path) -> Places:
-    return Places(share, None, share / "build", share / ".kernloom" / "store.db")
+    return places_in(share)
 
 
 @pytest.fixture

@@ -4,12 +4,15 @@ what is refused."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from command_line import KERNEL, WORKLOAD, Project
+from doc_pages import IMAGES, PAGES, drawing
 from kernloom.base.places import find_places
 from kernloom.measure.traces import MAX_DIGEST, trace_digest
 from kernloom.run.assembly import Assembly
@@ -117,14 +120,32 @@ def test_a_trace_is_written_whole_and_its_digest_stored(project: Project) -> Non
     assert [path.name for path in project.folder.glob(".trace*")] == []
 
 
+@pytest.fixture(scope="module")
+def trace_of(project: Project) -> Callable[[str], bytes]:
+    """The trace of axpy on a target."""
+
+    @cache
+    def trace_of(target: str) -> bytes:
+        file = project.folder / f"{target}.json"
+        words = ("workload=axpy", "case=small", f"target={target}", f"trace={file}")
+        assert project.json("run", *words).trial["status"] == "ok"
+        return file.read_bytes()
+
+    return trace_of
+
+
+def test_the_documentation_shows_a_real_trace(trace_of: Callable[[str], bytes]) -> None:
+    title = "One launch of axpy (small) on a5"
+    found = drawing("draw_trace").picture(json.loads(trace_of("a5")), title)
+    assert found == (IMAGES / "trace.svg").read_text(encoding="utf-8")
+    assert "(images/trace.svg)" in PAGES["docs/accelerator.md"].read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("target", ["a2a3", "a5", "mppa"])
-def test_a_trace_is_what_the_trace_event_format_documents(project: Project, target: str) -> None:
-    file = project.folder / f"{target}.json"
-    done = project.json(
-        *("run", "workload=axpy", "case=small", f"target={target}", f"trace={file}")
-    )
-    assert done.trial["status"] == "ok"
-    slices = checked_slices(file.read_bytes())
+def test_a_trace_is_what_the_trace_event_format_documents(
+    trace_of: Callable[[str], bytes], target: str
+) -> None:
+    slices = checked_slices(trace_of(target))
     assert len(slices) > 100
     assert any(event.get("args", {}).get("bytes") for event in slices)
 

@@ -151,6 +151,12 @@ def test_a_missing_compiler_is_named_with_the_command_that_installs_it(flawed: P
     assert_refused(done, ["toolchain.tools.cc=nonexistent-cc", "nstall"], code=3)
 
 
+def test_a_missing_compiler_is_needed_even_where_nothing_is_built(flawed: Project) -> None:
+    words = ("run", "target=a5", "toolchain.tools.cc=nonexistent-cc", "build.mode=never")
+    named = ["nonexistent-cc", "build.mode=never", "key that includes the compiler's identity"]
+    assert_refused(flawed.run(*words), [*named, "It must be the one that built"], code=3)
+
+
 def test_a_compiler_given_by_a_wrong_path_is_named_with_its_key(flawed: Project) -> None:
     done = flawed.run("run", "toolchain.tools.cc=/no/such")
     assert_refused(done, ["'/no/such'", "Have toolchain.tools.cc name a program"], code=3)

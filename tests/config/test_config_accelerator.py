@@ -139,7 +139,8 @@ def test_costs_published_for_another_arch_are_assumed_here(composer: Composer) -
 def test_an_overridden_value_says_so(composer: Composer) -> None:
     words = ["workload=axpy", "target=a5", "arch.hbm.bandwidth=64,128", "arch.topology.cubes=8"]
     for point in points_of(composer, words, multirun=True):
-        found = provenances(experiment(point.data).arch, overridden_keys(point.overrides))
+        arch = experiment(point.data).arch
+        found = provenances(arch, overridden_keys(arch, point.overrides))
         assert found["hbm.bandwidth"] == found["topology.cubes"] == "override"
         assert found["hbm.bytes"] == "assumed"
         assert provenance_counts(found)["override"] == 2
@@ -148,7 +149,8 @@ def test_an_overridden_value_says_so(composer: Composer) -> None:
 def test_a_section_set_as_a_whole_is_overridden_as_a_whole(composer: Composer) -> None:
     words = ["workload=axpy", "target=a5", "arch.clock={core_mhz: 1000}"]
     (point,) = points_of(composer, words, multirun=False)
-    found = provenances(experiment(point.data).arch, overridden_keys(point.overrides))
+    arch = experiment(point.data).arch
+    found = provenances(arch, overridden_keys(arch, point.overrides))
     assert found["clock.core_mhz"] == "override"
 
 
@@ -195,6 +197,18 @@ def test_a_preset_with_a_toolchain_of_its_own_keeps_it(
     words = ["experiment=mine", "target.variant=qemu"]
     (point,) = points_of(composer, words, multirun=False)
     assert point.data["toolchain"]["name"] == "clang"
+
+
+def test_an_arch_and_a_target_of_ones_own_extend_shipped_ones(
+    project: Callable[[dict[str, str]], Composer],
+) -> None:
+    arch = "defaults: [a5, _self_]\nname: mine\ntopology: {cubes: 4}\nhbm: {bandwidth: 64}\n"
+    target = "# @package _global_\ndefaults: [a5, {override /arch: mine}, _self_]\n"
+    files = {"arch/mine.yaml": arch, "target/mine.yaml": f"{target}target: {{name: mine}}\n"}
+    found = arch_of(project(files), "target=mine")
+    assert summary(found) == "1 sip of 4 cubes of 1 matrix and 2 vector PEs: 12 PEs"
+    values = settings_of(found)
+    assert (values["hbm.bandwidth"], values["hbm.channels"]) == ("64", "4")
 
 
 # Runtimes.

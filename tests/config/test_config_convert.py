@@ -6,7 +6,7 @@ import pytest
 
 from kernloom.base.errors import ConfigError
 from kernloom.config.convert import convert
-from kernloom.config.schema import Caches, Fill, Policy, Tolerance
+from kernloom.config.schema import Caches, Fill, Policy, Target, Tolerance
 
 HUGE = 10**400
 """Larger than any floating-point number."""
@@ -38,3 +38,11 @@ def test_where_an_expression_may_stand_a_whole_number_has_as_many_bits_as_one() 
     assert convert(Caches, {"l1": 2**255, "l2": 1}, "caches").l1 == 2**255
     with pytest.raises(ConfigError, match="too large"):
         convert(Caches, {"l1": HUGE, "l2": 1}, "caches")
+
+
+def test_a_list_in_the_place_of_one_value_says_how_several_are_written() -> None:
+    data = {"name": "t", "family": "host", "device": "host", "sources": ["host"]}
+    with pytest.raises(ConfigError, match=r"one value, not the list \[9, 9, 9\]") as caught:
+        convert(Target, {**data, "options": {"dead": [9, 9, 9]}}, "target")
+    assert caught.value.key == "target.options.dead"
+    assert "'target.options.dead=\"9,9,9\"'" in caught.value.hint

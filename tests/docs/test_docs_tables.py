@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from doc_pages import PAGES
+from doc_pages import IMAGES, PAGES, drawing
 from kernloom.base.arithmetic import FUNCTIONS
 from kernloom.base.errors import ConfigError
 from kernloom.build import flags
@@ -22,14 +22,13 @@ from kernloom.cli.completion.candidates import shown_to
 from kernloom.cli.completion.completer import Line, complete
 from kernloom.cli.hydra_flags import CONFIG_FLAGS, HYDRA_FLAGS
 from kernloom.cli.main import COMMANDS
-from kernloom.config.accelerator import SECTIONS, provenances
+from kernloom.config.accelerator import SECTIONS, summary
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import STATUSES, Arch, MicroKernel
 from kernloom.config.validate import CORE_NAMES
 from kernloom.device.accelerator.options import Options
 from kernloom.report.formats import FORMATS
-from kernloom.report.topology import topology_lines
 from kernloom.run.assembly import STAGES
 from kernloom.run.fleets import FLEETS
 
@@ -237,10 +236,12 @@ def test_accelerator_lists_every_option_of_its_targets() -> None:
     assert listed == list(vars(Options()))
 
 
-def test_accelerator_draws_the_topology_as_doctor_does() -> None:
+def test_accelerator_shows_the_topology_as_it_is_drawn_from_the_config() -> None:
+    found = drawing("draw_topology").picture("a5")
+    assert found == (IMAGES / "topology.svg").read_text(encoding="utf-8")
+    assert "(images/topology.svg)" in PAGES["docs/accelerator.md"].read_text(encoding="utf-8")
     arch = convert(Arch, Groups([TREE / "configs"]).read("arch", "a5"), "arch")
-    text = PAGES["docs/accelerator.md"].read_text(encoding="utf-8")
-    assert "\n".join(topology_lines(arch, provenances(arch))) in text
+    assert summary(arch) in found
 
 
 def test_core_kernels_lists_every_name_of_a_model_and_every_function_of_the_api() -> None:

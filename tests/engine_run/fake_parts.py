@@ -132,6 +132,8 @@ class World:
     """Keys of artifacts that do not compile."""
     unplugged: bool = False
     """Nothing can be opened any more."""
+    injected: str = ""
+    """The faults that its device injects."""
     capabilities: frozenset[str] = frozenset(
         {"memory", "launch", "calibrate", "wall_clock", "cpu_clock", "context_switches"}
     )
@@ -250,6 +252,10 @@ def device_of(world: World) -> type[Device]:
             cls, target: Target, dtypes: Collection[str] = (), *, cache: Path | None = None
         ) -> None:
             pass
+
+        @classmethod
+        def injected_faults(cls, target: Target) -> str:
+            return world.injected
 
         @classmethod
         def check_tensors(cls, arch: Arch, nbytes: Mapping[str, int]) -> None:

@@ -188,6 +188,12 @@ def test_the_same_artifacts_are_said_to_be_the_same(engine: Engine) -> None:
     assert not unchanged(one, two)
 
 
+def test_injected_faults_are_said(engine: Engine) -> None:
+    engine.world.injected = "slow=noc:4"
+    found = compared(engine, contenders(engine, 2))
+    assert "some of these have injected faults: slow=noc:4" in found.notes
+
+
 def test_what_is_brought_along_is_not_built(engine: Engine, tmp_path: Path) -> None:
     one, two = contenders(engine, 2)
     assert two.plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernloom.measure.ranking import Standing, objective, standings
+from kernloom.measure.ranking import FAULTS, Standing, objective, standings
 
 
 @pytest.fixture
@@ -102,3 +102,11 @@ def test_trials_with_a_sanitizer_are_not_ranked(timed):
     assert ratios(*release, *sanitized) == {"a": 1, "b": 2}
     assert ratios(*release, timed("e", 50, config=variant("asan", sanitized=[])))["a"] == 2
     assert objective(sanitized[0]).work != objective(release[0]).work
+
+
+def test_trials_with_injected_faults_are_not_ranked(timed):
+    whole = [timed(id, ns) for id, ns in (("a", 100), ("b", 200))]
+    faulty = [timed(id, 50, conditions={FAULTS: "slow=noc:4"}) for id in "cd"]
+    assert ratios(*whole, *faulty) == {"a": 1, "b": 2}
+    assert ratios(*faulty) == {}
+    assert objective(faulty[0]).work != objective(whole[0]).work

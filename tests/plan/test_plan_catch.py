@@ -121,7 +121,7 @@ def test_only_some_steps_may_be_caught(bench: Workbench) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["arch.micro_kernels.own_4x8.file=../x.c"], "micro_kernels.own_4x8.file: .*leaves"),
+        (["arch.micro_kernels.own_4x8.file=../x.c"], "^arch.micro_kernels.own_4x8.file: .*leaves"),
         (["arch.micro_kernels.own_4x8.file=none.c"], "does not exist"),
         (["arch.micro_kernels.own_4x8.function='a;b'"], "cannot be used as a name"),
         (["arch.micro_kernels.own_4x8.tile.m=0"], "arch.micro_kernels.own_4x8.tile.m"),

@@ -62,3 +62,7 @@ def test_arch_data_is_in_the_key_by_the_chosen_parameters_only(assembly: Assembl
 def test_tiles_that_do_not_fit_are_refused_by_name(assembly: Assembly) -> None:
     with pytest.raises(ConfigError, match=r"arch.sram.bytes: .* 3200000 bytes .* has 524288"):
         kernel(assembly, "workload=softmax", "workload.sizes.N=400000")
+    tile = [f"select.fixed.tile.{name}=256" for name in "mnk"]
+    with pytest.raises(ConfigError, match=r"arch.sram.bytes: .* has 524288") as error:
+        kernel(assembly, "workload=matmul", *tile)
+    assert "Chosen: m=256, n=256, k=256. Choose smaller ones" in error.value.hint

@@ -13,7 +13,11 @@ import pytest
 from command_line import Project
 from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.base.places import share_folder
+from kernloom.config.accelerator import OVERRIDDEN, OVERRIDE, PROVENANCE
+from kernloom.measure.ranking import FAULTS
 from kernloom.recipe.recipe import refusals
+from kernloom.run.plan_conditions import plan_conditions, with_plan_conditions
+from kernloom.run.provenance import provenance_conditions
 from kernloom.run.trials import trial_of
 from parsed import points_of
 from parts import without
@@ -69,6 +73,48 @@ def test_a_vector_length_of_ones_own_replays(bench: RecipeBench) -> None:
     entries, (again,) = bench.replan(bench.write("sve.yaml", [plan]))
     assert again.experiment.target.emulator == plan.experiment.target.emulator
     assert entries[0].notes == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "key", "number"),
+    [
+        ("arch.hbm.bandwidth=64", "arch.hbm.bandwidth", 1),
+        ("arch.topology={sips: 1, cubes: 2, pes: {vector: 2}}", "arch.topology", 4),
+    ],
+)
+def test_a_replay_states_the_provenance_of_its_run(
+    bench: RecipeBench, word: str, key: str, number: int
+) -> None:
+    plan = bench.plan("workload=axpy", "target=a5", "case=small", word)
+    entries, (again,) = bench.replan(bench.write("provenance.yaml", [plan]))
+    assert entries[0].notes == () and again.id == plan.id
+    stated = provenance_conditions(again)
+    assert stated == provenance_conditions(plan)
+    assert stated[PROVENANCE][OVERRIDE] == number and stated[OVERRIDDEN] == [key]
+    # A recipe of the replay states it too.
+    _, (third,) = bench.replan(bench.write("provenance.yaml", [again]))
+    assert provenance_conditions(third) == stated
+
+
+def test_a_replay_states_the_injected_faults_of_its_run(bench: RecipeBench) -> None:
+    words = ("workload=axpy", "target=a5", "case=small")
+    plan = bench.plan(*words, "target.options.slow=noc:4")
+    _, (again,) = bench.replan(bench.write("faults.yaml", [plan]))
+    assert plan_conditions(plan)[FAULTS] == plan_conditions(again)[FAULTS] == "slow=noc:4"
+    assert FAULTS not in plan_conditions(bench.plan(*words, "target.options.slow=noc:1"))
+
+
+def test_descriptions_are_no_overrides_of_arch_data(bench: RecipeBench) -> None:
+    plan = bench.plan("workload=axpy", "target=a5", "case=small", "arch.about=mine")
+    assert OVERRIDDEN not in provenance_conditions(plan)
+
+
+def test_a_stored_trial_states_the_provenance_of_todays_command(bench: RecipeBench) -> None:
+    plan = bench.plan("workload=axpy", "target=a5", "case=small", "arch.hbm.bandwidth=128")
+    same = bench.plan("workload=axpy", "target=a5", "case=small")
+    assert same.id == plan.id
+    had = {"limiter": "dma"} | provenance_conditions(plan)
+    assert with_plan_conditions(had, same) == {"limiter": "dma"} | provenance_conditions(same)
 
 
 def test_steps_without_every_transform_replay(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import io
 import pytest
 
 from kernloom.base.errors import UsageError
+from kernloom.measure.ranking import FAULTS
 from kernloom.report import questions
 from kernloom.report.formats.csv import write_rows as write_answer
 from kernloom.report.tables import print_answer
@@ -114,6 +115,18 @@ def test_times_with_a_sanitizer_are_not_mixed_in(trials, make_trial, asked):
     table = pivot([*trials, asan], keys("workload"), keys("toolchain"), metric)
     assert table.rows == (("matmul", 200.0, 100.0),) and table.remarks == (said,)
     assert missing_metric_reason([asan], metric) == ""
+
+
+def test_times_with_injected_faults_are_not_mixed_in(trials, make_trial):
+    config = {"toolchain": {"name": "gcc"}}
+    faulty = [
+        make_trial(id=id, metrics={"median_ns": 9e9}, config=config, conditions={FAULTS: "lose=7"})
+        for id in "st"
+    ]
+    answer = groups([*trials, *faulty], keys("toolchain"))
+    assert answer.rows[1] == ("gcc", 5, 5, 100.0, 300.0)
+    said = "2 trials with injected faults are not ranked: such times are not those of the target"
+    assert answer.remarks == (f"{said} as it is",)
 
 
 def test_each_cell_of_a_pivot_table_has_the_metric_of_its_own_trials(trials, counted):

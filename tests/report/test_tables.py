@@ -11,10 +11,11 @@ import pytest
 
 from kernloom.base.gauges import TIME
 from kernloom.base.units import three_digits, time_text
+from kernloom.measure.ranking import FAULTS
 from kernloom.report.columns import params_text, value_text
 from kernloom.report.formats.csv import write_csv
 from kernloom.report.page import Heading, Page, print_rows
-from kernloom.report.tables import closing_line, print_results, print_run
+from kernloom.report.tables import closing_line, fault_notes, print_results, print_run
 
 BUILD = {"built": 2, "cached": 4, "seconds": 1.3}
 
@@ -298,6 +299,22 @@ def test_tables_can_go_to_a_real_stream(make_trial, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "matmul" in captured.err
+
+
+def test_injected_faults_are_seen_in_the_table(make_trial):
+    def faulty(number):
+        conditions = {FAULTS: f"slow=noc:{number}"}
+        return make_trial(id=str(number), metrics={"virtual_ns": number}, conditions=conditions)
+
+    out = io.StringIO()
+    print_run([faulty(2), faulty(4), make_trial(id="w", metrics={"virtual_ns": 9})], {}, out)
+    assert "note: with injected faults, so not ranked: slow=noc:2; slow=noc:4\n" in out.getvalue()
+    assert "best" not in out.getvalue()
+    (note,) = fault_notes(map(faulty, range(2, 10)))
+    assert note.endswith("slow=noc:6; and 3 more")
+    out = io.StringIO()
+    print_results([faulty(2), make_trial(id="w", metrics={"virtual_ns": 9})], out)
+    assert "slow=noc:2" in out.getvalue()
 
 
 def test_trials_with_a_sanitizer_have_neither_ratio_nor_roof(make_trial):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from kernloom.base.errors import UnavailableError
@@ -35,6 +36,21 @@ def not_built(
         f"(build.mode=never):\n  {listed}",
         hint=_commands(artifacts, build),
     )
+
+
+@contextmanager
+def compiler_needed(mode: str) -> Iterator[None]:
+    """Explain why a compiler that is not available is needed even where nothing is built."""
+    try:
+        yield
+    except UnavailableError as error:
+        if mode != "never":
+            raise
+        raise UnavailableError(
+            f"{error.message}\n  Nothing is compiled here (build.mode=never), but a built file is "
+            "found by a key that includes the compiler's identity and the headers it reads",
+            hint=f"{error.hint} It must be the one that built the files.".strip(),
+        ) from None
 
 
 def _commands(artifacts: Sequence[Artifact], build: Path) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 from kernloom.base.errors import UnavailableError, UsageError
 from kernloom.build.machines import AcceleratorVariant
 from kernloom.cli.invocation import Invocation
-from kernloom.config.accelerator import provenance_counts, settings_of, summary
+from kernloom.config.accelerator import provenance_counts, provenances, settings_of, summary
 from kernloom.config.schema import Experiment
 from kernloom.config.validate import experiment as validated
 from kernloom.report.topology import topology_lines
 from kernloom.run.assembly import Assembly
-from kernloom.run.provenance import overridden_keys, provenance_at
+from kernloom.run.provenance import overridden_keys
 from kernloom.run.targets import unavailable_variants
 
 
@@ -24,7 +24,7 @@ def report_target(invocation: Invocation) -> int:
     (point,) = assembly.composer.points(overrides)
     experiment = validated(point.data, assembly.results)
     problem = _problem(assembly, experiment)
-    sources = provenance_at(experiment.arch, overridden_keys(point.overrides))
+    sources = provenances(experiment.arch, overridden_keys(experiment.arch, point.overrides))
     document: dict[str, Any] = {
         "target": experiment.target.name,
         "about": experiment.target.about,

@@ -24,7 +24,8 @@ UNITS = ("matrix", "vector", "scalar")
 MAX_PES = 64
 """PEs of a cube: KL_MAX_PES_PER_CUBE of kernloom/platform.h."""
 OVERRIDE = "override"
-"""Provenance of a value from the command line or a sweep."""
+"""Provenance of a value from the command line or a sweep; a recipe states it for the values that
+its run had overridden."""
 PROVENANCE = "arch_provenance"
 """Condition of a trial in virtual time: provenance -> number of values of the arch."""
 OVERRIDDEN = "arch_overrides"
@@ -185,6 +186,7 @@ def check_accelerator(arch: Any, dtypes: tuple[str, ...]) -> None:
                 f"is missing: arch '{arch.name}' has {', '.join(given)}, and an accelerator needs "
                 "all its sections",
                 key=f"arch.{name}",
+                hint="To change a few values of one: `defaults: [a5, _self_]` in an arch of yours.",
             )
     _check_topology(arch.topology)
     _check_rates(arch.topology, arch.compute, dtypes)
@@ -203,7 +205,7 @@ def check_accelerator(arch: Any, dtypes: tuple[str, ...]) -> None:
             hint=f"Next to it: {1 << page.bit_length() - 1} and {1 << page.bit_length()}.",
         )
     for pattern, source in arch.provenance.items():
-        if source not in PROVENANCES:
+        if source not in (*PROVENANCES, OVERRIDE):
             raise ConfigError(
                 f"unknown provenance '{source}'",
                 key=f"arch.provenance.{pattern}",
@@ -350,6 +352,16 @@ def provenances(arch: Any, overridden: frozenset[str] = frozenset()) -> dict[str
         return OVERRIDE if over else provenance_of(arch, key)
 
     return {key: source(key) for key in settings_of(arch)}
+
+
+def recorded_provenance(
+    provenance: Mapping[str, str], conditions: Mapping[str, Any]
+) -> dict[str, str]:
+    """`provenance` of an arch for the recipe of a trial: also states which values were
+    overridden."""
+    overridden = {key.removeprefix("arch."): OVERRIDE for key in conditions.get(OVERRIDDEN, ())}
+    others = {key: source for key, source in provenance.items() if source != OVERRIDE}
+    return overridden | {key: others[key] for key in others if key not in overridden}
 
 
 def provenance_counts(found: Mapping[str, str]) -> dict[str, int]:

@@ -162,6 +162,13 @@ def _one_of(options: tuple[Any, ...], value: Any, key: str, cache: DigestCache |
         return _as_float(value, key)
     if len(others) == 1:
         return _value(others[0], value, key, cache)
+    if isinstance(value, (list, tuple)) and value and set(_NAMES) <= set(others):
+        listed = ",".join(map(str, value))
+        raise ConfigError(
+            f"expected one value, not the list {_shown(value)}",
+            key=key,
+            hint=f"Where several are allowed they are one text, in quotes: '{key}=\"{listed}\"'.",
+        )
     allowed = " or ".join(_NAMES.get(option, str(option)) for option in others)
     raise ConfigError(f"expected {allowed}, not {_shown(value)}", key=key)
 

@@ -350,6 +350,10 @@ class Device(ABC):
         """Raise ConfigError if the arch does not describe such a device."""
 
     @classmethod  # noqa: B027
+    def check_options(cls, target: Target, arch: Arch) -> None:
+        """Raise ConfigError if options of the target do not fit the arch."""
+
+    @classmethod  # noqa: B027
     def check_tensors(cls, arch: Arch, nbytes: Mapping[str, int]) -> None:
         """Raise ConfigError if tensors of these sizes do not fit on the device together."""
 
@@ -367,6 +371,12 @@ class Device(ABC):
     def takes_host_tensors(cls, target: Target) -> bool:
         """Whether a tensor can be placed in host memory."""
         return target.family in ("host", "accelerator")
+
+    @classmethod
+    def injected_faults(cls, target: Target) -> str:
+        """The faults that the target's options inject, as text; empty if there are none. Trials
+        with such faults are not ranked."""
+        return ""
 
     @classmethod
     def runs_cpu_code(cls, target: Target) -> bool:

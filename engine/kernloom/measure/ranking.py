@@ -10,11 +10,21 @@ from hashlib import sha256
 from kernloom.base.files import canonical_json
 from kernloom.base.gauges import VIRTUAL_TIME, Gauge, ranking_gauge
 from kernloom.base.lookup import MISSING, lookup
+from kernloom.base.units import count
 from kernloom.config.schema import SANITIZED
 from kernloom.measure.trial import Trial
 
 BETWEEN_PROCESSES = 0.1
 """Plausible difference between two processes of the same kernel."""
+FAULTS = "faults"
+"""Condition of a trial: the faults that were injected, as text."""
+WITH_SANITIZER = "with a sanitizer"
+WITH_FAULTS = "with injected faults"
+NOT_RANKED = {
+    WITH_SANITIZER: "such times mean nothing",
+    WITH_FAULTS: "such times are not those of the target as it is",
+}
+"""Trials whose times are not compared with those of others, and why."""
 WORK_FIELDS = ("sizes", "dtype", "tensors")
 """Fields that must be equal for trials to be ranked together."""
 
@@ -71,7 +81,7 @@ def objective(trial: Trial) -> Objective:
 def standings(trials: Iterable[Trial]) -> dict[str, Standing]:
     """Trial id -> its standing, for trials that have others to be compared with."""
     found: dict[str, Standing] = {}
-    for best, *others in ranked(trial for trial in trials if not is_sanitized(trial)):
+    for best, *others in ranked(trial for trial in trials if not not_ranked(trial)):
         for other in others:
             ratio = best.gauge.gain(other.value, best.value)
             found[other.id] = Standing(ratio, ratio == 1, _clearly_differ(best, other))
@@ -128,6 +138,19 @@ def is_sanitized(trial: Trial) -> bool:
     return variant in (SANITIZED if sanitized is MISSING else sanitized)
 
 
+def not_ranked(trial: Trial) -> str:
+    """Which of NOT_RANKED a trial is; empty for one that is ranked."""
+    if trial.conditions.get(FAULTS):
+        return WITH_FAULTS
+    return WITH_SANITIZER if is_sanitized(trial) else ""
+
+
+def not_ranked_remark(reason: str, number: int) -> str:
+    """The remark that so many trials are not ranked."""
+    trials = f"{count(number, 'trial')} {reason} {'is' if number == 1 else 'are'}"
+    return f"{trials} not ranked: {NOT_RANKED[reason]}"
+
+
 def metric_of(trial: Trial) -> str:
     """The metric that a trial is ranked by; empty if it has none."""
     gauge = ranking_gauge(trial.metrics)
@@ -145,6 +168,8 @@ def _group(trial: Trial, gauge: Gauge) -> str:
     workload = trial.config.get("workload")
     work = [workload.get(name) for name in WORK_FIELDS] if isinstance(workload, Mapping) else []
     place = [trial.target, *(["sanitized"] if is_sanitized(trial) else [])]
+    if faults := trial.conditions.get(FAULTS):
+        place.append(faults)
     return canonical_json([trial.workload, trial.case, *place, gauge.name, work])
 
 

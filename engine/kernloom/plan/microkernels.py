@@ -148,9 +148,13 @@ def caught(record: StepRecord, name: str, micro: MicroKernel) -> StepRecord:
     if {"mr", "nv"} <= chosen.keys():
         lanes = int(record.decisions.get("vectorize", {}).get("lanes", 1))
         record = record.decided("tile", {"mr": micro.tile.m, "nv": micro.tile.n // lanes})
+    return record.decided("catch", decision(name, micro, key_of(record, name)))
+
+
+def key_of(record: StepRecord, name: str) -> str:
+    """The key under which the micro-kernel of a step is declared."""
     own = name in record.kernel.micro_kernels
-    key = f"{record.key if own else 'arch'}.micro_kernels.{name}"
-    return record.decided("catch", decision(name, micro, key))
+    return f"{record.key if own else 'arch'}.micro_kernels.{name}"
 
 
 def decision(name: str, micro: MicroKernel, key: str) -> dict[str, Scalar]:

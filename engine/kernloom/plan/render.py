@@ -50,7 +50,7 @@ from kernloom.plan.csource import (
     read_with_includes,
     words_in,
 )
-from kernloom.plan.microkernels import ASSEMBLY, micro_kernel_text
+from kernloom.plan.microkernels import ASSEMBLY, key_of, micro_kernel_text
 from kernloom.plan.schedule import CTYPE, ELEMENT, BoundArgument, Schedule, StepRecord
 from kernloom.plan.source import ENTRY, Launched, Source
 
@@ -253,7 +253,7 @@ class Renderer:
         if not caught:
             return _MicroKernel()
         name, function = str(caught["file"]), str(caught["function"])
-        key = f"micro_kernels.{caught['micro_kernel']}"
+        key = key_of(record, str(caught["micro_kernel"]))
         if function not in words_in(text):
             raise TemplateError(
                 f"the template of kernel '{record.kernel.name}' has no place for '{function}'",

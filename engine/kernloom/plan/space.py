@@ -140,7 +140,7 @@ def _beyond_sram(
         f"the tiles of kernel '{kernel.name}' need {'' if fixed else 'at least '}{count} bytes of "
         f"SRAM, but a PE has {sram}",
         key=SRAM,
-        hint=f"Chosen: {chosen}."
+        hint=f"Chosen: {chosen}. Choose smaller ones, or leave them to the model."
         if chosen
         else f"Allowed: {count} or more; smaller sizes of the workload may need less.",
     )

@@ -14,6 +14,7 @@ from typing import Any
 from kernloom import __version__
 from kernloom.base.errors import ConfigError, KernloomError, nearest
 from kernloom.base.files import canonical_json, sha256_json, write_atomically
+from kernloom.config.accelerator import OVERRIDDEN, recorded_provenance
 from kernloom.config.compose import Composer, Point
 from kernloom.config.reader import RECIPE, dump_yaml, read_yaml
 from kernloom.config.renamed import with_current_keys
@@ -76,6 +77,11 @@ def refusals(trials: Sequence[Trial], composer: Composer) -> list[str]:
 
 def _entry(trial: Trial) -> dict[str, Any]:
     config = {key: value for key, value in trial.config.items() if key not in LOCAL_KEYS}
+    if trial.conditions.get(OVERRIDDEN):
+        # A replay has no overrides of its own, and its values rest on the same data.
+        arch = config["arch"]
+        provenance = recorded_provenance(arch.get("provenance") or {}, trial.conditions)
+        config["arch"] = {**arch, "provenance": provenance}
     return {
         "point": _plain(trial.point),
         "config": pinned(config, trial.params),

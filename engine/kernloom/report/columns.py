@@ -11,7 +11,7 @@ from kernloom.base.gauges import GAUGES, RATES, ROOF_FRACTION, Gauge, Metric
 from kernloom.base.lookup import MISSING, lookup
 from kernloom.base.units import contains_one, ratio_text
 from kernloom.measure.launch_report import LIMITER
-from kernloom.measure.ranking import Standing, is_sanitized
+from kernloom.measure.ranking import FAULTS, Standing, is_sanitized
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.page import Heading
 from kernloom.report.source_versions import NEWEST
@@ -92,8 +92,9 @@ def results_columns(trials: Sequence[Trial]) -> list[Column]:
     flags = Column(
         "extra_flags", extra_flags, always=False, folds=True, shows="toolchain.extra_flags"
     )
+    faults = Column("faults", lambda t: str(t.conditions.get(FAULTS, "")), always=False, folds=True)
     message = Column("message", message_line, always=False, folds=True, spare=1)
-    made.append(flags)
+    made += [flags, faults]
     source = Column("source", _older, always=False, spare=5)
     times = Column("reused", lambda t: f"{t.reuses}×" if t.reuses else "", always=False, spare=9)
     made += [column for column in (_policy(trials), *_sizes(trials)) if column]
@@ -182,10 +183,6 @@ def _outcome(trials: Sequence[Trial], compared: Sequence[Column] = ()) -> list[C
         *(_peer(name) for name in _peers(trials)),
         Column("provider", lambda trial: trial.provider, always=False, spare=9),
     ]
-
-
-def _limiter(trial: Trial) -> str:
-    return str(trial.conditions.get(LIMITER, ""))
 
 
 def _roof(trial: Trial) -> str:

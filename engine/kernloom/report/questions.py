@@ -11,7 +11,7 @@ from typing import Any
 from kernloom.base.errors import UsageError, nearest
 from kernloom.base.gauges import RATES, TIME, USUAL_METRICS, Gauge, metric_named, metric_rank
 from kernloom.base.units import count, number_text
-from kernloom.measure.ranking import is_sanitized, metric_of
+from kernloom.measure.ranking import metric_of, not_ranked, not_ranked_remark
 from kernloom.measure.trial import Trial
 from kernloom.store.keys import COLUMNS, SOURCE, Key, Meanings, parse_key, value_text
 from kernloom.store.rows import name_in
@@ -63,8 +63,8 @@ class Group:
 
     trials: int = 0
     verified: int = 0
-    sanitized: int = 0
-    """Number of verified trials that ran with a sanitizer, which are not ranked."""
+    not_ranked: Counter[str] = field(default_factory=Counter)
+    """Reason -> number of verified trials that are not ranked."""
     ranked_by: Counter[str] = field(default_factory=Counter)
     """Metric -> number of verified trials that are ranked by it."""
     numbers: dict[str, list[float]] = field(default_factory=dict)
@@ -79,20 +79,20 @@ class _Measured:
     numbers: Sequence[float]
     left_out: int = 0
     """Number of verified trials that are ranked by another metric."""
-    sanitized: int = 0
+    not_ranked: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, group: Group, asked: Key | None) -> _Measured:
         """The values of the requested metric, or of the one that most trials are ranked by."""
         if asked:
             numbers = group.numbers.get(asked.text, ())
-            return cls(asked, numbers, sanitized=group.sanitized)
+            return cls(asked, numbers, not_ranked=group.not_ranked)
         counts = group.ranked_by
         if not counts:
-            return cls(_DEFAULT, (), sanitized=group.sanitized)
+            return cls(_DEFAULT, (), not_ranked=group.not_ranked)
         chosen = _most(counts)
         left_out = counts.total() - counts[chosen]
-        return cls(parse_key(chosen), group.numbers.get(chosen, ()), left_out, group.sanitized)
+        return cls(parse_key(chosen), group.numbers.get(chosen, ()), left_out, group.not_ranked)
 
     @property
     def best(self) -> float | None:
@@ -151,7 +151,7 @@ class Summary:
             return ""
         if not self.verified:
             return "none of these trials verified"
-        if sum(group.sanitized for group in groups) == self.verified:
+        if sum(group.not_ranked.total() for group in groups) == self.verified:
             return ""  # a remark explains it
         if self.asked is None:
             return "no trial has a metric that trials are ranked by"
@@ -164,8 +164,8 @@ class Summary:
         if not trial.good:
             return
         group.verified += 1
-        if is_sanitized(trial):
-            group.sanitized += 1
+        if reason := not_ranked(trial):
+            group.not_ranked[reason] += 1
             return
         if self.asked is None:
             if not (name := metric_of(trial)):
@@ -329,15 +329,11 @@ def _metrics_in(found: Iterable[_Measured]) -> list[Key]:
 
 
 def _remarks(what: str, found: Collection[_Measured]) -> tuple[str, ...]:
-    sanitized = sum(measured.sanitized for measured in found)
-    said = (sanitized_remark(sanitized),) if sanitized else ()
+    reasons: Counter[str] = Counter()
+    for measured in found:
+        reasons += measured.not_ranked
+    said = tuple(not_ranked_remark(reason, number) for reason, number in reasons.items())
     return said + _mixed_remark(what, [m.left_out for m in found if m.left_out])
-
-
-def sanitized_remark(number: int) -> str:
-    """The remark that so many trials are not ranked."""
-    trials = f"{count(number, 'trial')} with a sanitizer {'is' if number == 1 else 'are'}"
-    return f"{trials} not ranked: such times mean nothing"
 
 
 def _mixed_remark(what: str, mixed: Sequence[int]) -> tuple[str, ...]:

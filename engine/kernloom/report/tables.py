@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from kernloom.base.units import count, time_text
 from kernloom.config.accelerator import OVERRIDDEN, PROVENANCE
-from kernloom.measure.ranking import is_sanitized, standings
+from kernloom.measure.ranking import FAULTS, WITH_FAULTS, is_sanitized, standings
 from kernloom.measure.trial import Trial
 from kernloom.report.columns import (
     Column,
@@ -30,6 +30,8 @@ NUMBERED = ("wrong", "out_of_bounds", "crashed")
 SANITIZED_NOTE = (
     "note: times with a sanitizer mean nothing: those trials are not ranked and have no roof"
 )
+MAX_FAULTS_LISTED = 5
+"""Limit of injected faults that a note lists."""
 MAX_FAILURES_LISTED = 5
 """Limit of failures that are listed one by one."""
 
@@ -53,9 +55,19 @@ def print_run(
     _warnings(page, trials)
     if any(trial.good and is_sanitized(trial) for trial in trials):
         page.line(SANITIZED_NOTE)
-    for note in provenance_notes(trials):
+    for note in (*fault_notes(trials), *provenance_notes(trials)):
         page.line(note)
     page.line(closing_line(trials, build))
+
+
+def fault_notes(trials: Iterable[Trial]) -> list[str]:
+    """A note on the trials with injected faults; empty without any."""
+    faults = dict.fromkeys(f for trial in trials if (f := trial.conditions.get(FAULTS)))
+    if not faults:
+        return []
+    more = len(faults) - MAX_FAULTS_LISTED
+    listed = [*list(faults)[:MAX_FAULTS_LISTED], *([f"and {more} more"] if more > 0 else [])]
+    return [f"note: {WITH_FAULTS}, so not ranked: {'; '.join(listed)}"]
 
 
 def provenance_notes(trials: Iterable[Trial]) -> list[str]:

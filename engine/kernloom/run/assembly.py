@@ -19,6 +19,7 @@ from kernloom.build.built_for import BuiltFor
 from kernloom.build.emulators import FoundEmulator, find_emulator
 from kernloom.build.firmware import Firmware, Images
 from kernloom.build.machines import machine_arch
+from kernloom.build.not_built import compiler_needed
 from kernloom.build.package import Package
 from kernloom.build.programs import Programs
 from kernloom.build.runtimes import host_programs
@@ -166,7 +167,8 @@ class Assembly:
     def programs(self, experiment: Experiment) -> dict[str, Artifact]:
         """Role -> program to build for the experiment's device."""
         device = DEVICES.get(experiment.target.device, key="target.device")
-        return {role: self._program(role, experiment) for role in device.programs}
+        with compiler_needed(experiment.build.mode):
+            return {role: self._program(role, experiment) for role in device.programs}
 
     def _program(self, role: str, experiment: Experiment) -> Artifact:
         target, toolchain = experiment.target, experiment.toolchain
@@ -209,7 +211,8 @@ class Assembly:
         """Refuse an experiment that this machine cannot run, before anything is built."""
         target, arch = experiment.target, experiment.arch
         device = DEVICES.get(target.device, key="target.device")
-        found = self.compilers.detect(experiment.toolchain)
+        with compiler_needed(experiment.build.mode):
+            found = self.compilers.detect(experiment.toolchain)
         if sys.platform not in target.systems:
             raise UnavailableError(
                 f"target '{target.name}' runs on {', '.join(target.systems)}, not {sys.platform}"
@@ -226,6 +229,7 @@ class Assembly:
         dtypes = {tensor.dtype or workload.dtype for tensor in workload.tensors.values()}
         device.check(target, dtypes | {workload.dtype}, cache=self.places.cache)
         device.check_arch(arch)
+        device.check_options(target, arch)
         if cpu_code:
             check_compiles(found, arch)
 

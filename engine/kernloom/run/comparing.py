@@ -27,6 +27,7 @@ from kernloom.measure.statistics import (
 from kernloom.plan.inspect import sizes_of, tensors_of
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
+from kernloom.run.plan_conditions import injected_faults
 from kernloom.run.progress import Progress
 from kernloom.run.trials import Trials, status_of
 
@@ -244,6 +245,9 @@ def _notes(
         )
     if any(work.target.is_sanitized for group in works for work in group):
         notes.append("some of these are built with a sanitizer: their times mean nothing")
+    faults = dict.fromkeys(injected_faults(work.target) for group in works for work in group)
+    if any(faults):
+        notes.append(f"some of these have injected faults: {'; '.join(filter(None, faults))}")
     artifacts = [[plan.artifacts for name in group if (plan := plans.get(name))] for group in ready]
     keys = [[{a.key for a in found} for found in group] for group in artifacts]
     if any(group.count(group[0]) == len(group) > 1 for group in keys):

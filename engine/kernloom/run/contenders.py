@@ -109,6 +109,11 @@ class Contenders:
         return next(iter(self._assembly.composer.points(self._common.then(overrides))))
 
     def _plan(self, contender: Contender, point: Point) -> None:
+        if trace := point.data.get("trace"):
+            raise UsageError(
+                f"trace={trace} is the trace of one run, but a comparison runs several in turns",
+                hint="Trace each of them by itself: kernloom run ... trace=FILE",
+            )
         try:
             [contender.plan] = plan_each(self._assembly, [point], alone=True, without=MEASURING)
         except (ConfigError, UnavailableError) as error:

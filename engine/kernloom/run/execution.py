@@ -28,8 +28,8 @@ from kernloom.plan.artifact import Artifact
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.fleet import Fleet, Keep
+from kernloom.run.plan_conditions import with_plan_conditions
 from kernloom.run.progress import Progress
-from kernloom.run.provenance import provenance_conditions
 from kernloom.run.sharing import Share, Sharing
 from kernloom.run.trials import MEMORY_LEFT, OUT_OF_MEMORY_MESSAGE
 from kernloom.store.lookups import CHUNK
@@ -306,8 +306,7 @@ class Execution:
             # Descriptions may have changed; the arch is that of the machine that measured.
             config={**plan.point.data, "arch": trial.config.get("arch", plan.point.data["arch"])},
             overrides=plan.point.words,
-            # Provenance can change without another result.
-            conditions={**trial.conditions, **provenance_conditions(plan)},
+            conditions=with_plan_conditions(trial.conditions, plan),
             reused=True,
         )
         return self._with_roof(trial, plan)

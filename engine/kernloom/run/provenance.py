@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernloom.config.accelerator import OVERRIDDEN, PROVENANCE, provenance_counts, provenances
+from kernloom.config.accelerator import (
+    OVERRIDDEN,
+    OVERRIDE,
+    PROVENANCE,
+    SECTIONS,
+    provenance_counts,
+    provenances,
+)
 from kernloom.config.overrides import Overrides
 from kernloom.config.schema import Arch
 from kernloom.plan.planned import Planned
 
 
-def overridden_keys(overrides: Overrides) -> frozenset[str]:
-    """Keys below `arch` that a command line or a sweep sets."""
-    return frozenset(
+def overridden_keys(arch: Arch, overrides: Overrides) -> frozenset[str]:
+    """Keys below `arch` that a command line, a sweep or the run behind a recipe sets; without those
+    that hold no value of the device, such as `about`."""
+    recorded = {key for key, source in arch.provenance.items() if source == OVERRIDE}
+    given = {
         override.key.removeprefix("arch.")
         for override in overrides
         if not override.group and override.key.startswith("arch.")
-    )
-
-
-def provenance_at(arch: Arch, overridden: frozenset[str]) -> dict[str, str]:
-    """Key -> provenance of every value of an accelerator at a point."""
-    return provenances(arch, overridden)
+    }
+    return frozenset(key for key in recorded | given if key.partition(".")[0] in SECTIONS)
 
 
 def provenance_conditions(plan: Planned) -> dict[str, Any]:
@@ -29,8 +34,8 @@ def provenance_conditions(plan: Planned) -> dict[str, Any]:
     arch = plan.experiment.arch
     if arch.topology is None:
         return {}
-    overridden = overridden_keys(plan.point.overrides)
-    found = provenance_at(arch, overridden)
+    overridden = overridden_keys(arch, plan.point.overrides)
+    found = provenances(arch, overridden)
     conditions: dict[str, Any] = {PROVENANCE: provenance_counts(found)}
     if overridden:
         conditions[OVERRIDDEN] = sorted(f"arch.{key}" for key in overridden)

@@ -34,8 +34,8 @@ from kernloom.plan.artifact import Artifact
 from kernloom.plan.planned import Planned, PlannedPeer
 from kernloom.plan.source import ENTRY
 from kernloom.run.assembly import Assembly
+from kernloom.run.plan_conditions import plan_conditions
 from kernloom.run.planning import replanned
-from kernloom.run.provenance import provenance_conditions
 
 OUT_OF_MEMORY_MESSAGE = "the engine ran out of memory"
 MEMORY_LEFT = "memory_left"
@@ -128,7 +128,7 @@ class Trials:
             problem = DeviceError(OUT_OF_MEMORY_MESSAGE, status="out_of_memory")
         seconds += time.monotonic() - start
         ended = _ended(plan, outputs, problem)
-        ended["conditions"] |= provenance_conditions(plan)
+        ended["conditions"] |= plan_conditions(plan)
         if ended["status"] == "out_of_memory":
             ended["conditions"] |= {MEMORY_LEFT: self._memory_left}
         return trial_of(plan, self._outcomes, created, **ended, seconds=round(seconds, 6))

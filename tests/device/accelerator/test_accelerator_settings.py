@@ -17,7 +17,7 @@ from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import Arch, Machine, Ring, Runtime, Target
 from kernloom.device.accelerator import AcceleratorDevice
-from kernloom.device.accelerator.options import Options, settings_of_options
+from kernloom.device.accelerator.options import Options, faults_text, settings_of_options
 from kernloom.device.contract import DeviceSetup
 from kernloom.recipe.fields import DEVICE_OPTIONS
 
@@ -55,6 +55,22 @@ def test_options_of_the_target_are_settings_too() -> None:
     assert settings_of_options(vendors) == {"forward": "x.so", "on": "1"}
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, ""),
+        ({"threads": 2, "slow": "noc:1,hbm:1.0", "late": "0:50", "lose": 0}, ""),
+        ({"slow": "noc:1,hbm:2", "lose": 3}, "slow=noc:1,hbm:2 lose=3"),
+        ({"dead": "0.0.1", "late": "2:50", "corrupt": 9}, "dead=0.0.1 late=2:50 corrupt=9"),
+    ],
+)
+def test_faults_are_the_options_that_change_the_hardware(
+    options: dict[str, Any], text: str
+) -> None:
+    assert AcceleratorDevice.injected_faults(a5(**options)) == faults_text(a5(**options)) == text
+    assert faults_text(a5(platform="theirs", **options)) == ""
+
+
 def test_options_are_the_same_in_schema_recipes_and_targets() -> None:
     names = set(vars(Options()))
     assert DEVICE_OPTIONS["accelerator"] == names
@@ -76,12 +92,25 @@ def test_options_are_the_same_in_schema_recipes_and_targets() -> None:
         ({"slow": "noc"}, "slow: 'noc' is no fault"),
         ({"late": "2:5,3:5"}, "late: '2:5,3:5' is no fault"),
         ({"lose": -1}, "lose: -1 is too small"),
+        ({"slow": "hbm:2,nox:4"}, "slow: there is no link 'nox'"),
+        ({"slow": "noc:0.5"}, "slow: noc cannot be slower by 0.5"),
+        ({"slow": "noc:1.2.3"}, "slow: noc cannot be slower by 1.2.3"),
         ({"dead": "0.0.1\nhbm.bytes=5"}, "is no fault"),
     ],
 )
 def test_an_option_that_no_simulation_has_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         AcceleratorDevice.check(a5(**options))
+
+
+@pytest.mark.parametrize("pe", ["9.9.9", "1.0.0", "0.36.0", "0.0.1,0.0.3"])
+def test_a_dead_pe_that_the_topology_lacks_is_refused(pe: str) -> None:
+    arch = convert(Arch, Groups([share_folder() / "configs"]).read("arch", "a5"), "arch")
+    AcceleratorDevice.check_options(a5(dead="0.35.2,0.0.1"), arch)
+    with pytest.raises(ConfigError, match=r"there is no PE .*36 cubes") as error:
+        AcceleratorDevice.check_options(a5(dead=pe), arch)
+    assert "0.0.0 to 0.35.2" in error.value.hint and error.value.key == "target.options.dead"
+    AcceleratorDevice.check_options(a5("theirs", dead=pe), arch)
 
 
 def test_the_command_of_an_emulated_variant_starts_with_supervisor_and_emulator() -> None:

@@ -98,12 +98,12 @@ class Tally:
         return found
 
     def _rank(self) -> None:
-        from kernloom.measure.ranking import FAILED, is_sanitized, objective
+        from kernloom.measure.ranking import FAILED, not_ranked, objective
         from kernloom.report.columns import subjects_text
 
         for trial in self._ended:
             found = objective(trial)
-            if found is FAILED or is_sanitized(trial):
+            if found is FAILED or not_ranked(trial):
                 continue
             group = self._leaders.setdefault(sha256(found.work.encode()).digest(), [])
             if len(group) < LEADERS or found.value < group[-1].cost:

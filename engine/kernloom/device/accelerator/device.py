@@ -8,7 +8,7 @@ from pathlib import Path
 from kernloom.base.gauges import VIRTUAL_TIME
 from kernloom.config.accelerator import flattened, settings_of
 from kernloom.config.schema import Arch, Target
-from kernloom.device.accelerator.options import settings_of_options
+from kernloom.device.accelerator.options import check_dead, faults_text, settings_of_options
 from kernloom.device.contract import PLATFORM, Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, supervised
 from kernloom.device.fitting import check_accelerator_arch, check_hbm
@@ -99,8 +99,16 @@ class AcceleratorDevice(Device):
         settings_of_options(target)
 
     @classmethod
+    def injected_faults(cls, target: Target) -> str:
+        return faults_text(target)
+
+    @classmethod
     def check_arch(cls, arch: Arch) -> None:
         check_accelerator_arch(arch)
+
+    @classmethod
+    def check_options(cls, target: Target, arch: Arch) -> None:
+        check_dead(target, arch)
 
     @classmethod
     def check_tensors(cls, arch: Arch, nbytes: Mapping[str, int]) -> None:

@@ -7,12 +7,13 @@ in milliseconds.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 from kernloom.base.gauges import TIME, metric_named
 from kernloom.base.spool import Spool
-from kernloom.measure.ranking import is_sanitized, metric_of
+from kernloom.measure.ranking import metric_of, not_ranked, not_ranked_remark
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report import questions
 from kernloom.report.columns import leaves
@@ -59,15 +60,15 @@ def write_results(report: ResultsReport, out: TextIO) -> int:
 
 
 def _rankable(report: ResultsReport) -> Iterable[Trial]:
-    """Leave out trials whose times mean nothing, and report their number at the end."""
-    left_out = 0
+    """Leave out trials that are not ranked, and report their number at the end."""
+    left_out: Counter[str] = Counter()
     for trial in report.trials:
-        if trial.good and is_sanitized(trial):
-            left_out += 1
+        if trial.good and (reason := not_ranked(trial)):
+            left_out[reason] += 1
         else:
             yield trial
-    if left_out:
-        report.say(questions.sanitized_remark(left_out))
+    for reason, number in left_out.items():
+        report.say(not_ranked_remark(reason, number))
 
 
 def _objectives(trials: Sequence[Trial], report: ResultsReport) -> Callable[[Trial], str]:
