@@ -1,18 +1,22 @@
 // New rates in the general case, by progressive filling.
-#include "flow_visits.hpp"
+#include "flow_steps.hpp"
 
 #include <cstddef>
 
 namespace kernloom {
 
 void FlowNetwork::choose(uint32_t index) {
-    flows_[index].chosen = visit_;
+    flows_[index].chosen = true;
     chosen_.push_back(index);
 }
 
-// Computes new rates for a flow and all that depends on it; since when they apply.
-double FlowNetwork::collect(uint32_t seed, double now) {
-    visit_++;
+// New rates for a flow and all that depends on it.
+void FlowNetwork::fill_from(uint32_t seed, double now) {
+    collect(seed);
+    apply_chosen(now);
+}
+
+void FlowNetwork::collect(uint32_t seed) {
     chosen_.clear();
     limits_.clear();
     choose(seed);
@@ -21,15 +25,15 @@ double FlowNetwork::collect(uint32_t seed, double now) {
         for (; done < chosen_.size(); done++) {
             each_constraint(flows_[chosen_[done]], [&](uint32_t index, double) {
                 Resource &resource = resources_[index];
-                if (resource.visited == visit_) {
+                if (resource.visited) {
                     return;
                 }
-                resource.visited = visit_;
+                resource.visited = true;
+                resource.next_first = NO_FLOW;
                 limits_.push_back(index);
                 each_flow(index, [&](uint32_t other, double) {
                     const Flow &candidate = flows_[other];
-                    if (candidate.chosen != visit_ &&
-                        (candidate.dirty || candidate.bottleneck == index)) {
+                    if (!candidate.chosen && (candidate.dirty || candidate.bottleneck == index)) {
                         choose(other);
                     }
                 });
@@ -37,7 +41,6 @@ double FlowNetwork::collect(uint32_t seed, double now) {
         }
         fill();
     } while (extend());
-    return since(now);
 }
 
 // Raises the rates of the chosen flows together, and freezes them one limit after the other. The
@@ -59,7 +62,7 @@ void FlowNetwork::fill() {
         uint32_t others = 0;
         each_flow(index, [&](uint32_t other, double coefficient) {
             const Flow &flow = flows_[other];
-            if (flow.chosen == visit_) {
+            if (flow.chosen) {
                 load += coefficient;
                 unfrozen++;
             } else {
@@ -108,7 +111,7 @@ void FlowNetwork::fill() {
             level = level > 0 ? level : 0;
             each_flow(limit, [&](uint32_t index, double) {
                 Flow &flow = flows_[index];
-                if (flow.chosen == visit_ && !flow.frozen) {
+                if (flow.chosen && !flow.frozen) {
                     freeze(flow, level, limit);
                     unfrozen--;
                 }
@@ -141,7 +144,7 @@ void FlowNetwork::freeze(Flow &flow, double rate, uint32_t bottleneck) {
     flow.next_bottleneck = bottleneck;
     each_constraint(flow, [&](uint32_t at, double coefficient) {
         Resource &resource = resources_[at];
-        if (resource.visited == visit_) {
+        if (resource.visited) {
             resource.left -= coefficient * rate;
             resource.load -= coefficient;
             resource.unfrozen--;
@@ -161,7 +164,7 @@ bool FlowNetwork::extend() {
         double fastest = 0;  // of the chosen flows
         each_flow(index, [&](uint32_t other, double) {
             const Flow &flow = flows_[other];
-            if (flow.chosen != visit_) {
+            if (!flow.chosen) {
                 return;
             }
             fastest = flow.next_rate > fastest ? flow.next_rate : fastest;
@@ -172,7 +175,7 @@ bool FlowNetwork::extend() {
         const bool used_up = resource.left <= resource.capacity * (1 - SLIGHTLY_LESS);
         each_flow(index, [&](uint32_t other, double) {
             const Flow &flow = flows_[other];
-            if (flow.chosen == visit_) {
+            if (flow.chosen) {
                 return;
             }
             const bool too_fast = limited >= 0 && flow.rate * SLIGHTLY_LESS > limited;
@@ -184,6 +187,53 @@ bool FlowNetwork::extend() {
         });
     }
     return chosen_.size() > before;
+}
+
+void FlowNetwork::apply_chosen(double now) {
+    const double at = since(now);
+    for (const uint32_t index : chosen_) {
+        Flow &flow = flows_[index];
+        const uint32_t bottleneck = flow.next_bottleneck;
+        flow.chosen = false;
+        for (const Edge &edge : flow.edges()) {
+            if ((roles_[edge.resource] & LIMITS) != 0) {
+                resources_[edge.resource].used += edge.coefficient * (flow.next_rate - flow.rate);
+            }
+        }
+        if (flow.bottleneck != bottleneck) {
+            rebind(index, bottleneck);
+        }
+        if (bottleneck == NO_RESOURCE) {
+            apply(flow, flow.next_rate, flow.cap_cause, at);
+            ends_.set(index, flow.ends);
+        } else {
+            Resource &resource = resources_[bottleneck];
+            apply(flow, flow.next_rate, resource.cause, at);
+            resource.next_first = earlier(index, resource.next_first) ? index : resource.next_first;
+        }
+    }
+    // All flows whose bottleneck is one of the limits have been chosen.
+    for (const uint32_t index : limits_) {
+        resources_[index].visited = false;
+        lead(index, resources_[index].next_first);
+    }
+}
+
+// Since when new rates of the chosen flows apply; they are no longer dirty.
+double FlowNetwork::since(double now) {
+    bool started = false;
+    double refill = 0;
+    for (const uint32_t index : chosen_) {
+        Flow &flow = flows_[index];
+        if (flow.dirty) {
+            flow.dirty = false;
+            out_of_date_--;
+            started |= flow.started;
+            flow.started = false;
+            refill = refill > flow.refill ? refill : flow.refill;
+        }
+    }
+    return started ? now : refill;
 }
 
 } // namespace kernloom

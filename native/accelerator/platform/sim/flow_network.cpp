@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "flow_visits.hpp"
+#include "flow_steps.hpp"
 
 namespace kernloom {
 
@@ -30,6 +30,7 @@ uint32_t FlowNetwork::add_resource(double capacity, Cause cause) {
     resource.capacity = capacity;
     resource.cause = cause;
     resource.whole = index;
+    roles_.push_back(0);
     return index;
 }
 
@@ -38,9 +39,26 @@ uint32_t FlowNetwork::add_group(uint32_t units, double unit_capacity, double cap
     const uint32_t whole = add_resource(capacity, cause);
     resources_[whole].units = units;
     for (uint32_t i = 0; i < units; i++) {
-        resources_[add_resource(unit_capacity, cause)].whole = whole;
+        const uint32_t unit = add_resource(unit_capacity, cause);
+        resources_[unit].whole = whole;
+        roles_[unit] = UNIT;
     }
     return whole;
+}
+
+void FlowNetwork::set_limits(uint32_t index, bool limits) {
+    uint8_t &role = roles_[index];
+    if (limits == ((role & LIMITS) != 0)) {
+        return;
+    }
+    role ^= LIMITS;
+    if (role == LIMITS) {
+        Resource &resource = resources_[index];
+        resource.used = 0;
+        for (const Entry &entry : resource.flows) {
+            resource.used += entry.coefficient * flows_[entry.flow].rate;
+        }
+    }
 }
 
 // Changes what the flows of a resource take at their caps.
@@ -49,12 +67,12 @@ void FlowNetwork::update_caps(uint32_t index, double by) {
     resource.caps = resource.flows.empty() ? 0 : resource.caps + by;
     const Resource &whole = resources_[resource.whole];
     if (whole.units == 0 || (resource.units > 0 && whole.partial == 0)) {
-        resource.limits = resource.caps > resource.capacity * SLACK;
+        set_limits(index, resource.caps > resource.capacity * SLACK);
         return;
     }
     for (uint32_t unit = resource.whole + 1; unit <= resource.whole + whole.units; unit++) {
-        Resource &one = resources_[unit];
-        one.limits = one.caps + whole.caps / whole.units > one.capacity * SLACK;
+        const Resource &one = resources_[unit];
+        set_limits(unit, one.caps + whole.caps / whole.units > one.capacity * SLACK);
     }
 }
 
@@ -102,6 +120,7 @@ void FlowNetwork::start(uint64_t now, uint64_t bytes, double cap, Cause cap_caus
     flow.cap = cap;
     flow.remaining = static_cast<double>(bytes) * 1000;
     flow.updated = time;
+    flow.ends = Earliest::NO_KEY;
     flow.bottleneck = NO_RESOURCE;
     flow.client = client;
     flow.cause = cap_cause;
@@ -109,14 +128,19 @@ void FlowNetwork::start(uint64_t now, uint64_t bytes, double cap, Cause cap_caus
     flow.dirty = false;
     flow.started = true;
     flow.active = true;
-    flow.edges.clear();
+    flow.count = static_cast<uint16_t>(count);
+    if (count > FEW) {
+        flow.more.resize(count);
+    }
+    const std::span<Edge> edges = flow.edges();
     for (uint32_t i = 0; i < count; i++) {
         Resource &resource = resources_[shares[i].resource];
         if (resource.whole != shares[i].resource && resources_[resource.whole].partial++ == 0) {
+            roles_[resource.whole] |= SPLIT;
             mark_all(resource.whole, time); // from now on bounded by the units
         }
-        flow.edges.push_back({shares[i].resource, static_cast<uint32_t>(resource.flows.size()),
-                              shares[i].coefficient});
+        edges[i] = {shares[i].resource, static_cast<uint32_t>(resource.flows.size()),
+                    shares[i].coefficient};
         resource.flows.push_back({index, i, shares[i].coefficient});
         update_caps(shares[i].resource, shares[i].coefficient * cap);
     }
@@ -126,6 +150,7 @@ void FlowNetwork::start(uint64_t now, uint64_t bytes, double cap, Cause cap_caus
 void FlowNetwork::remove(uint32_t index) {
     Flow &flow = flows_[index];
     const double ended = flow.ends;
+    const uint32_t bottleneck = flow.bottleneck;
     bind(flow, NO_RESOURCE);
     each_constraint(flow, [&](uint32_t resource, double) {
         if (resources_[resource].bound == 0) {
@@ -137,14 +162,21 @@ void FlowNetwork::remove(uint32_t index) {
             }
         });
     });
-    for (const Edge &edge : flow.edges) {
+    if (bottleneck != NO_RESOURCE) {
+        // Those that end later get new rates, and thus another first one, before they do.
+        const uint32_t first = first_bound(bottleneck);
+        const bool now = first != NO_FLOW && rounded(flows_[first].ends) <= rounded(ended);
+        lead(bottleneck, now ? first : NO_FLOW);
+    }
+    for (const Edge &edge : flow.edges()) {
         Resource &resource = resources_[edge.resource];
         const Entry last = resource.flows.back();
         resource.flows[edge.position] = last;
-        flows_[last.flow].edges[last.edge].position = edge.position;
+        flows_[last.flow].edges()[last.edge].position = edge.position;
         resource.flows.pop_back();
         resource.used = resource.flows.empty() ? 0 : resource.used - edge.coefficient * flow.rate;
         if (resource.whole != edge.resource && --resources_[resource.whole].partial == 0) {
+            roles_[resource.whole] &= static_cast<uint8_t>(~SPLIT);
             mark_all(resource.whole, ended);
             update_caps(resource.whole, 0);
         }
@@ -161,7 +193,9 @@ void FlowNetwork::remove(uint32_t index) {
 
 uint32_t FlowNetwork::take_ended() {
     const uint32_t index = ends_.number();
-    ends_.set(index, Earliest::NO_KEY);
+    if (flows_[index].bottleneck == NO_RESOURCE) {
+        ends_.set(index, Earliest::NO_KEY);
+    }
     const uint32_t client = flows_[index].client;
     remove(index);
     update_next();
@@ -178,12 +212,7 @@ const std::vector<FlowNetwork::Change> &FlowNetwork::settle(uint64_t now) {
             flow.dirty = false;
             free_.push_back(seed);
         } else if (flow.dirty && !refill(seed, time)) {
-            const double at = collect(seed, time);
-            for (const uint32_t index : chosen_) {
-                Flow &chosen = flows_[index];
-                change_used(chosen, chosen.next_rate - chosen.rate, NO_RESOURCE);
-                apply(index, chosen.next_rate, chosen.next_bottleneck, at);
-            }
+            fill_from(seed, time);
         }
     }
     dirty_.clear();
@@ -191,37 +220,28 @@ const std::vector<FlowNetwork::Change> &FlowNetwork::settle(uint64_t now) {
     return changes_;
 }
 
-void FlowNetwork::bind(Flow &flow, uint32_t bottleneck) {
-    if (flow.bottleneck != NO_RESOURCE) {
-        resources_[flow.bottleneck].bound--;
+// A flow leaves its bottleneck and, for now, competes with no other for the next end.
+void FlowNetwork::rebind(uint32_t index, uint32_t bottleneck) {
+    const uint32_t before = flows_[index].bottleneck;
+    bind(flows_[index], bottleneck);
+    if (before == NO_RESOURCE) {
+        ends_.set(index, Earliest::NO_KEY);
+    } else if (resources_[before].first == index) {
+        lead(before, resources_[before].visited ? NO_FLOW : first_bound(before));
     }
-    if (bottleneck != NO_RESOURCE) {
-        resources_[bottleneck].bound++;
-    }
-    flow.bottleneck = bottleneck;
 }
 
-void FlowNetwork::apply(uint32_t index, double rate, uint32_t bottleneck, double at) {
-    Flow &flow = flows_[index];
-    if (flow.bottleneck != bottleneck) {
-        bind(flow, bottleneck);
+// Of the flows whose bottleneck a resource is, the one that ends first.
+uint32_t FlowNetwork::first_bound(uint32_t resource) {
+    uint32_t first = NO_FLOW;
+    if (resources_[resource].bound > 0) {
+        each_flow(resource, [&](uint32_t flow, double) {
+            if (flows_[flow].bottleneck == resource && earlier(flow, first)) {
+                first = flow;
+            }
+        });
     }
-    const Cause cause = bottleneck == NO_RESOURCE ? flow.cap_cause : resources_[bottleneck].cause;
-    if (cause != flow.cause || flow.rate == 0) {
-        flow.cause = cause;
-        changes_.push_back({flow.client, cause});
-    }
-    if (rate == flow.rate) {
-        return;
-    }
-    flow.remaining -= flow.rate * (at - flow.updated);
-    if (flow.remaining < 0) {
-        flow.remaining = 0;
-    }
-    flow.updated = at;
-    flow.rate = rate;
-    flow.ends = at + flow.remaining / flow.rate;
-    ends_.set(index, flow.ends);
+    return first;
 }
 
 double FlowNetwork::rate_of(uint32_t client) const {
