@@ -101,4 +101,54 @@ TEST(FlowNetwork, rates_are_max_min_fair_after_every_change) {
     }
 }
 
+// A copy inside an SRAM reads and writes it: the flow has two shares of one resource.
+TEST(FlowNetwork, rates_are_max_min_fair_with_two_shares_of_one_resource) {
+    constexpr uint32_t HBMS = 3;
+    constexpr uint32_t SRAMS = 9;
+    for (uint32_t seed = 0; seed < 40; seed++) {
+        Dice dice(seed);
+        FlowNetwork network;
+        std::vector<double> capacities;
+        for (uint32_t i = 0; i < HBMS + SRAMS; i++) {
+            capacities.push_back(i < HBMS ? 30 + dice.below(100) : 40 + dice.below(100));
+            network.add_resource(capacities.back(), i < HBMS ? Cause::HBM : Cause::SRAM);
+        }
+        std::map<uint32_t, FilledFlow> active;
+        uint64_t now = 0;
+        uint32_t client = 0;
+        for (uint32_t step = 0; step < 400; step++) {
+            const uint32_t starts = dice.below(3);
+            for (uint32_t i = 0; i < starts && active.size() < 2 * SRAMS; i++) {
+                const uint32_t sram = HBMS + dice.below(SRAMS);
+                const uint32_t other = dice.below(4) == 0 ? sram : sram % HBMS;
+                FilledFlow flow = {96, {}};
+                flow.coefficients.assign(capacities.size(), 0);
+                flow.coefficients[other] += 1;
+                flow.coefficients[sram] += 1;
+                const FlowNetwork::Share shares[] = {{other, 1}, {sram, 1}};
+                network.start(now, 1000 + dice.below(100000), flow.cap, Cause::DMA, shares, 2,
+                              client);
+                active[client++] = flow;
+            }
+            network.settle(now);
+            std::vector<FilledFlow *> flows;
+            for (auto &[number, flow] : active) {
+                flows.push_back(&flow);
+            }
+            fill_progressively(capacities, flows);
+            for (const auto &[number, flow] : active) {
+                ASSERT_NEAR(network.rate_of(number), flow.rate, flow.rate * 1e-7)
+                    << "seed " << seed << ", step " << step << ", flow " << number;
+            }
+            if (active.empty() || dice.below(3) == 0) {
+                continue;
+            }
+            now = network.next();
+            while (network.next() == now) {
+                active.erase(network.take_ended());
+            }
+        }
+    }
+}
+
 } // namespace kernloom::testing

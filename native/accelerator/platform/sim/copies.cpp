@@ -102,7 +102,7 @@ void Simulator::take_engine(Pe &pe, uint32_t index, uint32_t engine) {
     copy.phase = Phase::QUEUED;
     copy.phase_begin = now_;
     set_phase(index, Phase::ISSUE, Cause::DMA);
-    queue_.push(later(settings_.issue_ps), COPY, index);
+    queue_.push(later(settings_.issue_ps), COPY, index, ISSUE_LANE);
 }
 
 void Simulator::step_copy(uint32_t index) {
@@ -113,7 +113,7 @@ void Simulator::step_copy(uint32_t index) {
         plan_copy(pe, copy);
         if (copy.address >= KL_VIRTUAL_BASE && settings_.hit_ps > 0) {
             set_phase(index, Phase::HIT, Cause::TRANSLATION);
-            queue_.push(later(settings_.hit_ps), COPY, index);
+            queue_.push(later(settings_.hit_ps), COPY, index, HIT_LANE);
         } else {
             begin_walk(pe, index);
         }
@@ -149,7 +149,8 @@ void Simulator::begin_walk(Pe &pe, uint32_t index) {
 
 void Simulator::begin_latency(Pe &pe, uint32_t index) {
     set_phase(index, Phase::LATENCY, Cause::DMA);
-    queue_.push(later(path_latency(pe, copies_[index])), COPY, index);
+    const Path path = path_of(pe, copies_[index]);
+    queue_.push(later(path.latency_ps), COPY, index, path.lane);
 }
 
 // Adds bytes of one mapping, and looks their pages up in the TLB.
@@ -237,22 +238,27 @@ void Simulator::plan_copy(Pe &pe, Copy &copy) {
     }
 }
 
-// Of the farthest memory that a copy touches: the requests to all of them are sent together.
-uint64_t Simulator::path_latency(const Pe &pe, const Copy &copy) const {
-    uint64_t most = 0;
+// To the farthest memory that a copy touches: the requests to all of them are sent together.
+Simulator::Path Simulator::path_of(const Pe &pe, const Copy &copy) const {
+    Path farthest = {0, NOW_LANE};
     for (const Part &part : copy.parts) {
         const Pe &owner = *pes_[part.owner];
         uint64_t latency = settings_.sram_latency_ps +
                            (part.sram ? settings_.sram_latency_ps : settings_.hbm_latency_ps);
+        uint32_t lane = CUBE_LANE;
         if (owner.cube != pe.cube) {
             latency += 2 * settings_.links[static_cast<uint32_t>(LinkKind::NOC)].latency_ps;
+            lane = NOC_LANE;
         }
         if (owner.node.sip != pe.node.sip) {
             latency += 2 * settings_.links[static_cast<uint32_t>(LinkKind::SIP)].latency_ps;
+            lane = SIP_LANE;
         }
-        most = latency > most ? latency : most;
+        if (latency > farthest.latency_ps) {
+            farthest = {latency, lane};
+        }
     }
-    return most;
+    return farthest;
 }
 
 void Simulator::begin_part(uint32_t index) {

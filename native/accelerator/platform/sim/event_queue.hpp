@@ -21,27 +21,35 @@ struct Event {
     uint32_t argument() const {
         return order & ((1u << ARGUMENT_BITS) - 1);
     }
+
+    // One number, so that comparisons need no branches.
+    bool before(const Event &other) const {
+        return key() < other.key();
+    }
+
+  private:
+    unsigned __int128 key() const {
+        return static_cast<unsigned __int128>(time) << 64 | order;
+    }
 };
 
 // A heap whose nodes have four children: fewer cache misses than two.
-class EventQueue {
+class EventHeap {
   public:
     bool empty() const {
         return heap_.empty();
     }
 
-    const Event &top() const {
+    const Event &front() const {
         return heap_.front();
     }
 
-    void push(uint64_t time, uint32_t kind, uint32_t argument) {
-        const Event event = {
-            time, (sequence_++ << Event::KIND_BITS | kind) << Event::ARGUMENT_BITS | argument};
+    void push(const Event &event) {
         size_t at = heap_.size();
         heap_.push_back(event);
         while (at > 0) {
             const size_t parent = (at - 1) / 4;
-            if (!before(event, heap_[parent])) {
+            if (!event.before(heap_[parent])) {
                 break;
             }
             heap_[at] = heap_[parent];
@@ -50,26 +58,15 @@ class EventQueue {
         heap_[at] = event;
     }
 
-    Event pop() {
-        const Event first = heap_.front();
+    void pop() {
         const Event last = heap_.back();
         heap_.pop_back();
         if (!heap_.empty()) {
             sink(last);
         }
-        return first;
     }
 
   private:
-    // One number, so that comparisons need no branches.
-    static unsigned __int128 key(const Event &event) {
-        return static_cast<unsigned __int128>(event.time) << 64 | event.order;
-    }
-
-    static bool before(const Event &a, const Event &b) {
-        return key(a) < key(b);
-    }
-
     void sink(const Event &event) {
         const size_t count = heap_.size();
         size_t at = 0;
@@ -81,11 +78,11 @@ class EventQueue {
             const size_t end = child + 4 < count ? child + 4 : count;
             size_t least = child;
             for (size_t i = child + 1; i < end; i++) {
-                if (before(heap_[i], heap_[least])) {
+                if (heap_[i].before(heap_[least])) {
                     least = i;
                 }
             }
-            if (!before(heap_[least], event)) {
+            if (!heap_[least].before(event)) {
                 break;
             }
             heap_[at] = heap_[least];
@@ -95,6 +92,109 @@ class EventQueue {
     }
 
     std::vector<Event> heap_;
+};
+
+// First in, first out, in a ring that grows.
+class EventLane {
+  public:
+    bool empty() const {
+        return first_ == end_;
+    }
+
+    const Event &front() const {
+        return ring_[first_ & (ring_.size() - 1)];
+    }
+
+    const Event &back() const {
+        return ring_[(end_ - 1) & (ring_.size() - 1)];
+    }
+
+    void push(const Event &event) {
+        if (end_ - first_ == ring_.size()) {
+            grow();
+        }
+        ring_[end_++ & (ring_.size() - 1)] = event;
+    }
+
+    void pop() {
+        first_++;
+    }
+
+  private:
+    void grow() {
+        std::vector<Event> larger(2 * ring_.size());
+        for (size_t i = first_; i != end_; i++) {
+            larger[i - first_] = ring_[i & (ring_.size() - 1)];
+        }
+        end_ -= first_;
+        first_ = 0;
+        ring_.swap(larger);
+    }
+
+    std::vector<Event> ring_ = std::vector<Event>(16); // a power of two
+    size_t first_ = 0;
+    size_t end_ = 0;
+};
+
+// Events that come after equal delays are in order when they are added: each such delay has a lane,
+// which costs less than the heap. An event that is out of order in its lane goes to the heap.
+class EventQueue {
+  public:
+    static constexpr uint32_t LANES = 7;
+    static constexpr uint32_t NO_LANE = LANES;
+
+    bool empty() const {
+        return size_ == 0;
+    }
+
+    const Event &top() const {
+        return fronts_[first_];
+    }
+
+    void push(uint64_t time, uint32_t kind, uint32_t argument, uint32_t lane = NO_LANE) {
+        const Event event = {
+            time, (sequence_++ << Event::KIND_BITS | kind) << Event::ARGUMENT_BITS | argument};
+        size_++;
+        if (lane != NO_LANE && (lanes_[lane].empty() || lanes_[lane].back().time <= time)) {
+            lanes_[lane].push(event);
+            fronts_[lane] = lanes_[lane].front();
+        } else {
+            lane = NO_LANE;
+            heap_.push(event);
+            fronts_[lane] = heap_.front();
+        }
+        if (event.before(fronts_[first_])) {
+            first_ = lane;
+        }
+    }
+
+    Event pop() {
+        const Event event = fronts_[first_];
+        size_--;
+        if (first_ == NO_LANE) {
+            heap_.pop();
+            fronts_[NO_LANE] = heap_.empty() ? NOTHING : heap_.front();
+        } else {
+            EventLane &lane = lanes_[first_];
+            lane.pop();
+            fronts_[first_] = lane.empty() ? NOTHING : lane.front();
+        }
+        first_ = 0;
+        for (uint32_t i = 1; i <= LANES; i++) {
+            first_ = fronts_[i].before(fronts_[first_]) ? i : first_;
+        }
+        return event;
+    }
+
+  private:
+    static constexpr Event NOTHING = {UINT64_MAX, UINT64_MAX};
+
+    EventHeap heap_;
+    EventLane lanes_[LANES];
+    Event fronts_[LANES + 1] = {NOTHING, NOTHING, NOTHING, NOTHING,
+                                NOTHING, NOTHING, NOTHING, NOTHING}; // of the lanes and the heap
+    uint32_t first_ = 0;                                             // which of them comes next
+    size_t size_ = 0;
     uint64_t sequence_ = 0;
 };
 

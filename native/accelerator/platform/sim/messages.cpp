@@ -88,7 +88,7 @@ void Simulator::send(kl_node from, kl_node to, const void *data, size_t bytes, u
         refresh(*pes_[message.pe]);
     }
     if (message.count == 0) {
-        queue_.push(now_, DELIVER, index);
+        queue_.push(now_, DELIVER, index, NOW_LANE);
     } else {
         begin_hop(index);
     }
@@ -108,7 +108,8 @@ void Simulator::begin_hop(uint32_t index) {
         begin = free > now_ ? free : now_;
         free = begin + link.latency_ps;
     }
-    queue_.push(later(begin - now_ + link.latency_ps), HOP, index);
+    const uint32_t lane = link.kind == LinkKind::NOC ? HOP_LANE : EventQueue::NO_LANE;
+    queue_.push(later(begin - now_ + link.latency_ps), HOP, index, lane);
 }
 
 void Simulator::continue_hop(uint32_t index) {

@@ -85,6 +85,19 @@ class Simulator {
   private:
     enum EventKind : uint32_t { TIMER, HOP, DELIVER, COPY, COMPUTED, TASK_ENDED };
 
+    // Events with the same delay: none, the issue of a copy, a TLB hit, the path of a copy inside a
+    // cube, over the NoC or between sips, the NoC hop of a message.
+    enum Lane : uint32_t {
+        NOW_LANE,
+        ISSUE_LANE,
+        HIT_LANE,
+        CUBE_LANE,
+        NOC_LANE,
+        SIP_LANE,
+        HOP_LANE,
+    };
+    static_assert(HOP_LANE < EventQueue::LANES);
+
     static constexpr uint32_t MOST_HOPS = 8;
     static constexpr uint32_t MESSAGE_CLIENT = 1u << 31; // marks flows of messages
 
@@ -113,6 +126,11 @@ class Simulator {
         bool sram;
         uint64_t units; // channels or banks, as a mask
         uint64_t bytes;
+    };
+
+    struct Path {
+        uint64_t latency_ps;
+        uint32_t lane;
     };
 
     enum class Phase : uint8_t { QUEUED, ISSUE, HIT, WALK, LATENCY, FLOW };
@@ -227,7 +245,7 @@ class Simulator {
     void plan_mapped(Pe &pe, Copy &copy, const kl_map_entry &entry, uint64_t address,
                      const kl_rows &rows);
     void plan_physical(Copy &copy, uint32_t owner, uint64_t address, const kl_rows &rows);
-    uint64_t path_latency(const Pe &pe, const Copy &copy) const;
+    Path path_of(const Pe &pe, const Copy &copy) const;
     void begin_walk(Pe &pe, uint32_t copy);
     void begin_latency(Pe &pe, uint32_t copy);
     void begin_part(uint32_t copy);

@@ -113,7 +113,7 @@ void Simulator::advance(Pe &pe) {
         pe.doing = Doing::DRAINING;
     } else {
         pe.doing = Doing::ENDING;
-        queue_.push(now_, TASK_ENDED, pe.index);
+        queue_.push(now_, TASK_ENDED, pe.index, NOW_LANE);
     }
     refresh(pe);
 }
