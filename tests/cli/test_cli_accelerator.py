@@ -258,8 +258,6 @@ def test_what_cannot_work_is_refused_before_anything_is_built(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["target.options.dead=0.99.0"], "target.options.dead: there is no PE 0.99.0"),
-        (["target.options.slow=usb:2"], "target.options.slow: there is no link usb"),
         (["arch.clock.core_mhz=0.0001"], "arch.clock.core_mhz: must be at least 0.001"),
         (["arch.hbm.channels=65"], "arch.hbm.channels: must be between 1 and 64, not 65"),
     ],
