@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from command_line import share_artifacts
+from command_line import COMPILED, share_artifacts
 from kernloom.base.places import Places, share_folder
 from kernloom.build.builder import Builder
 from kernloom.build.built_for import BuiltFor
@@ -205,7 +207,10 @@ def _build_accelerator(folder: Path, flags: Sequence[str], compiler: str) -> dic
         for runtime in RUNTIMES
     }
     beside = host_programs(programs, places, lambda toolchain: detect(toolchain, places.cache))
-    outcomes = Builder(places).build([*artifacts.values(), beside["supervisor"]])
+    # Else two processes of the tests may build the same at the same time.
+    with (Path(os.environ[COMPILED]) / f"accelerator-{wanted}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        outcomes = Builder(places).build([*artifacts.values(), beside["supervisor"]])
     assert all(outcome.ok for outcome in outcomes.values()), outcomes
     paths = {key: one.path(places.build) for key, one in artifacts.items()}
     return {
