@@ -385,7 +385,8 @@ def test_an_arch_that_is_gone_lends_its_runner_to_no_other(
     for number in range(40):
         isa = ("x86_64", "another")[number % 2]
         named = {"toolchain": gcc, "arch": replace(arch, isa=isa), "target": target}
-        given: Any = SimpleNamespace(**named, runtime=runtime)
+        build = SimpleNamespace(mode="auto")
+        given: Any = SimpleNamespace(**named, runtime=runtime, build=build)
         assert ("-march=x86-64" in assembly.programs(given)["runner"].argv) == (isa == "x86_64")
         del given
 
