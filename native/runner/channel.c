@@ -46,7 +46,8 @@ static void send_both(const void *first, size_t first_bytes, const void *second,
             return;
         for (int i = 0; i < 2; i++) {
             size_t part = (size_t)sent < parts[i].iov_len ? (size_t)sent : parts[i].iov_len;
-            parts[i].iov_base = (char *)parts[i].iov_base + part;
+            if (part) /* an empty part may be at no address */
+                parts[i].iov_base = (char *)parts[i].iov_base + part;
             parts[i].iov_len -= part;
             sent -= (ssize_t)part;
         }

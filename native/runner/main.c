@@ -246,8 +246,10 @@ int main(int count, char **arguments) {
     if (!memory_open(options.window, options.window_bytes, options.memory_limit))
         usage("--window cannot be mapped");
     const char *problem = accelerator_open(&options.accelerator);
-    if (problem)
-        usage(problem);
+    if (problem) {
+        fprintf(stderr, "runner: %s\n", problem);
+        return EXIT_USAGE;
+    }
     if (counted && !launch_counted(options.counter))
         usage("--counter cannot be mapped");
     channel_open(options.channel);

@@ -38,7 +38,8 @@ Outcome Launcher::prepare(const std::vector<kl_launch_call> &calls,
             if (argument.kind == KL_ARGUMENT_KIND_BUFFER &&
                 !tensors_.find(argument.bits, 0, problem))
                 return problem;
-            work.arguments.push_back(argument.bits);
+            const std::uint64_t bits = argument.bits; // messages are packed
+            work.arguments.push_back(bits);
         }
         used += count;
         TaskRecord task{};

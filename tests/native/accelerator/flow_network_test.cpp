@@ -3,6 +3,7 @@
 
 #include <map>
 #include <random>
+#include <string>
 
 #include "flow_network.hpp"
 #include "progressive_filling.hpp"
@@ -28,6 +29,32 @@ class Dice {
 constexpr uint32_t LINKS = 12;
 constexpr uint32_t GROUPS = 3;
 constexpr uint32_t UNITS = 4;
+
+// Compares all rates with those of the textbook.
+void expect_fair(FlowNetwork &network, const std::vector<double> &capacities,
+                 std::map<uint32_t, FilledFlow> &active, uint64_t now) {
+    network.settle(now);
+    std::vector<FilledFlow *> flows;
+    for (auto &[number, flow] : active) {
+        flows.push_back(&flow);
+    }
+    fill_progressively(capacities, flows);
+    for (const auto &[number, flow] : active) {
+        ASSERT_NEAR(network.rate_of(number), flow.rate, flow.rate * 1e-7) << "flow " << number;
+    }
+}
+
+// Now and then time goes on to the next end, and what ends then is gone.
+void let_end(FlowNetwork &network, std::map<uint32_t, FilledFlow> &active, Dice &dice,
+             uint64_t &now) {
+    if (active.empty() || dice.below(3) == 0) {
+        return;
+    }
+    now = network.next();
+    while (network.next() == now) {
+        active.erase(network.take_ended());
+    }
+}
 
 } // namespace
 
@@ -80,23 +107,9 @@ TEST(FlowNetwork, rates_are_max_min_fair_after_every_change) {
                               static_cast<uint32_t>(shares.size()), client);
                 active[client++] = flow;
             }
-            network.settle(now);
-            std::vector<FilledFlow *> flows;
-            for (auto &[number, flow] : active) {
-                flows.push_back(&flow);
-            }
-            fill_progressively(capacities, flows);
-            for (const auto &[number, flow] : active) {
-                ASSERT_NEAR(network.rate_of(number), flow.rate, flow.rate * 1e-7)
-                    << "seed " << seed << ", step " << step << ", flow " << number;
-            }
-            if (active.empty() || dice.below(3) == 0) {
-                continue;
-            }
-            now = network.next();
-            while (network.next() == now) {
-                active.erase(network.take_ended());
-            }
+            SCOPED_TRACE("seed " + std::to_string(seed) + ", step " + std::to_string(step));
+            ASSERT_NO_FATAL_FAILURE(expect_fair(network, capacities, active, now));
+            let_end(network, active, dice, now);
         }
     }
 }
@@ -130,23 +143,9 @@ TEST(FlowNetwork, rates_are_max_min_fair_with_two_shares_of_one_resource) {
                               client);
                 active[client++] = flow;
             }
-            network.settle(now);
-            std::vector<FilledFlow *> flows;
-            for (auto &[number, flow] : active) {
-                flows.push_back(&flow);
-            }
-            fill_progressively(capacities, flows);
-            for (const auto &[number, flow] : active) {
-                ASSERT_NEAR(network.rate_of(number), flow.rate, flow.rate * 1e-7)
-                    << "seed " << seed << ", step " << step << ", flow " << number;
-            }
-            if (active.empty() || dice.below(3) == 0) {
-                continue;
-            }
-            now = network.next();
-            while (network.next() == now) {
-                active.erase(network.take_ended());
-            }
+            SCOPED_TRACE("seed " + std::to_string(seed) + ", step " + std::to_string(step));
+            ASSERT_NO_FATAL_FAILURE(expect_fair(network, capacities, active, now));
+            let_end(network, active, dice, now);
         }
     }
 }
