@@ -33,7 +33,8 @@ PROGRAMS = (
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"`([^`]+)`")
 _PROMPT = re.compile(r"[$#] (.*)")
-_PATH = re.compile(r"(?:# @package \S+\n)?(?:/\*|#) ((?:templates|configs|package)/\S+)")
+_FOLDERS = "templates|configs|package|scenes|tests"
+_PATH = re.compile(rf"(?:# @package \S+\n)?(?:/\*|#) ((?:{_FOLDERS})/\S+)")
 
 
 def drawing(name: str) -> ModuleType:

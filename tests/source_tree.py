@@ -16,7 +16,7 @@ from command_line import ENGINE, PATIENCE_S, Done, environment
 from prefork import Server
 
 TREE = Path(__file__).resolve().parents[1]
-PARTS = ("configs", "engine", "native", "recipes", "templates")
+PARTS = ("configs", "engine", "native", "recipes", "scenes", "templates")
 FILES = ("SConstruct", "kernloom", "pyproject.toml")
 PLAIN = re.compile(r"(?:\./)?kernloom(?: +(?:[\w./=,:@+%-]|'[^']*')+)*")
 """A command of ours of which a shell would only remove the quotes."""

@@ -22,9 +22,11 @@ def checked_slices(trace: bytes) -> list[dict[str, Any]]:
         assert type(event["pid"]) is int and type(event["tid"]) is int, event
         if event["ph"] == "M":
             named.add(_name(event))
-        else:
+        elif event["ph"] == "X":
             _check_slice(event, named)
             slices.append(event)
+        else:
+            _check_mark(event, named)
     _check_nesting(slices)
     return slices
 
@@ -45,6 +47,15 @@ def _check_slice(event: dict[str, Any], named: set[tuple[str, int, int]]) -> Non
     # Names come before what they name.
     assert ("process_name", event["pid"], 0) in named, event
     assert ("thread_name", event["pid"], event["tid"]) in named, event
+
+
+def _check_mark(event: dict[str, Any], named: set[tuple[str, int, int]]) -> None:
+    """An end of an arrow, or a counter."""
+    keys = {"C": {"args"}, "s": {"id", "cat"}, "f": {"id", "cat", "bp"}}
+    assert event.keys() == {"ph", "name", "pid", "tid", "ts"} | keys[event["ph"]], event
+    assert ("process_name", event["pid"], 0) in named, event
+    if event["ph"] != "C":
+        assert ("thread_name", event["pid"], event["tid"]) in named, event
 
 
 def _check_nesting(slices: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Draws the last launch in a trace of an accelerator: the whole way, and the kernel enlarged.
+"""Draws the last launch in a trace of an accelerator: the whole way, and the task enlarged.
 
 kernloom run target=a5 workload=axpy case=small trace=trace.json
 python draw_trace.py trace.json trace.svg
@@ -24,7 +24,6 @@ LETTER = 6.8
 COLOURS = {
     "submit": "#ffd8a8",
     "switch": "#eebefa",
-    "kernel": "#e9ecef",
     "complete": "#eebefa",
     "issue": "#ffc9c9",
     "translate": "#ffa8a8",
@@ -35,9 +34,12 @@ COLOURS = {
 }
 """Name of a slice -> colour; messages and units have others."""
 UNITS = ("matrix", "vector", "scalar")
-COMPUTE, MESSAGE = "#8ce99a", "#c5f6fa"
+COMPUTE, MESSAGE, TASK = "#8ce99a", "#c5f6fa", "#e9ecef"
+WAIT = "wait: "
+"""Beginning of the names of slices in which a PE has nothing to do; they are not drawn."""
 LEGEND = {
-    **{name: COLOURS[name] for name in ("kernel", "issue", "translate", "latency")},
+    "task": TASK,
+    **{name: COLOURS[name] for name in ("issue", "translate", "latency")},
     "transfer, load": COLOURS["transfer"],
     "store": COLOURS["store"],
     "compute": COMPUTE,
@@ -53,6 +55,7 @@ class Slice:
     name: str
     start: int
     length: int
+    task: bool = False
 
     @property
     def end(self) -> int:
@@ -73,9 +76,10 @@ def slices_of(trace: Mapping[str, Any]) -> list[Slice]:
             event["name"],
             round(event["ts"] * PS_PER_US),
             round(event["dur"] * PS_PER_US),
+            "task" in event.get("args", {}),
         )
         for event in trace["traceEvents"]
-        if event["ph"] == "X"
+        if event["ph"] == "X" and not event["name"].startswith(WAIT)
     ]
 
 
@@ -87,8 +91,8 @@ def picture(trace: Mapping[str, Any], title: str) -> str:
     found = slices_of(trace)
     start = max(one.start for one in found if one.name == "submit")
     launch = [one for one in found if one.start >= start]
-    kernel = next(one for one in launch if one.name == "kernel")
-    inside = [one for one in launch if kernel.start <= one.start and one.end <= kernel.end]
+    task = next(one for one in launch if one.task)
+    inside = [one for one in launch if task.start <= one.start and one.end <= task.end]
     all_lanes, lanes = _lanes(launch), _lanes(inside)
     upper = 70 + ROW * len(all_lanes)
     height = upper + 76 + ROW * len(lanes) + 40
@@ -96,8 +100,8 @@ def picture(trace: Mapping[str, Any], title: str) -> str:
     drawing.text(20, 28, title, bold=True)
     end = max(one.end for one in launch)
     _panel(drawing, 44, launch, all_lanes, (start, end), start)
-    drawing.text(20, upper + 28, "the kernel, enlarged", bold=True)
-    _panel(drawing, upper + 44, inside, lanes, (kernel.start, kernel.end), start)
+    drawing.text(20, upper + 28, f"the task '{task.name}', enlarged", bold=True)
+    _panel(drawing, upper + 44, inside, lanes, (task.start, task.end), start)
     for place, (name, colour) in enumerate(LEGEND.items()):
         drawing.box(20 + 105 * place, height - 32, 14, 14, fill=colour)
         drawing.text(40 + 105 * place, height - 20, name)
@@ -134,12 +138,18 @@ def _panel(
         for one, times in sorted(equal.items(), key=lambda found: -found[0].length):
             width = max(one.length * scale, 1)
             x = LEFT + (one.start - first) * scale
-            colour = COLOURS.get(one.name) or (COMPUTE if one.name in UNITS else MESSAGE)
+            colour = _colour(one)
             label = one.name if times == 1 else f"{times} × {one.name}"
             tip = f"{label}, {one.length / PS_PER_NS:.0f} ns"
             drawing.box(x, y, width, ROW - 6, fill=colour, tip=tip)
             if LETTER * len(label) < width and not _covered(one, slices):
                 drawing.text(x + width / 2, y + 13, label, middle=True)
+
+
+def _colour(one: Slice) -> str:
+    if one.task:
+        return TASK
+    return COLOURS.get(one.name) or (COMPUTE if one.name in UNITS else MESSAGE)
 
 
 def _covered(one: Slice, slices: Sequence[Slice]) -> bool:

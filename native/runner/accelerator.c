@@ -9,7 +9,7 @@
 #include "kernloom/platform.h"
 #include "memory.h"
 
-enum { REPORT_BYTES = 2048, PROGRAMS = 3 };
+enum { REPORT_BYTES = 32 << 20, PROGRAMS = 3 };
 
 static const struct kl_platform_library *library;
 static const struct kl_host_interface *host;

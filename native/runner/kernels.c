@@ -55,7 +55,8 @@ void kernels_load(const struct request *request, struct reply *reply) {
     if (request->body_bytes < sizeof message)
         return reply_fail(reply, KL_STATUS_INVALID, "Load is cut short");
     memcpy(&message, request->body, sizeof message);
-    if (request->body_bytes - sizeof message != (uint64_t)message.path_bytes + message.entry_bytes)
+    if (request->body_bytes - sizeof message !=
+        (uint64_t)message.path_bytes + message.entry_bytes + message.name_bytes)
         return reply_fail(reply, KL_STATUS_INVALID, "Load has texts of other lengths");
     const unsigned char *texts = request->body + sizeof message;
     char *path = copy_text(texts, message.path_bytes);

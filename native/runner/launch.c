@@ -272,6 +272,8 @@ void launch(const struct request *request, struct reply *reply) {
     if (message.samples > MAX_SAMPLES)
         return reply_fail(reply, KL_STATUS_INVALID, "%u samples are more than %d", message.samples,
                           MAX_SAMPLES);
+    if (message.orchestration)
+        return reply_fail(reply, KL_STATUS_UNSUPPORTED, "this device runs no orchestrations");
     if (message.calls_count == 0)
         return reply_fail(reply, KL_STATUS_INVALID, "a launch needs at least one call");
     if ((message.conditions & KL_CONDITION_COLD) && !cache_can_flush())

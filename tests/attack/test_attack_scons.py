@@ -15,10 +15,12 @@ from attacks import Attack
 from command_line import PATIENCE_S, working_in
 from source_tree import copy_tree
 
+TARGETS = ("build/lib/x86_64_v3/release/none/runner", "build/lib/a5/sim/hostgraph/core.so")
+
 
 def scons(tree: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "SCons", "-Q", "x86_64_v3", "build/lib/a5/sim/hostgraph/core.so"],
+        [sys.executable, "-m", "SCons", "-Q", *TARGETS],
         cwd=tree,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         stdout=subprocess.DEVNULL,

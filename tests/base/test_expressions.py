@@ -241,6 +241,14 @@ def test_a_product_may_be_larger_than_its_factors() -> None:
     assert evaluate("a * b", known).shape == (300, 300)
 
 
+def test_stacks_of_matrices_are_multiplied_place_by_place() -> None:
+    known = {"a": np.ones((2000, 1, 300, 2)), "b": np.ones((2000, 1, 2, 3))}
+    assert evaluate("a @ b", known).shape == (2000, 1, 300, 3)
+    assert evaluate("a @ b", {"a": np.ones(3), "b": np.ones((5, 3, 2))}).shape == (5, 2)
+    with pytest.raises(ConfigError):
+        evaluate("a @ b", {"a": np.ones((2, 3, 3)), "b": np.ones((5, 3, 3))})
+
+
 def test_changes_nothing_it_is_given() -> None:
     target = np.zeros(3)
     for text in ("amax(A, 0, out)", "sum(A, 0, 'f8', out)", "reshape(A, (9,), 'F', out)"):

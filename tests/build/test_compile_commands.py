@@ -42,7 +42,9 @@ def test_every_source_below_native_is_there_after_one_kernel(
     native = {path: e for path, e in entries(places).items() if "native" in path.parts}
     folder = share_folder() / "native"
     assert native.keys() == {*folder.rglob("*.c"), *folder.rglob("*.cpp")}
-    for entry in native.values():
+    # Parsing all of C++ takes long: one file of each folder shows that the flags are right.
+    of_folders = {(path.parent, path.suffix): entry for path, entry in native.items()}
+    for entry in of_folders.values():
         assert check(entry) == 0, entry
 
 

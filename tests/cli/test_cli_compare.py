@@ -283,7 +283,7 @@ def test_another_store_is_named_by_its_path(pair: Project) -> None:
         (["workload=good", "workload='good"], "has a quote that is not closed"),
         (["workload=good", "workload=slow", "--fail-if", "slow"], "--fail-if slow"),
         (["workload=good", "workload=good,slow"], "workload"),
-        (["workload=good", "workload=slow trace=t.json"], "trace=t.json is the trace of one run"),
+        (["workload=good", "workload=slow trace=t.json"], "trace=t.json is about one run"),
         (["workload=good", "workload=slow", "trace=t.json"], "a comparison runs several in turns"),
         (["workload=good", "workload=slow", "--with", "trace=t.json"], "trace=t.json"),
     ],

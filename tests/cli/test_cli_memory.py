@@ -20,7 +20,7 @@ from kernloom.base.places import find_places
 from kernloom.base.spool import Spool
 from kernloom.build import driver_inputs, headers, stage
 from kernloom.measure.trial import Trial
-from kernloom.plan import render
+from kernloom.plan import render, texts
 from kernloom.report import results, rows
 from kernloom.report.documents import stored_document, to_json
 from kernloom.report.formats.csv import write_csv
@@ -43,7 +43,8 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a sweep of some hundred points were one of many thousands."""
     monkeypatch.setattr(planning, "MAX_PLANS_IN_MEMORY", 50)
     monkeypatch.setattr(digest, "LIMIT", 50)
-    monkeypatch.setattr(render, "TEXTS", 50)
+    for module in (render, texts):
+        monkeypatch.setattr(module, "TEXTS", 50)
     monkeypatch.setattr(stage, "MAX_CACHED", 50)
     monkeypatch.setattr(shared, "MAX_CACHED", 50)
     monkeypatch.setattr(spool, "IN_MEMORY", 64)

@@ -62,9 +62,28 @@ def test_the_wheel_carries_configs_templates_sources_and_the_build_graph(wheel: 
         "configs/kernloom.yaml",
         "templates/kernels/matmul/host.c.j2",
         "native/runner/main.c",
+        "scenes/matmul.yaml",
+        "scenes/expected/matmul.txt",
     ):
         assert f"kernloom/share/{name}" in names
     assert not [name for name in names if name.endswith((".pyc", ".so", ".db"))]
+
+
+@pytest.mark.parametrize("named", [[], ["-p", "kernloom.pytest_plugin"]])
+def test_pytest_finds_the_plugin_of_an_installed_wheel(
+    installed: Path, tmp_path: Path, named: list[str]
+) -> None:
+    scene = "workload: axpy\ncases: {small: {sizes: {N: 8}, targets: [host]}}\n"
+    (tmp_path / "scenes").mkdir()
+    (tmp_path / "scenes/mine.yaml").write_text(scene)
+    (tmp_path / "kernloom.yaml").touch()
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYTEST"))}
+    words = [installed / "bin/python", "-m", "pytest", "scenes", "--collect-only", "-q", *named]
+    done = run([*words, "--kernloom-target", "host"], cwd=tmp_path, env=kept)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "scenes/mine.yaml::small[host]" in done.stdout
+    off = [*words[:6], "-p", "no:kernloom.pytest_plugin"]
+    assert run(off, cwd=tmp_path, env=kept).returncode == 5
 
 
 def test_an_installed_wheel_runs_in_an_empty_folder_and_leaves_it_empty(
@@ -101,7 +120,7 @@ def test_an_installed_wheel_completes_words(installed: Path, tmp_path: Path) -> 
     program = installed / "bin" / "kernloom"
     done = run([program, "completion", "bash"], cwd=tmp_path, env=environment)
     assert "complete -o nosort -F _kernloom kernloom" in done.stdout
-    words = ["--words", "2", "--", "kernloom", "run", "workload=softm"]
+    words = ["--words", "2", "--", "kernloom", "run", "workload=stenc"]
     done = run([program, "completion", "bash", *words], cwd=tmp_path, env=environment)
-    assert done.stdout == "word workload=softmax\n"
+    assert done.stdout == "word workload=stencil5\n"
     assert list(tmp_path.iterdir()) == []

@@ -207,6 +207,8 @@ def test_files_are_left_to_the_shell() -> None:
     assert candidates("results", "--to", "") == [Candidate("", "files")]
     assert candidates("results", "--to=tri") == [Candidate("--to=", "files")]
     assert candidates("check", "--junit", "re") == [Candidate("", "files")]
+    assert {"all", "matmul", "softmax"} <= set(offered("check", "--scene", ""))
+    assert offered("check", "--manual", "") == ["exclude", "include", "only"]
     assert candidates("run", "recipe=") == [Candidate("recipe=", "yaml")]
     assert candidates("run", "store.path=st") == [Candidate("store.path=", "files")]
     assert candidates("run", "build.cache=") == [Candidate("build.cache=", "files")]
@@ -224,7 +226,7 @@ def test_values_of_flags() -> None:
     assert offered("results", "--group", "tool") == ["toolchain"]
     assert offered("results", "--pivot", "workload", "tool") == ["toolchain", "toolchain="]
     assert offered("results", "--limit", "") == []
-    assert offered("compare", "--with", "workload=softm") == ["workload=softmax"]
+    assert offered("compare", "--with", "workload=stenc") == ["workload=stencil5"]
 
 
 # Groups, keys and values
@@ -237,7 +239,7 @@ def test_groups_and_their_options_are_offered(name: str) -> None:
         assert f"{group}=" in found
         assert set(offered(name, f"{group}=")) == {f"{group}={one}" for one in options(group)}
     assert "kernel=" not in found, "a kernel is chosen by its workload"
-    assert offered(name, "workload=soft") == ["workload=softmax"]
+    assert offered(name, "workload=soft") == ["workload=softmax", "workload=softmax_pipeline"]
 
 
 def test_options_and_keys_come_with_what_they_mean() -> None:

@@ -205,8 +205,8 @@ def test_bash_without_the_equals_sign_among_its_word_breaks(start: Start) -> Non
 
 def test_outside_of_any_project_there_are_the_shipped_options(start: Start, tmp_path: Path) -> None:
     terminal = start("bash", cwd=tmp_path)
-    terminal.type("kernloom run workload=softm\t")
-    terminal.wait_for("workload=softmax ")
+    terminal.type("kernloom run workload=stenc\t")
+    terminal.wait_for("workload=stencil5 ")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "project"]
 
 

@@ -86,10 +86,28 @@ MICRO_KERNEL = {
 }
 PLAIN = "void scale(long n, const float *x, float a, float *y) { while (n--) y[n] = a * x[n] * K; }"
 
+TILED = {
+    "template": "scale.c.j2",
+    "tunables": {
+        "unroll": {"k": {"values": [1, 2], "off": 1}},
+        "distribute": {"group": {"values": [1, 2], "off": 1}},
+    },
+    "distribute": {
+        "axes": {"part": {"size": "n", "tile": 16}},
+        "regions": {"x": ["part"], "y": ["part"]},
+    },
+}
+ORCHESTRATION = """\
+#include "workload.hpp"
+extern "C" void kl_orchestrate(struct kl_orchestrator *) {}
+"""
+OWN = {"file": "own.cpp", "kernels": {"scaled": {"kernel": "scale"}}}
 KERNEL_AT = "workload.kernels.scale"
 SOURCE_AT = f"{KERNEL_AT}.sources"
 FILL_AT = "workload.tensors.x.fill"
 MICRO_AT = "arch.micro_kernels.mine"
+TILED_AT = f"{SOURCE_AT}.core.distribute"
+OWN_AT = "workload.orchestration"
 
 
 @dataclass(frozen=True)
@@ -151,6 +169,18 @@ CHANGES_THE_RESULT: dict[str, Change] = {
     "Kernel.constraints": other(f"{KERNEL_AT}.constraints", ["k > 1"]),
     # What computes inner tiles.
     "Experiment.catch": other("pipeline.stages.catching.enabled", "off", "caught"),
+    # Which tasks there are.
+    "Experiment.distribute": other("pipeline.stages.distributing.enabled", "off", "a5"),
+    "KernelSource.distribute": other(TILED_AT, None, "tiled"),
+    "Distribute.axes": other(f"{TILED_AT}.axes", {"part": {"size": "n", "tile": 8}}, "tiled"),
+    "Distribute.regions": other(f"{TILED_AT}.regions.x", ["all"], "tiled"),
+    "TileAxis.size": other(f"{TILED_AT}.axes.part.size", "2 * n", "tiled"),
+    "TileAxis.tile": other(f"{TILED_AT}.axes.part.tile", 8, "tiled"),
+    "Workload.orchestration": other(OWN_AT, {**OWN, "file": "another.cpp"}, "own"),
+    "OwnOrchestration.file": other(f"{OWN_AT}.file", "another.cpp", "own"),
+    "OwnOrchestration.kernels": other(f"{OWN_AT}.kernels", {"k": {"kernel": "scale"}}, "own"),
+    "OwnOrchestration.access": other(f"{OWN_AT}.access", {"y": "update"}, "own"),
+    "Toolchain.cxx_flags": other("toolchain.cxx_flags", ["-O1"], "a5"),
     "Arch.micro_kernels": other("arch.micro_kernels", {}, "caught"),
     "Kernel.micro_kernels": other(f"{KERNEL_AT}.micro_kernels.own", MICRO_KERNEL, "caught"),
     "MicroKernel.operation": other(f"{MICRO_AT}.operation", "softmax", "caught"),
@@ -235,6 +265,12 @@ CHANGES_THE_RESULT: dict[str, Change] = {
     "Ring.heap": other("runtime.ring.heap", "1MiB", "ringmap"),
     "Ring.dependencies": other("runtime.ring.dependencies", 3, "ringmap"),
     "Ring.depths": other("runtime.ring.depths", 3, "ringmap"),
+    "Ring.submissions": other("runtime.ring.submissions", 3, "ringmap"),
+    "Runtime.graph": other("runtime.graph", {"tasks": 3}, "a5"),
+    "Runtime.queue": other("runtime.queue", 3, "a5"),
+    "GraphSizes.tasks": other("runtime.graph.tasks", 3, "a5"),
+    "GraphSizes.heap": other("runtime.graph.heap", "1MiB", "a5"),
+    "GraphSizes.edges": other("runtime.graph.edges", 3, "a5"),
     # How it is measured.
     "Pipeline.stages": other("pipeline.stages.timing.after", []),
     "Policy.name": other("measure.name", "mine"),
@@ -315,7 +351,8 @@ CHANGES_NOTHING: dict[str, Change] = {
     "Arch.vector_lengths": other("arch.vector_lengths", [128]),
     "Arch.cores": other("arch.cores", 1),
     "Toolchain.minimum_version": other("toolchain.minimum_version", "1.0"),
-    "Toolchain.cxx_flags": other("toolchain.cxx_flags", ["-O1"]),
+    "Distribute.sum": other(f"{TILED_AT}.sum", {"sum": {"size": "n", "tile": 4}}, "tiled"),
+    "SubmittedKernel.sizes": other(f"{OWN_AT}.kernels.scaled.sizes", {"n": 32}, "own"),
     # How differences are judged afterwards, and how many trials happen to be measured together.
     "Policy.floor": other("measure.floor", 0.5),
     "Policy.together": other("measure.together", 3),
@@ -328,6 +365,10 @@ CHANGES_NOTHING: dict[str, Change] = {
     "Machine.emulator": other("target.machines.qemu.emulator.program", "qemu", "a5"),
     "Machine.platform": other("target.machines.onboard.platform", "mine", "a5"),
     "Experiment.trace": other("trace", "trace.json", "a5"),
+    "Experiment.trace_level": other("trace_level", 1, "a5"),
+    "Experiment.deps": other("deps", "deps.json", "a5"),
+    "Experiment.replay": other("replay", "fc1", "a5"),
+    "Experiment.whatif": other("whatif", "hbm", "a5"),
     "Toolchain.search": other("toolchain.search", ["/opt/bin"]),
     "BuildSettings.mode": other("build.mode", "never"),
     # Limits, and how a run is organised.
@@ -382,6 +423,7 @@ NO_OTHER_VALUE = {
     "Argument.kind": "another kind is another function",
     "Kernel.arguments": "their fields are here one by one",
     "Step.kernel": "the only kernel there is",
+    "SubmittedKernel.kernel": "the only kernel there is",
 }
 """Field -> why nothing but what it is can be planned here."""
 SECTIONS = {
@@ -459,6 +501,8 @@ def project(tmp_path_factory: pytest.TempPathFactory, shared_project: Project) -
     project.write("templates/tile.c", MICRO)
     project.write("templates/another_tile.c", f"{MICRO}/* another */\n")
     project.write("templates/another.c", f"{PLAIN} /* another */")
+    project.write("templates/own.cpp", ORCHESTRATION)
+    project.write("templates/another.cpp", f"{ORCHESTRATION}// another\n")
     project.write("templates/scale.c", f"{PLAIN}\n{PLAIN.replace('scale', 'scale2')}")
     return project
 
@@ -483,6 +527,8 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
     host, counted = composed(), composed("target=host_counted")
     slurm = composed("fleet=slurm")
     a5, ringmap = composed("target=a5"), composed("target=a5", "runtime=ringmap")
+    tiled = changed(a5, f"{SOURCE_AT}.core", TILED)
+    own = changed(changed(a5, "workload.steps", {}), OWN_AT, OWN)
     plain = changed(host, "target.sources", ["plain"])
     caught = changed(host, f"{SOURCE_AT}.host.template", "caught.c.j2")
     caught = changed(caught, "arch.micro_kernels", {"mine": MICRO_KERNEL})
@@ -501,7 +547,7 @@ def base(assembly: Assembly, project: Project) -> Callable[[str], dict[str, Any]
             "slurm": slurm,
             "caught": caught,
         }
-        bases |= {"a5": a5, "ringmap": ringmap}
+        bases |= {"a5": a5, "ringmap": ringmap, "tiled": tiled, "own": own}
         return bases.get(name, host)
 
     return find

@@ -254,3 +254,9 @@ def test_every_shipped_accelerator_has_the_same_variants() -> None:
     ]
     variants = {line for text in texts for line in text.splitlines() if "variants: [" in line}
     assert variants == {"  variants: [sim, sim-asan, sim-tsan, qemu, onboard]"}
+
+
+def test_a_size_of_a_queue_can_be_left_to_the_runtime(composer: Composer) -> None:
+    words = ["target=a5", "workload=axpy", "runtime.queue=null"]
+    (point,) = points_of(composer, words, multirun=False)
+    assert experiment(point.data).runtime.queue is None

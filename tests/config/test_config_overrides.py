@@ -40,12 +40,17 @@ OVERRIDES = {
     "seed": ("seed=7", "seed", 7),
     "output": ("output=json", "output", "json"),
     "catch": ("catch=off", "catch", "off"),
+    "distribute": ("distribute=off", "distribute", "off"),
     "rerun": ("rerun=all", "rerun", "all"),
     "recipe": ("recipe=r.yaml", "recipe", "r.yaml"),
     "trace": ("trace=t.json", "trace", "t.json"),
+    "trace_level": ("trace_level=2", "trace_level", 2),
+    "deps": ("deps=d.json", "deps", "d.json"),
+    "replay": ("replay=3.10", "replay", "3.10"),
     "timeout": ("timeout=2.5", "timeout", 2.5),
     "memory_limit": ("memory_limit=4GiB", "memory_limit", "4GiB"),
     "show": ("show=source", "show", "source"),
+    "whatif": ("whatif=hbm", "whatif", "hbm"),
 }
 
 

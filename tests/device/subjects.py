@@ -222,7 +222,12 @@ _ALL = (
     _accelerator("accelerator", "-O1"),
     _accelerator("accelerator-ringmap", "-O1", runtime="ringmap", threads="2"),
     _accelerator("accelerator-asan", "-O0", *SANITIZED),
-    _accelerator("accelerator-tsan", "-O0", "-fsanitize=thread", threads="2"),
+    # Its programs take a minute to build.
+    *(
+        [_accelerator("accelerator-tsan", "-O0", "-fsanitize=thread", threads="2")]
+        if attacks.whole()
+        else []
+    ),
     _emulated_accelerator("accelerator-riscv64", "ringmap"),
     *(kind for arch in ("a2a3", "a5", "mppa") for kind in _shipped_accelerator(arch)),
     # Its kernels cannot raise, exit or start threads, and get buffers instead of addresses.

@@ -17,6 +17,8 @@ def experiment(device: str, runtime: str = "none", trace: str | None = None) -> 
         target=SimpleNamespace(name="mine", device=device, family="accelerator"),
         runtime=SimpleNamespace(name=runtime),
         trace=trace,
+        deps=None,
+        replay=None,
     )
 
 

@@ -21,6 +21,7 @@ from kernloom.device.messages import (
     Allocate,
     Close,
     Configure,
+    Document,
     Free,
     Hello,
     KernelLaunch,
@@ -57,9 +58,9 @@ EXAMPLES: list[Message] = [
     MemoryWrite(1, 2, 3),
     MemoryRead(4, 5, 6),
     MemoryFill(7, 8, 0xFF),
-    Load(5, "/tmp/ü/kernel.so", "kl_entry"),
+    Load(5, "/tmp/ü/kernel.so", "kl_entry", "matmul"),
     KernelLaunch(
-        1, 2, 3, 4, 7, 3, (LaunchCall(1, 2), LaunchCall(2, 0)), (LaunchArgument(1, 64),) * 2
+        1, 2, 3, 4, 7, 3, (LaunchCall(1, 2), LaunchCall(2, 0)), (LaunchArgument(1, 64),) * 2, 5
     ),
     MmuMap((Mapping(0, 4096, 4096), Mapping(4096, 0, 64, 1, 35, 2))),
     MmuUnmap(0, 4096),
@@ -71,6 +72,7 @@ EXAMPLES: list[Message] = [
     Configure("topology.sips=1\ntrace=0\n"),
     Place(2**40, 64, Policy.SHARD, "weights"),
     Trace(1, 2, 3),
+    Document(1, 4096, 0, 512),
 ]
 
 

@@ -31,6 +31,8 @@ NOT_RUN = {
     r"kernloom recipe run": "a part of a command: the file is missing",
     r"kernloom run \.\.\. .*": "a part of a command",
     r"source <\(kernloom .*|kernloom .* \| source": "test_what_is_typed_is_completed",
+    r"\.venv/bin/python -m SCons": "test_a_flag_of_one_variant_concerns_that_variant",
+    r"(\./)?kernloom build --all": "test_build_all_tells_runners_apart",
     r"kernloom completion SHELL": "a part of a command: the name of the shell is missing",
 }
 """Pattern of a command -> why it is not run here, or the test that runs it."""

@@ -15,6 +15,7 @@ import yaml
 from doc_pages import IMAGES, PAGES, drawing
 from kernloom.base.arithmetic import FUNCTIONS
 from kernloom.base.errors import ConfigError
+from kernloom.base.scene_flags import PREFIX, SWITCHES, VALUES
 from kernloom.build import flags
 from kernloom.build.program import Program
 from kernloom.build.programs import Programs
@@ -25,12 +26,14 @@ from kernloom.cli.main import COMMANDS
 from kernloom.config.accelerator import SECTIONS, summary
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
-from kernloom.config.schema import STATUSES, Arch, MicroKernel
+from kernloom.config.schema import ROOT_KEYS, STATUSES, Arch, MicroKernel
 from kernloom.config.validate import CORE_NAMES
+from kernloom.device.accelerator.infinite import RESOURCES
 from kernloom.device.accelerator.options import Options
 from kernloom.report.formats import FORMATS
 from kernloom.run.assembly import STAGES
 from kernloom.run.fleets import FLEETS
+from kernloom.scene.scene import FIELDS
 
 TREE = Path(__file__).resolve().parents[2]
 ENGINE = TREE / "engine" / "kernloom"
@@ -197,6 +200,22 @@ def test_presets_lists_every_preset_with_the_words_of_its_file() -> None:
     assert rows("guide/presets.md", "experiments") == expected
 
 
+def test_scenes_lists_every_field_and_every_flag() -> None:
+    assert [name for name, _ in rows("guide/scenes.md", "scene fields")] == list(FIELDS)
+    flags = [name for name, _ in rows("guide/scenes.md", "scene flags")]
+    assert flags == [f"--{PREFIX}{name}" for name in (*VALUES, *SWITCHES)]
+
+
+def test_command_line_lists_every_key_of_a_run() -> None:
+    keys = " ".join(f"`{key}`" for key, *_ in rows("reference/command-line.md", "keys of a run"))
+    missing = set(ROOT_KEYS) - set(re.findall(r"`(\w+)", keys))
+    assert missing == set(ROOT_KEYS) & {path.name for path in (TREE / "configs").iterdir()} - {
+        "fleet",
+        "store",
+        "sweep",
+    }
+
+
 def test_hydra_lists_every_flag_of_hydra() -> None:
     listed = [flag for flag, _ in rows("guide/hydra.md", "hydra flags")]
     assert listed == [f"--{name}" for name in HYDRA_FLAGS]
@@ -234,6 +253,21 @@ def test_accelerator_lists_every_section_of_an_arch() -> None:
 def test_accelerator_lists_every_option_of_its_targets() -> None:
     listed = [name for name, _ in rows("accelerator.md", "options")]
     assert listed == list(vars(Options()))
+
+
+def test_why_slow_lists_every_cause_and_every_resource() -> None:
+    source = (TREE / "native/accelerator/platform/sim/cause.hpp").read_text(encoding="utf-8")
+    causes = re.findall(r'^    "([\w.]+)",$', source, re.MULTILINE)
+    named = {
+        table: [name for cells in rows("guide/why-slow.md", table) for name in names_in(cells[0])]
+        for table in ("causes", "resources")
+    }
+    assert sorted(named["causes"]) == sorted(causes)
+    assert sorted(named["resources"]) == sorted(RESOURCES)
+
+
+def names_in(cell: str) -> list[str]:
+    return [name.strip("` ") for name in cell.split(",")]
 
 
 def test_accelerator_shows_the_topology_as_it_is_drawn_from_the_config() -> None:

@@ -90,7 +90,9 @@ def load_kernel(name: str) -> Kernel:
 
 
 def kernel_names() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "configs/kernel").glob("*.yaml"))
+    files = sorted((ROOT / "configs/kernel").glob("*.yaml"))
+    # Others are for PEs of accelerators alone.
+    return [path.stem for path in files if "host" in yaml.safe_load(path.read_text())["sources"]]
 
 
 def flat(kernel: Kernel) -> dict[str, tuple[str, tuple[Scalar, ...]]]:

@@ -57,7 +57,9 @@ def tiled(record: StepRecord, which: str, buffers: int, arch: Arch) -> StepRecor
 def bytes_by_constraint(record: StepRecord, arch: Arch) -> int:
     """The SRAM that the kernel's constraint counts."""
     (constraint,) = [c for c in record.kernel.constraints if "sram" in c]
-    known = {**variables_of(record, arch), **record.decisions["tile"]}
+    known = {**variables_of(record, arch)}
+    for transform in ("distribute", "tile"):
+        known |= record.decisions.get(transform, {})
     return int(evaluate(constraint.rpartition("<=")[0], known))
 
 
@@ -214,7 +216,8 @@ def test_tiles_that_do_not_fit_are_refused_with_both_numbers_and_the_key() -> No
     assert "524288" in error.message
     assert "800000 or more" in str(error.hint)
     with pytest.raises(ConfigError, match=r"arch.sram.bytes: .*1600000 bytes.*524288"):
-        check_point(kernel, {"height": 1, "buffers": 2}, known, key="select")
+        point = {"height": 1, "buffers": 2, "group": 1, "spmd": False}
+        check_point(kernel, point, known, key="select")
 
 
 def test_products_run_on_the_matrix_unit_where_it_computes_the_element_type(built: Path) -> None:

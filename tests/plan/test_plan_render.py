@@ -215,7 +215,7 @@ def test_what_other_code_rendered_is_rendered_again(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project().plan("workload=toy")
-    monkeypatch.setattr("kernloom.plan.render.code_stamp", lambda *_, **__: "newer code")
+    monkeypatch.setattr("kernloom.plan.texts.code_stamp", lambda *_, **__: "newer code")
     project().plan("workload=toy")
     assert len(_rendered(tmp_path)) == 2
 

@@ -15,6 +15,8 @@ from kernloom.base.errors import ExpressionError
 
 MAX_BITS = 256
 """Longest integer that an operation may produce."""
+MAX_GROUP = 1024
+"""Largest group of tiles that `grouped` considers."""
 MAX_ELEMENTS = 2**27
 """Largest array that an operation may produce, unless an operand is larger."""
 _PLAIN = (int, float)
@@ -124,9 +126,13 @@ def _product(a: Any, b: Any) -> Any:
     if not is_array(a) or not is_array(b):
         raise ExpressionError("@ multiplies arrays only")
     a, b = number(a), number(b)
-    rows = math.prod(a.shape[:-1])
-    columns = math.prod(b.shape[:-2]) * b.shape[-1] if b.ndim > 1 else 1
-    _check_elements(rows * columns, (a, b))
+    import numpy
+
+    # Matrices of equal places in two stacks are multiplied.
+    stack = numpy.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    rows = a.shape[-2] if a.ndim > 1 else 1
+    columns = b.shape[-1] if b.ndim > 1 else 1
+    _check_elements(math.prod(stack) * rows * columns, (a, b))
     return a @ b
 
 
@@ -212,6 +218,65 @@ def _overlapped(a: Any, b: Any, parts: Any) -> Any:
     return BINARY[ast.Add](longer, BINARY[ast.Div](shorter, parts))
 
 
+def _grouped(group: Any, *counts: Any) -> Any:
+    """Tiles of a task: at most `group` that follow each other and form a box in a grid with these
+    numbers of tiles, slowest first."""
+    result, left = 1, group
+    for count in reversed(counts):
+        part = _largest_divisor(count, left)
+        result = BINARY[ast.Mult](result, part)
+        # Only whole rows can be joined with those beside them.
+        left = where(part == count, BINARY[ast.FloorDiv](left, count), 1)
+    return result
+
+
+def _largest_divisor(count: Any, limit: Any) -> Any:
+    most = limit.max() if hasattr(limit, "__array__") else limit
+    largest: Any = 1
+    for divisor in range(2, int(min(number(most), MAX_GROUP)) + 1):
+        divides = BINARY[ast.BitAnd](BINARY[ast.Mod](count, divisor) == 0, number(limit) >= divisor)
+        largest = where(divides, divisor, largest)
+    return largest
+
+
+def _distributed(
+    time: Any, tasks: Any, pes: Any, overhead: Any, handling: Any, submitting: Any
+) -> Any:
+    """The time of work in equal tasks, which several PEs execute in rounds. Each task takes some
+    time of its PE, `overhead`, and of the scheduler, `handling`; all of them are submitted first.
+    """
+    add, multiply, least = BINARY[ast.Add], BINARY[ast.Mult], _extreme("minimum")
+    scheduling = multiply(least(tasks, pes), handling)
+    each = add(BINARY[ast.Div](time, tasks), overhead)
+    rounds = multiply(_extreme("maximum")(each, scheduling), _ceil_div(tasks, pes))
+    return add(add(rounds, scheduling), submitting)
+
+
+def _spread(bandwidth: Any, memories: Any, stripe: Any, *tensors: Any) -> Any:
+    """The bandwidth of several memories together. `tensors`: elements that are copied of each
+    tensor, elements that it has, and those that a tile spans. A tensor of few stripes is in few
+    memories; a tile that spans a part of a stripe uses some of the channels of a memory, and tasks
+    that begin together use the same ones. Tensors are copied one after the other."""
+    add, divide = BINARY[ast.Add], BINARY[ast.Div]
+    total: Any = 0
+    time: Any = 0
+    least = _extreme("minimum")
+    for copied, elements, span in zip(tensors[::3], tensors[1::3], tensors[2::3], strict=True):
+        own = least(memories, _ceil_div(elements, stripe))
+        own = BINARY[ast.Mult](own, least(1, divide(span, stripe)))
+        total = add(total, copied)
+        time = add(time, divide(copied, own))
+    return BINARY[ast.Mult](bandwidth, divide(total, time))
+
+
+def _shared(alone: Any, tasks: Any, pes: Any, memory: Any, cube_pes: Any, network: Any) -> Any:
+    """The bandwidth that each of several tasks gets: at most that of a PE alone, and a share of
+    all memories and of its cube's link to the network."""
+    least, divide = _extreme("minimum"), BINARY[ast.Div]
+    shares = divide(memory, least(tasks, pes)), divide(network, least(tasks, cube_pes))
+    return least(alone, *shares)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": _extreme("minimum"),
     "max": _extreme("maximum"),
@@ -221,6 +286,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil_div": _ceil_div,
     "round_up": _round_up,
     "overlapped": _overlapped,
+    "grouped": _grouped,
+    "distributed": _distributed,
+    "spread": _spread,
+    "shared": _shared,
     "where": where,
     "transpose": _transpose,
     "reshape": _reshape,

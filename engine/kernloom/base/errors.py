@@ -58,6 +58,10 @@ class ConfigError(KernloomError):
         return ConfigError(self._said, key=key, hint=self.hint)
 
 
+class UnsuitableError(ConfigError):
+    """A workload that is not meant for the kind of target."""
+
+
 class ExpressionError(ConfigError):
     """An expression that cannot be read or evaluated."""
 

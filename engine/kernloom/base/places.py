@@ -24,7 +24,7 @@ class Places:
     """The folders of one invocation."""
 
     share: Path
-    """Parent of the shipped configs/, templates/, native/, recipes/ and SConstruct."""
+    """Parent of the shipped configs/, templates/, native/, recipes/, scenes/ and SConstruct."""
     project: Path | None
     """The nearest folder with a kernloom.yaml, if any."""
     build: Path

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernloom.base.errors import ConfigError, UnavailableError, nearest
+from kernloom.base.errors import ConfigError, nearest
 from kernloom.build.compile import kernel_flags, linker_words, variant_flags
 from kernloom.build.program import Program, filled
-from kernloom.build.toolchains import CXX, DRIVER, Detected, detect
+from kernloom.build.toolchains import CXX, DRIVER, Detected, detect, lacks_tool, with_driver
 from kernloom.config.schema import Arch, Toolchain
 
 _OLDEST_PROCESSOR = {
@@ -74,21 +74,13 @@ def driven(program: Program, toolchain: Toolchain, *, cxx: bool) -> tuple[Toolch
     role = CXX if cxx and not program.tool else program.role
     if role == DRIVER:
         return toolchain, role
-    if role not in toolchain.tools:
-        lacks = (
-            f"program '{program.name}' needs the tool '{role}', which toolchain "
-            f"'{toolchain.name}' does not have (toolchain.tools)"
+    if role not in toolchain.tools and role != CXX:
+        raise ConfigError(
+            lacks_tool(f"program '{program.name}'", role, toolchain),
+            hint=nearest(role, {*toolchain.tools, CXX}),
         )
-        if role == CXX:
-            raise UnavailableError(
-                lacks,
-                hint=f"Add its C++ compiler: tools: {{{CXX}: NAME}} and cxx_flags in "
-                f"configs/toolchain/{toolchain.name}.yaml.",
-            )
-        raise ConfigError(lacks, hint=nearest(role, {*toolchain.tools, CXX}))
-    flags = toolchain.cxx_flags if cxx else toolchain.flags
     # With another identity, so that updating it leaves programs of other tools alone.
-    return replace(toolchain, tools={DRIVER: toolchain.tools[role]}, flags=flags), role
+    return with_driver(toolchain, role, f"program '{program.name}'", cxx=cxx), role
 
 
 def redetected(built_for: BuiltFor) -> BuiltFor:

@@ -38,9 +38,16 @@ def kernel_flags(toolchain: Toolchain, arch: Arch, variant: str) -> dict[str, Se
 
 
 def kernel_artifact(
-    source: Source, toolchain: Toolchain, arch: Arch, variant: str, detected: Detected
+    source: Source,
+    toolchain: Toolchain,
+    arch: Arch,
+    variant: str,
+    detected: Detected,
+    *,
+    role: str = DRIVER,
 ) -> Artifact:
-    """The library of one kernel, compiled and linked in one step."""
+    """The library of one kernel, compiled and linked in one step. `role`: of the tool that is the
+    toolchain's driver."""
     groups = kernel_flags(toolchain, arch, variant)
     flags, libraries = libraries_last(groups)
     argv = (
@@ -76,7 +83,12 @@ def kernel_artifact(
         assembles=headers.assembles,
         lists_assembly=detected.lists_assembly,
         redeclare=lambda: kernel_artifact(
-            source, toolchain, arch, variant, detect(toolchain, detected.cache)
+            source,
+            toolchain,
+            arch,
+            variant,
+            detect(toolchain, detected.cache, role=role),
+            role=role,
         ),
     )
 

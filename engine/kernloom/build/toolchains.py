@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,26 @@ class Detected:
     @property
     def identity(self) -> Identity:
         return Identity(self.toolchain, self.version, self.triple, self.digest, self.parts)
+
+
+def lacks_tool(what: str, role: str, toolchain: Toolchain) -> str:
+    return (
+        f"{what} needs the tool '{role}', which toolchain '{toolchain.name}' does not have "
+        "(toolchain.tools)"
+    )
+
+
+def with_driver(toolchain: Toolchain, role: str, what: str, *, cxx: bool = True) -> Toolchain:
+    """The toolchain with another of its tools as its driver; `cxx`: with the flags of C++. `what`
+    needs it."""
+    if role not in toolchain.tools:
+        raise UnavailableError(
+            lacks_tool(what, role, toolchain),
+            hint=f"Add its C++ compiler: tools: {{{CXX}: NAME}} and cxx_flags in "
+            f"configs/toolchain/{toolchain.name}.yaml.",
+        )
+    flags = toolchain.cxx_flags if cxx else toolchain.flags
+    return replace(toolchain, tools={DRIVER: toolchain.tools[role]}, flags=flags)
 
 
 def detect(toolchain: Toolchain, cache: Path, *, role: str = DRIVER) -> Detected:

@@ -162,7 +162,7 @@ SECTIONS = ("topology", "clock", "hbm", "sram", "mmu", "dma", "links", "compute"
 """Sections of an arch that make it an accelerator; all of them or none."""
 _SIZES = ("hbm.bytes", "hbm.interleave", "sram.bytes", "mmu.page")
 """Values that may be sizes as text,"""
-_RUNTIME_SIZES = ("ring.heap",)
+_RUNTIME_SIZES = ("ring.heap", "graph.heap")
 """and those of a task runtime."""
 _POSITIVE = {
     "clock.core_mhz": "no cycle would ever end",

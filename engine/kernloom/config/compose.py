@@ -242,10 +242,14 @@ class Composer:
         for all of them."""
         if RUNTIME not in row or row.get("target") not in self.options("target"):
             return row
-        own = self._groups.defaults(self._groups.read("target", str(row["target"])))
-        if own.get(RUNTIME, NO_RUNTIME) != NO_RUNTIME:
+        if self.runtime_of(str(row["target"])) != NO_RUNTIME:
             return row
         return {**row, RUNTIME: NO_RUNTIME}
+
+    def runtime_of(self, target: str) -> str:
+        """The default runtime of a target; `none` for one without task runtimes."""
+        own = self._groups.defaults(self._groups.read("target", target))
+        return own.get(RUNTIME, NO_RUNTIME)
 
     def sweeps_groups(self, swept: Mapping[str, Any]) -> bool:
         """Whether a swept key of a point is a config group."""

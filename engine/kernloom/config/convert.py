@@ -162,6 +162,9 @@ def _one_of(options: tuple[Any, ...], value: Any, key: str, cache: DigestCache |
         return _as_float(value, key)
     if len(others) == 1:
         return _value(others[0], value, key, cache)
+    lists = [option for option in others if get_origin(option) is tuple]
+    if lists and isinstance(value, (list, tuple)):
+        return _collection(lists[0], value, key, cache)
     if isinstance(value, (list, tuple)) and value and set(_NAMES) <= set(others):
         listed = ",".join(map(str, value))
         raise ConfigError(
@@ -169,7 +172,9 @@ def _one_of(options: tuple[Any, ...], value: Any, key: str, cache: DigestCache |
             key=key,
             hint=f"Where several are allowed they are one text, in quotes: '{key}=\"{listed}\"'.",
         )
-    allowed = " or ".join(_NAMES.get(option, str(option)) for option in others)
+    allowed = " or ".join(
+        "a list" if option in lists else _NAMES.get(option, str(option)) for option in others
+    )
     raise ConfigError(f"expected {allowed}, not {_shown(value)}", key=key)
 
 
@@ -195,7 +200,7 @@ def _scalar(wanted: Any, value: Any, key: str) -> Any:
 
 def _check_range(value: Any, metadata: Mapping[str, Any], key: str) -> None:
     minimum = metadata.get("minimum")
-    if minimum is None:
+    if minimum is None or value is None:
         return
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{value} is not a finite number", key=key)

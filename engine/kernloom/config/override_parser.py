@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override as HydraOverride
 
 PATH_KEYS = re.compile(
-    r"(recipe|trace|select\.file|store\.path|store\.url|build\.cache"
+    r"(recipe|trace|deps|replay|select\.file|store\.path|store\.url|build\.cache"
     r"|workload\.tensors\.\w+\.fill\.path)"
 )
-"""Keys whose value is a path or URL: taken literally, with any characters."""
+"""Keys whose value is a path, a URL or the name of a task: taken literally, with any characters."""
 _SWEPT_PATHS = re.compile(r"select\.file|workload\.tensors\.\w+\.fill\.path")
 """Paths that can be swept, so that commas separate values."""
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)

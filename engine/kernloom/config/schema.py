@@ -98,6 +98,29 @@ class Charge(Digested):
 
 
 @dataclass(frozen=True)
+class TileAxis(Digested):
+    """An axis along which a kernel computes in tiles."""
+
+    size: int | str
+    """Its length, an expression over the kernel's sizes."""
+    tile: int | str
+    """Length of a tile, an expression over sizes and tunables."""
+
+
+@dataclass(frozen=True)
+class Distribute(Digested):
+    """How the output tiles of a core kernel become tasks, and what each of them touches."""
+
+    axes: Mapping[str, TileAxis]
+    """Axes of the output tiles, slowest first, as the kernel numbers its tiles."""
+    regions: Mapping[str, tuple[str, ...]]
+    """Tensor argument -> for each of its dimensions an axis, or `all`. `rows~1` is an axis with a
+    halo of 1 on each side, `rows~0:2` with one of 2 behind it."""
+    sum: Mapping[str, TileAxis] = field(default_factory=dict)
+    """The axis of the sum over which an element is computed; `distribute.splits` splits it."""
+
+
+@dataclass(frozen=True)
 class KernelSource(Digested):
     """A kernel's source for one family of targets: a template, or a plain file."""
 
@@ -113,6 +136,8 @@ class KernelSource(Digested):
     """Launch sizes of a second function, NAME_finish, run afterwards with the same arguments."""
     core: Literal["matrix", "vector"] | None = None
     """Core type of an accelerator's PEs that a source of the family `core` is written for."""
+    distribute: Distribute | None = None
+    """Output tiles that can be tasks of their own; without it a step is a single task."""
     charge: Charge | None = None
     """Cost of a plain C function on an accelerator, where it is wrapped."""
     tunables: Mapping[str, Mapping[str, Tunable]] | None = None
@@ -239,6 +264,28 @@ class Step(Digested):
 
 
 @dataclass(frozen=True)
+class SubmittedKernel(Digested):
+    """A kernel that an orchestration submits."""
+
+    kernel: str
+    sizes: Mapping[str, int | str] = field(default_factory=dict)
+    """Size argument -> its usual value, by which parameters are chosen; default: the workload's
+    size of that name."""
+
+
+@dataclass(frozen=True)
+class OwnOrchestration(Digested):
+    """C++ that submits the tasks of a workload, in place of steps."""
+
+    file: str
+    """C++ below templates/."""
+    kernels: Mapping[str, SubmittedKernel]
+    """Name in the orchestration -> kernel."""
+    access: Mapping[str, Literal["read", "write", "update"]] = field(default_factory=dict)
+    """Use of tensors; default: those with a golden are written, the others are read."""
+
+
+@dataclass(frozen=True)
 class Tolerance(Digested):
     """|result - golden| <= atol + rtol * |golden|; both may be expressions over the sizes."""
 
@@ -270,9 +317,11 @@ class Workload(Digested):
     sizes: Mapping[str, int | str]
     tensors: Mapping[str, Tensor]
     kernels: Mapping[str, Kernel]
-    steps: Mapping[str, Step]
     golden: Mapping[str, str]
     """Output tensor -> expression over the inputs, or the name of a registered reference."""
+    steps: Mapping[str, Step] = field(default_factory=dict)
+    orchestration: OwnOrchestration | None = None
+    """In place of steps, for accelerators with a task runtime."""
     about: str = ""
     dtype: str = "float32"
     scalars: Mapping[str, float] = field(default_factory=dict)
@@ -280,6 +329,21 @@ class Workload(Digested):
     cost: Cost = field(default_factory=Cost)
     cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Named changes to sizes, scalars and fills; `default` changes nothing."""
+
+    def accesses(self) -> tuple[tuple[str, str], ...]:
+        """Uses of tensors in order: read, write or update."""
+        if self.orchestration:
+            given = self.orchestration.access
+            return tuple(
+                (name, given.get(name) or ("write" if name in self.golden else "read"))
+                for name in self.tensors
+            )
+        return tuple(
+            (str(step.args.get(name, name)), argument.access)
+            for step in self.steps.values()
+            for name, argument in self.kernels[step.kernel].arguments.items()
+            if argument.kind == "tensor"
+        )
 
     def tolerance_for(self, dtype: str) -> Tolerance:
         """The workload's tolerance for an element type, or the default."""
@@ -441,6 +505,20 @@ class Ring(Digested):
     """Dependency entries of these tasks."""
     depths: int = field(default=4, metadata=between(1, 64))
     """Scope depths with a ring of their own."""
+    submissions: int = field(default=1 << 20, metadata=between(1, 1 << 26))
+    """Tasks that an orchestration may submit; each block counts, and each task of a graph."""
+
+
+@dataclass(frozen=True)
+class GraphSizes(Digested):
+    """Room for the graph of a runtime that executes tasks when all of them are known."""
+
+    tasks: int = field(default=1 << 20, metadata=between(1, 1 << 26))
+    """Tasks that an orchestration may submit; each block counts, and each task of a graph."""
+    heap: int | str = "64MiB"
+    """Bytes for their outputs."""
+    edges: int = field(default=1 << 22, metadata=between(1, 1 << 28))
+    """Dependencies among them."""
 
 
 @dataclass(frozen=True)
@@ -449,7 +527,11 @@ class Runtime(Digested):
 
     name: str
     ring: Ring | None = None
-    """Only for runtimes with rings."""
+    """Only for runtimes with rings,"""
+    graph: GraphSizes | None = None
+    """and only for those with a graph."""
+    queue: int | None = field(default=None, metadata=between(1, 64))
+    """Tasks that a PE has at once: one runs, the others wait there; default: 2."""
     about: str = ""
 
 
@@ -527,22 +609,46 @@ class Experiment(Digested):
     """Name of a format (`report.formats`); each command states which formats it supports."""
     catch: Literal["on", "off"] = "on"
     """Whether micro-kernels and matrix units take inner tiles (transform `catch`)."""
+    distribute: Literal["on", "off"] = "on"
+    """Whether steps become tasks for all PEs of an accelerator (transform `distribute`)."""
     rerun: Literal["none", "failed", "all"] = "none"
     recipe: str | None = None
     trace: str | None = None
+    """File for the trace of one run in virtual time."""
+    trace_level: int = field(default=4, metadata=between(0, 4))
+    """How much is traced: 0 the digest of the tasks only, 1 tasks, 2 also why they wait, 3 also
+    transfers, 4 also messages."""
+    deps: str | None = None
+    """File for the dependencies among the tasks of one run."""
+    replay: str | None = None
+    """Name or number of a task that runs again alone, from a dump of its arguments."""
+    whatif: str | tuple[str, ...] | None = None
+    """Resources that cost nothing in repeated simulations of a run; `all`: each by itself."""
     timeout: float = field(default=60.0, metadata=at_least(0.001))
     memory_limit: int | str | None = None
     """Memory limit in bytes of a trial's tensors and its kernels' allocations; default: the
     available memory."""
     show: str | None = None
 
+    @property
+    def observed(self) -> str:
+        """Which look into one run is asked for, as it is typed; empty: none."""
+        given = {key: getattr(self, key) for key in OBSERVATIONS}
+        return next((f"{key}={value}" for key, value in given.items() if value is not None), "")
 
+
+OBSERVATIONS = ("trace", "deps", "replay")
+"""Root keys that ask for a look into one run; nothing of it is stored."""
 ROOT_KEYS = tuple(Experiment.__dataclass_fields__)
 NOT_IDENTITY = (
     "output",
     "rerun",
     "recipe",
     "trace",
+    "trace_level",
+    "deps",
+    "replay",
+    "whatif",
     "store",
     "fleet",
     "sweep",

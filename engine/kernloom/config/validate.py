@@ -11,6 +11,7 @@ from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.expressions import names_in, parse_size
 from kernloom.config.accelerator import check_accelerator
 from kernloom.config.convert import convert
+from kernloom.config.distribution import check_distribute
 from kernloom.config.schema import (
     CORE,
     DTYPES,
@@ -19,6 +20,8 @@ from kernloom.config.schema import (
     Kernel,
     KernelSource,
     MicroKernel,
+    OwnOrchestration,
+    Runtime,
     Step,
     Tunable,
     Workload,
@@ -27,7 +30,8 @@ from kernloom.config.schema import (
 _ROOT_KEYS = frozenset(ROOT_KEYS)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
-RING_HEAP = "runtime.ring.heap"
+HEAPS = {"ring": "runtime.ring.heap", "graph": "runtime.graph.heap"}
+"""Section of a runtime -> key of its memory for outputs."""
 LEAST_MEMORY = 4096
 """Smallest memory limit: one page."""
 ARCH_NAMES = (
@@ -45,7 +49,9 @@ ARCH_NAMES = (
 CORE_NAMES = (
     "sram",
     "hbm_bandwidth",
+    "stripe",
     "dma_bandwidth",
+    "noc_bandwidth",
     "bandwidth",
     "latency",
     "core_mhz",
@@ -53,6 +59,12 @@ CORE_NAMES = (
     "vector_rate",
     "speed",
     "startup",
+    "pes",
+    "cubes",
+    "cube_pes",
+    "overhead",
+    "handling",
+    "submit",
 )
 """Further names for sources of the family `core`: data of an accelerator."""
 
@@ -114,8 +126,7 @@ def _check_target(experiment: Experiment) -> None:
             hint=f"Allowed: {', '.join(map(str, arch.vector_lengths))}.",
         )
     check_accelerator(arch, DTYPES)
-    if experiment.runtime.ring and parse_size(experiment.runtime.ring.heap, key=RING_HEAP) < 1:
-        raise ConfigError("is empty", key=RING_HEAP, hint="Allowed: 1 or more bytes.")
+    _check_heaps(experiment.runtime)
     _check_micro_kernels(arch.micro_kernels, "arch.micro_kernels")
     policy = experiment.measure
     if policy.max_rounds < policy.min_rounds:
@@ -135,7 +146,8 @@ def _check_workload(workload: Workload, cache: DigestCache) -> None:
     key = (
         _check_beside_sizes,
         symbols,
-        *map(digest_of, (*beside, workload.steps, workload.golden)),
+        *map(digest_of, (*beside, workload.steps, workload.golden, workload.orchestration)),
+        tuple(workload.scalars),
     )
     cache.by_key(key, lambda: _check_beside_sizes(workload, symbols))
 
@@ -168,6 +180,9 @@ def _check_beside_sizes(workload: Workload, symbols: frozenset[str]) -> None:
 
 
 def _check_steps(workload: Workload) -> None:
+    if workload.orchestration:
+        _check_orchestration(workload, workload.orchestration)
+        return
     if not workload.steps:
         raise ConfigError("a workload needs at least one step", key="workload.steps")
     outputs: dict[str, str] = {}
@@ -204,6 +219,74 @@ def _check_steps(workload: Workload) -> None:
             outputs[tensor] = name
             written.add(tensor)
     _check_golden_names(workload, outputs, written)
+
+
+def _check_orchestration(workload: Workload, own: OwnOrchestration) -> None:
+    """The rules for a workload that submits its tasks itself."""
+    key = "workload.orchestration"
+    if workload.steps:
+        raise ConfigError(
+            "a workload has either steps or an orchestration of its own, and this one has both",
+            key=key,
+        )
+    # These are names in C++ source.
+    _check_text(own.kernels, _IDENTIFIER, f"{key}.kernels")
+    _check_text(workload.sizes, _IDENTIFIER, "workload.sizes")
+    _check_text(workload.scalars, _IDENTIFIER, "workload.scalars")
+    if not own.kernels:
+        raise ConfigError("names no kernel", key=f"{key}.kernels")
+    taken = {"Element": "type of the generated header", "Launch": "type of the generated header"}
+    for what, names in (
+        *(("size", workload.sizes), ("scalar", workload.scalars)),
+        *(("tensor", workload.tensors), ("kernel", own.kernels)),
+    ):
+        for name in names:
+            if name.startswith("kl_"):
+                raise ConfigError(
+                    f"'{name}' begins like a name of Kernloom's own", key=key, hint="Rename it."
+                )
+            if name in taken:
+                raise ConfigError(
+                    f"'{name}' is the name of a {taken[name]} and of a {what}; an orchestration "
+                    "has one name for each",
+                    key=key,
+                )
+            taken[name] = what
+    symbols = {*workload.sizes, "element"}
+    for name, submitted in own.kernels.items():
+        where = f"{key}.kernels.{name}"
+        if submitted.kernel not in workload.kernels:
+            raise ConfigError(
+                f"unknown kernel '{submitted.kernel}'",
+                key=f"{where}.kernel",
+                hint=nearest(submitted.kernel, workload.kernels),
+            )
+        arguments = workload.kernels[submitted.kernel].arguments
+        sizes = [name for name, argument in arguments.items() if argument.kind == "size"]
+        for size, value in submitted.sizes.items():
+            if size not in sizes:
+                raise ConfigError(
+                    f"kernel '{submitted.kernel}' has no size '{size}'",
+                    key=f"{where}.sizes",
+                    hint=nearest(size, sizes),
+                )
+            _check_names([value], symbols, f"{where}.sizes.{size}")
+        for size in sizes:
+            if size not in submitted.sizes and size not in workload.sizes:
+                raise ConfigError(
+                    f"nothing says how large '{size}' of kernel '{submitted.kernel}' usually is",
+                    key=f"{where}.sizes",
+                    hint=f"Parameters are chosen by it: sizes: {{{size}: ...}}.",
+                )
+    for tensor in own.access:
+        if tensor not in workload.tensors:
+            raise ConfigError(
+                f"unknown tensor '{tensor}'",
+                key=f"{key}.access",
+                hint=nearest(tensor, workload.tensors),
+            )
+    written = {name for name, access in workload.accesses() if access != "read"}
+    _check_golden_names(workload, dict.fromkeys(sorted(written), "(orchestration)"), written)
 
 
 def _tensors_by_access(step: Step, kernel: Kernel) -> dict[str, list[str]]:
@@ -292,10 +375,31 @@ def _check_kernel(kernel: Kernel, name: str) -> None:
         if source.charge and source.charge.operations is not None:
             symbols = {*sizes, "element"}
             _check_names([source.charge.operations], symbols, f"{where}.charge.operations")
+        if source.distribute:
+            if family != CORE or not source.template:
+                raise ConfigError(
+                    "only a template of the family `core` computes in tiles that can be shared out",
+                    key=f"{where}.distribute",
+                )
+            check_distribute(
+                source.distribute,
+                kernel.arguments,
+                source.tunables or {},
+                known,
+                _check_names,
+                f"{where}.distribute",
+            )
         for macro, value in source.macros.items():
             if isinstance(value, str):
                 _check_names([value], known | {*sizes}, f"{where}.macros.{macro}")
     _check_micro_kernels(kernel.micro_kernels, f"{key}.micro_kernels")
+
+
+def _check_heaps(runtime: Runtime) -> None:
+    for section, key in HEAPS.items():
+        sizes = getattr(runtime, section)
+        if sizes is not None and parse_size(sizes.heap, key=key) < 1:
+            raise ConfigError("is empty", key=key, hint="Allowed: 1 or more bytes.")
 
 
 def _check_micro_kernels(micro_kernels: Mapping[str, MicroKernel], key: str) -> None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from kernloom.base.errors import DeviceError, nearest
 from kernloom.base.gauges import INSTRUCTIONS, TIME, Gauge
-from kernloom.config.schema import Arch, Runtime, Target
+from kernloom.config.schema import Arch, Experiment, Runtime, Target
+from kernloom.device.messages import Documents
 
 if TYPE_CHECKING:
     import numpy
@@ -40,6 +41,7 @@ CAPABILITIES = {
     "cold_cache": "samples that find nothing of their tensors in the caches",
     "realtime": "the real-time scheduling class, where the system permits it",
     "libraries": "shared libraries for kernels to call",
+    "tasks": "orchestrations that submit tasks for processing elements",
     "transfers": "copies from and to the host inside the measured region",
 }
 """All capabilities that a device can declare."""
@@ -83,6 +85,8 @@ class BufferRequest:
     nbytes: int
     label: str
     content: Data | int
+    placement: Literal["", "shard", "owner", "replicate"] = ""
+    """Where it is on a device with processing elements; default: as the device prefers."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,8 @@ class KernelRequest:
     path: Path
     arguments: Arguments
     entry: str = "kl_entry"
+    name: str = ""
+    """Name for orchestrations, traces and messages; default: that of its file."""
 
 
 _SCALARS = {
@@ -132,10 +138,12 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Call:
-    """One kernel call of a launch."""
+    """One kernel call of a launch, or the whole launch of an orchestration."""
 
     kernel: LoadedKernel
     args: tuple[Buffer | Scalar, ...]
+    submits: tuple[LoadedKernel, ...] = ()
+    """Kernels that the tasks of an orchestration use, in its order; empty for a kernel."""
 
 
 @dataclass(frozen=True)
@@ -265,6 +273,10 @@ class Session(ABC):
         """The trace of the session as Perfetto JSON; empty if the device records none."""
         return b""
 
+    def document(self, document: Documents) -> bytes:
+        """A document about the last launch as JSON; empty if the device has none."""
+        return b""
+
     def launch_and_view(
         self,
         calls: Sequence[Call | Transfer],
@@ -291,6 +303,27 @@ class Session(ABC):
 
 
 @dataclass(frozen=True)
+class Look:
+    """What is asked for of one run beside its results."""
+
+    trace: bool = False
+    level: int = 4
+    """Of the trace; 0: as 1, for its digest only."""
+    deps: bool = False
+    replay: str = ""
+    """Name or number of a task."""
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Look:
+        return cls(
+            experiment.trace is not None,
+            experiment.trace_level,
+            experiment.deps is not None,
+            experiment.replay or "",
+        )
+
+
+@dataclass(frozen=True)
 class DeviceSetup:
     """Inputs of `Device.from_setup`: the built programs, and settings from target and arch."""
 
@@ -300,8 +333,10 @@ class DeviceSetup:
     arch: Arch
     runtime: Runtime | None = None
     """Settings of the task runtime, for devices that have one."""
-    trace: bool = False
-    """Whether its sessions record a trace, for devices with virtual time."""
+    look: Look = Look()
+    """What its sessions record of a run, for devices with virtual time."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of a simulated platform on top of the arch's, for what-if."""
     index: int = 0
     pin: int | None = None
     """The core to run on, for devices that use this machine's cores."""
@@ -433,6 +468,12 @@ def check_launch(
     kernels = [call for call in calls if isinstance(call, Call)]
     if len(kernels) < len(calls):
         require(device, "transfers")
+    if any(call.submits for call in kernels):
+        require(device, "tasks")
+        if len(calls) > 1:
+            raise DeviceError(
+                "an orchestration is launched alone", status="refused", code="unsupported"
+            )
     for call in kernels:
         # The session itself reports a wrong number of arguments.
         for place, (wanted, given) in enumerate(zip(call.kernel.types, call.args, strict=False)):

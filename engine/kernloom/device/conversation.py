@@ -45,6 +45,7 @@ _TRIAL_STATUS = {
     Status.UNAVAILABLE: "unavailable",
     Status.NO_ANSWER: "timeout",
     Status.DAMAGED: "crashed",
+    Status.HAZARD: "wrong",
 }
 # After an out-of-bounds access nothing in that process can be trusted.
 _FATAL = (Status.OUT_OF_BOUNDS, Status.UNAVAILABLE)
@@ -216,7 +217,7 @@ class Conversation(Session):
                     status="refused",
                     code="invalid",
                 ) from None
-            posted.append(Posted(request, type(message).__name__, responses))
+            posted.append(Posted(request, _title(message), responses))
         self._requests = request
         self._unsent += packed
         self._posted += posted
@@ -277,6 +278,13 @@ class Conversation(Session):
         self._finalizer()
         self._ended = DeviceError(reason, status=status, stderr=stderr)
         return self._ended
+
+
+def _title(message: object) -> str:
+    """What problems call a request."""
+    orchestrated = isinstance(message, KernelLaunch) and message.orchestration
+    of = " of an orchestration and its tasks" if orchestrated else ""
+    return f"{type(message).__name__}{of}"
 
 
 def _with_the_others(

@@ -36,3 +36,6 @@ def check_supported(experiment: Experiment) -> None:
         )
     if experiment.trace and VIRTUAL_TIME not in device.gauges:
         raise ConfigError(f"target '{target.name}' keeps no virtual time to trace", key="trace")
+    for key in ("deps", "replay"):
+        if getattr(experiment, key) is not None and "tasks" not in device.capabilities:
+            raise ConfigError(f"target '{target.name}' has no tasks", key=key)

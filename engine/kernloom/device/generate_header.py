@@ -79,6 +79,7 @@ def header_text() -> str:
         messages.Status,
         messages.Exit,
         messages.Policy,
+        messages.Documents,
         messages.ArgumentKind,
         messages.Clock,
         messages.Condition,

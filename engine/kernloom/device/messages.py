@@ -28,7 +28,7 @@ Text: TypeAlias = str
 
 MAGIC = 0x4D4F4F4C
 """`LOOM` in byte order."""
-VERSION = 4
+VERSION = 5
 MAX_MESSAGE_BYTES = 64 << 20
 EVERY = 0xFFFF
 """Wildcard in a part of an addressee."""
@@ -59,6 +59,7 @@ class Kind(IntEnum):
     CONFIGURE = 14
     PLACE = 15
     TRACE = 16
+    DOCUMENT = 17
 
 
 class Status(IntEnum):
@@ -81,6 +82,17 @@ class Status(IntEnum):
     """A part of the device did not answer in virtual time."""
     DAMAGED = 14
     """A message arrived with a wrong checksum."""
+    HAZARD = 15
+    """A task transferred what it did not declare, or raced with another one."""
+
+
+class Documents(IntEnum):
+    """What an accelerator can tell about the tasks of its last launch, as JSON."""
+
+    DEPENDENCIES = 0
+    """Every edge of the graph; needs the setting `deps=1`."""
+    REPLAY = 1
+    """Runs a task again from a dump of its arguments; needs the setting `replay=TASK`."""
 
 
 class Exit(IntEnum):
@@ -224,6 +236,9 @@ class Load:
     """Number of arguments; a launch with another number is refused."""
     path: Text
     entry: Text
+    """The function; `kl_orchestrate` for an orchestration."""
+    name: Text = ""
+    """What orchestrations, traces and messages call the kernel; empty: as its file."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +264,9 @@ class KernelLaunch:
     `inner` 0 means: after the warm-up, find the count for which a sample lasts at least
     `min_sample_ns`, keep it for all samples and report it as the response's value. With cold caches
     it is always 1.
+
+    With an orchestration the calls are the kernels that its tasks can use, without arguments, and
+    the arguments are the orchestration's: its tensors are the buffers and its values the scalars.
     """
 
     KIND: ClassVar[Kind] = Kind.KERNEL_LAUNCH
@@ -260,6 +278,8 @@ class KernelLaunch:
     conditions: U32
     calls: tuple[LaunchCall, ...]
     arguments: tuple[LaunchArgument, ...]
+    orchestration: U64 = 0
+    """The handle of an orchestration; 0: the calls are executed one after the other."""
 
 
 @dataclass(frozen=True)
@@ -342,6 +362,20 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class Document:
+    """Copies bytes of a document into the window; the response's value is its whole length. A
+    request for 0 bytes makes it."""
+
+    KIND: ClassVar[Kind] = Kind.DOCUMENT
+    document: U32
+    offset: U64
+    """In the document."""
+    window: U64
+    """Offset in the window."""
+    bytes: U64
+
+
+@dataclass(frozen=True)
 class Sample:
     """One sample of a launch: the total of its `inner` iterations."""
 
@@ -393,6 +427,7 @@ Message: TypeAlias = (
     | Configure
     | Place
     | Trace
+    | Document
 )
 
 RECORDS: dict[str, type] = {
@@ -417,6 +452,7 @@ MESSAGES: dict[Kind, type[Message]] = {
         Configure,
         Place,
         Trace,
+        Document,
     )
 }
 

@@ -136,7 +136,7 @@ class RunnerSession(Conversation):
             [
                 *(Allocate(item.nbytes, item.label) for item in buffers),
                 *(
-                    Load(kernel.arguments, str(kernel.path.absolute()), item.entry)
+                    Load(kernel.arguments, str(kernel.path.absolute()), item.entry, item.name)
                     for kernel, item in zip(wanted, kernels, strict=True)
                 ),
             ]
@@ -224,6 +224,8 @@ class RunnerSession(Conversation):
     def _launch(self, calls: Sequence[Call | Transfer], how: LaunchSettings) -> KernelLaunch:
         check_launch(self._device, calls, how)
         realtime = how.realtime and "realtime" in self._device.capabilities
+        orchestrated = [call for call in calls if isinstance(call, Call) and call.submits]
+        kernels = [kernel for call in orchestrated for kernel in call.submits]
         return KernelLaunch(
             warmup=how.warmup,
             samples=how.samples,
@@ -231,8 +233,11 @@ class RunnerSession(Conversation):
             min_sample_ns=how.min_sample_ns,
             clock=Clock(0) if self._counted else Clock.ALL,
             conditions=how.cold * Condition.COLD + realtime * Condition.REALTIME,
-            calls=tuple(_call(call) for call in calls),
+            calls=tuple(LaunchCall(kernel.handle, 0) for kernel in kernels)
+            if orchestrated
+            else tuple(_call(call) for call in calls),
             arguments=tuple(_argument(arg) for call in calls for arg in _arguments(call)),
+            orchestration=orchestrated[0].kernel.handle if orchestrated else 0,
         )
 
     def _explanation(self, output: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -28,13 +28,17 @@ from kernloom.device.contract import (
     Session,
     Transfer,
 )
+from kernloom.device.messages import Documents
 from kernloom.device.sessions import SessionSlots
 from kernloom.measure.data import Array, DataSets
 from kernloom.measure.placement import COPIED, ON_DEVICE
 from kernloom.plan.inspect import tensors_of
-from kernloom.plan.planned import StepArtifact
+from kernloom.plan.orchestration import ENTRY as ORCHESTRATE
+from kernloom.plan.orchestration import Launch
+from kernloom.plan.planned import PlannedOrchestration, StepArtifact
 from kernloom.plan.schedule import BoundArgument, TensorSpec
 from kernloom.plan.source import ENTRY
+from kernloom.plan.tiling import partial_results
 
 _OUTSIDE = re.compile(r"buffer '(.+?)' of \d+ bytes, at byte offset (-?\d+)")
 """Format of a device's out-of-bounds message."""
@@ -58,16 +62,19 @@ class Bench:
         placement: Mapping[str, str] | None = None,
         entries: Mapping[str, str] | None = None,
         memory_limit: int = 0,
+        orchestration: PlannedOrchestration | None = None,
     ) -> None:
         """`placement` says for each tensor whether it is copied, read in place or on the device
         when the clock starts; the default is the device. `entries` are the symbols to call in
         libraries of several kernels, by the key of each kernel's artifact. `memory_limit` is in
-        bytes; 0: none."""
+        bytes; 0: none. `orchestration` submits the steps as tasks; without one they are called one
+        after the other."""
         self.experiment = experiment
         self.device = device
         self.data = data
         self.placement = placement or {}
         self.memory_limit = memory_limit
+        self.orchestration = orchestration
         self.run_s: float | None = None
         """Duration of the first launch: one run, which was verified."""
         self._paths = paths
@@ -119,31 +126,47 @@ class Setup:
         workload = experiment.workload
         self._bench = bench
         self._session = session
+        self.launches = 0
+        """How many succeeded."""
         self.tensors: dict[str, TensorSpec] = tensors_of(workload)
         bound = [a for s in steps for a in s.step.arguments if a.kind == "tensor"]
-        used = {str(argument.binding) for argument in bound}
+        tasks = bench.orchestration
+        used = set(tasks.launch.tensors) if tasks else {str(a.binding) for a in bound}
         _check_memory(bench, [spec for name, spec in self.tensors.items() if name in used])
         inputs = bench.data.inputs(workload, experiment.seed)
-        self.written = {str(a.binding) for a in bound if a.access != "read"}
+        accesses = workload.accesses() if workload.orchestration else ()
+        self.written = {str(a.binding) for a in bound if a.access != "read" and a.binding} | {
+            name for name, access in accesses if access != "read"
+        }
         self.inputs = {name: array for name, array in inputs.items() if name in used}
         names = [name for name in self.tensors if name in used]
-        kernels = {item.artifact.key: _kernel(bench, item) for item in steps}
+        kernels = {_loaded_as(bench, item): _kernel(bench, item) for item in steps}
+        if tasks:
+            kernels[tasks.artifact.key] = _orchestration(bench, tasks)
         buffers, handles = session.prepare(
             [
-                BufferRequest(self.tensors[name].nbytes, name, inputs.get(name, POISON))
+                BufferRequest(
+                    self.tensors[name].nbytes,
+                    name,
+                    inputs.get(name, POISON),
+                    self._placement(name) if tasks else "",
+                )
                 for name in names
             ],
             list(kernels.values()),
         )
         self._buffers = dict(zip(names, buffers, strict=True))
         loaded = dict(zip(kernels, handles, strict=True))
-        calls = [
-            Call(
-                loaded[item.artifact.key],
-                tuple(self._argument(argument) for argument in item.step.arguments),
-            )
-            for item in steps
-        ]
+        of_steps = [loaded[_loaded_as(bench, item)] for item in steps]
+        if tasks:
+            calls = [
+                Call(loaded[tasks.artifact.key], self._launched(tasks.launch), tuple(of_steps))
+            ]
+        else:
+            calls = [
+                Call(kernel, tuple(self._argument(argument) for argument in item.step.arguments))
+                for kernel, item in zip(of_steps, steps, strict=True)
+            ]
         on_host = [
             name
             for name, place in bench.placement.items()
@@ -163,6 +186,21 @@ class Setup:
         )
         """Bytes that one run copies between host and device."""
 
+    def _launched(self, launch: Launch) -> tuple[Buffer | Scalar, ...]:
+        """The arguments of an orchestration."""
+        return (
+            *(self._buffers[name] for name in launch.tensors),
+            *(Scalar(one.value, one.dtype) for one in launch.values),
+        )
+
+    def _placement(self, name: str) -> Literal["shard", "owner", "replicate"]:
+        assert self._bench.orchestration
+        placement = self._bench.orchestration.launch.placement
+        if placement == "replicate":
+            # What one PE writes the others have to see.
+            return "shard" if name in self.written else "replicate"
+        return "owner" if placement == "owner" else "shard"
+
     def _argument(self, argument: BoundArgument) -> Buffer | Scalar:
         if argument.kind == "tensor":
             return self._buffers[str(argument.binding)]
@@ -172,6 +210,10 @@ class Setup:
     def trace(self) -> bytes:
         """The trace of the session so far."""
         return self._session.trace()
+
+    def document(self, document: Documents) -> bytes:
+        """A document about the last launch."""
+        return self._session.document(document)
 
     def launch(self, settings: LaunchSettings) -> LaunchResult:
         return self._timed(lambda: self._session.launch(self._calls, settings))
@@ -214,6 +256,7 @@ class Setup:
             ) from None
         if self._bench.run_s is None:
             self._bench.run_s = time.monotonic() - start
+        self.launches += 1
         return result
 
 
@@ -228,10 +271,24 @@ def _element(message: str, tensors: Mapping[str, TensorSpec]) -> str:
     return f" (element {index} of {spec.dtype})"
 
 
+def _loaded_as(bench: Bench, item: StepArtifact) -> str:
+    """Equal for steps that share a loaded kernel; an orchestration knows each by its name."""
+    return f"{item.artifact.key} {item.step.name}" if bench.orchestration else item.artifact.key
+
+
 def _kernel(bench: Bench, item: StepArtifact) -> KernelRequest:
     types = [BUFFER if a.kind == "tensor" else a.dtype for a in item.step.arguments]
+    types += [BUFFER] * partial_results(item.step)
     key = item.artifact.key
-    return KernelRequest(bench.path(key), types, bench.entry(key))
+    name = item.step.name if bench.orchestration else ""
+    return KernelRequest(bench.path(key), types, bench.entry(key), name)
+
+
+def _orchestration(bench: Bench, tasks: PlannedOrchestration) -> KernelRequest:
+    launch = tasks.launch
+    types = [*(BUFFER for _ in launch.tensors), *(one.dtype for one in launch.values)]
+    name = f"{bench.experiment.workload.name}.orchestration"
+    return KernelRequest(bench.path(tasks.artifact.key), types, ORCHESTRATE, name)
 
 
 def _check_memory(bench: Bench, tensors: Sequence[TensorSpec]) -> None:

@@ -22,7 +22,7 @@ from kernloom.base.registry import Registry
 from kernloom.config.schema import Fill, Workload
 from kernloom.measure.allowances import Allowances
 from kernloom.measure.references import REFERENCES
-from kernloom.plan.inspect import inputs_of, sizes_of, tensors_of
+from kernloom.plan.inspect import accesses_from, inputs_of, sizes_of, tensors_of
 from kernloom.plan.schedule import TensorSpec
 
 Array = npt.NDArray[Any]
@@ -98,7 +98,7 @@ class DataSets:
         )
         return self._remember(
             key,
-            lambda: _check_finite(goldens_of(workload, sizes, self.inputs(workload, seed))),
+            lambda: check_finite(goldens_of(workload, sizes, self.inputs(workload, seed))),
         )
 
     def _remember(
@@ -177,7 +177,7 @@ def _rounded(value: float, dtype: str) -> float:
     return float(np.dtype(dtype).type(value))
 
 
-def _check_finite(goldens: dict[str, Array]) -> dict[str, Array]:
+def check_finite(goldens: dict[str, Array]) -> dict[str, Array]:
     """The goldens, if each has a finite number: one without would prove nothing."""
     for name, golden in goldens.items():
         # Nearly always the first number is finite already.
@@ -236,8 +236,9 @@ def check_goldens(workload: Workload, cache: DigestCache) -> None:
         name: min(size, 3 + index) if isinstance(size, int) else size
         for index, (name, size) in enumerate(workload.sizes.items())
     }
-    parts = (workload.dtype, workload.golden, workload.tensors, workload.scalars, workload.steps)
-    key = (check_goldens, *shrunk.items(), *map(digest_of, (*parts, workload.kernels)))
+    parts = (workload.dtype, workload.golden, workload.tensors, workload.scalars)
+    parts += accesses_from(workload)
+    key = (check_goldens, *shrunk.items(), *map(digest_of, parts))
     cache.by_key(key, lambda: _try_goldens(replace(workload, sizes=shrunk)))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kernloom.measure.why import WHY, why_digest
+
 LIMITER = "limiter"
 """Condition of a trial: the resource that most of its time was spent on."""
 _UTILISATION, _BYTES = "utilisation.", "bytes."
@@ -22,8 +24,10 @@ def report_metrics(report: Mapping[str, str]) -> dict[str, float]:
 
 
 def report_conditions(report: Mapping[str, str]) -> dict[str, Any]:
-    """The limiter by name."""
-    return {LIMITER: report[LIMITER]} if report.get(LIMITER) else {}
+    """The limiter by name, and why the launch took so long."""
+    why = why_digest(report)
+    found = {LIMITER: report[LIMITER]} if report.get(LIMITER) else {}
+    return found | ({WHY: why} if why else {})
 
 
 def _name(key: str, prefix: str) -> str:

@@ -37,4 +37,23 @@ def stencil5(
     return result
 
 
-REFERENCES: dict[str, Reference] = {"conv2d": conv2d, "stencil5": stencil5}
+def paged_attention(
+    inputs: Mapping[str, Array], scalars: Mapping[str, float], sizes: Mapping[str, int]
+) -> Array:
+    """Attention of the queries `q` of each sequence to the pages that its line of `table` names."""
+    q, keys, values = inputs["q"], inputs["keys"], inputs["values"]
+    pages = inputs["table"].astype(np.int64) % sizes["pages"]
+    batch, _, dim = q.shape
+    k = keys[pages].reshape(batch, -1, dim)
+    v = values[pages].reshape(batch, -1, dim)
+    scores = scalars["scale"] * (q @ k.transpose(0, 2, 1))
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    result: Array = weights @ v / weights.sum(axis=-1, keepdims=True)
+    return result
+
+
+REFERENCES: dict[str, Reference] = {
+    "conv2d": conv2d,
+    "paged_attention": paged_attention,
+    "stencil5": stencil5,
+}

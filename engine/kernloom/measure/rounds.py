@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from kernloom.base.expressions import evaluate
@@ -17,12 +16,12 @@ from kernloom.config.schema import Policy as Policy
 from kernloom.measure import noise
 from kernloom.measure.bench import Bench
 from kernloom.measure.launch_report import report_conditions, report_metrics
+from kernloom.measure.looking import keep
 from kernloom.measure.peers import Peers
 from kernloom.measure.placement import transfer_metrics
 from kernloom.measure.roof import Roofs
 from kernloom.measure.sampler import Sampler
 from kernloom.measure.statistics import metrics_of, readings_of, timing
-from kernloom.measure.traces import keep_trace
 from kernloom.measure.trial import Samples
 from kernloom.measure.turns import Order
 from kernloom.pipeline.stage import Context, Stage, Turns
@@ -105,10 +104,9 @@ def _conditions(sampler: Sampler, load: float) -> dict[str, Any]:
 
 
 def _exact_conditions(sampler: Sampler) -> dict[str, Any]:
-    """What limited a run in virtual time, and the digest of its trace, which is written here."""
+    """What limited a run in virtual time, and what else was seen of it; files are written here."""
     conditions = report_conditions(sampler.last.report) if sampler.last else {}
-    file = sampler.bench.experiment.trace
-    return conditions | ({"trace": keep_trace(sampler.trace, Path(file))} if file else {})
+    return conditions | keep(sampler.seen, sampler.bench.experiment)
 
 
 def exact(sampler: Sampler, peers: Peers) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from kernloom.base.gauges import TIME, leading_gauge
 from kernloom.config.schema import Policy as Policy
 from kernloom.device.contract import Device, LaunchResult, LaunchSettings
 from kernloom.measure.bench import Bench
+from kernloom.measure.looking import Seen, look_into
 from kernloom.measure.statistics import RankingClock, chosen_clock
 from kernloom.measure.trial import Samples
 from kernloom.measure.verify import verified_launch
@@ -16,6 +17,9 @@ from kernloom.plan.planned import StepArtifact
 
 CALIBRATIONS = 4
 """Limit of runs for finding the inner count of a slow kernel."""
+WARMING = 2
+"""Launches of a session before the one whose virtual time counts: the verified one, and another.
+What a TLB holds depends on both."""
 SLOWER = 10
 """Limit of a run's duration as a multiple of the verified run's, on a machine shared with
 others."""
@@ -35,8 +39,8 @@ class Sampler:
         """The launch result of the last process."""
         self.transfer_bytes = 0
         """Bytes that one run copies between host and device."""
-        self.trace = b""
-        """The trace of the session, if the experiment asks for one."""
+        self.seen = Seen()
+        """What the experiment asks for of the last run beside its results."""
         self._inner = 0
 
     @property
@@ -67,17 +71,18 @@ class Sampler:
 
     def exact(self) -> dict[str, float]:
         """Name and value of the device's exact gauges for one run."""
-        traced = self.bench.experiment.trace is not None
+        experiment = self.bench.experiment
         try:
-            # A traced session is a new one: the trace shows nothing of the verification.
-            setup = self.bench.setup(self.steps, fresh=traced)
+            # An observed session is a new one: a trace shows nothing of the verification.
+            setup = self.bench.setup(self.steps, fresh=bool(experiment.observed))
             warmup = 1
             if "virtual_time" in self.bench.device.capabilities:
-                # A launch of its own: the report of a launch covers all of its runs.
-                setup.launch(LaunchSettings())
+                # Launches of their own: the report of a launch covers all of its runs.
+                while setup.launches < WARMING:
+                    setup.launch(LaunchSettings())
                 warmup = 0
             result = setup.launch(LaunchSettings(warmup=warmup, inner=1, samples=1))
-            self.last, self.trace = result, setup.trace() if traced else b""
+            self.last, self.seen = result, look_into(setup, experiment)
         finally:
             self.bench.close()
         gauges = [gauge for gauge in self.bench.device.gauges if gauge.exact]

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+SCENE = "scene"
+"""Key of the point of a trial that is a case of a scene: the scene's name."""
+
 
 @dataclass(frozen=True)
 class Samples:

@@ -20,6 +20,10 @@ from kernloom.measure.data import Array, nan_warnings
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.inspect import sizes_of
 
+NO_GOLDEN = "the golden was skipped: nothing shows that the results are right"
+SHOWN = 3
+"""Number of wrong elements that a message shows."""
+
 
 class Verify(Stage):
     """Artifacts -> whether every output is right, its error, and what is not proven."""
@@ -34,7 +38,8 @@ class Verify(Stage):
         _, error = verified_launch(bench, setup, LaunchSettings(inner=1, samples=1))
         experiment = context.experiment
         goldens = bench.data.goldens(experiment.workload, experiment.seed)
-        return {"verified": True, "error": error, "warnings": nan_warnings(goldens)}
+        warnings = nan_warnings(goldens) if goldens else (NO_GOLDEN,)
+        return {"verified": True, "error": error, "warnings": warnings}
 
 
 def verified_launch(
@@ -107,11 +112,17 @@ def unwritten(result: Array) -> Array:
 def _difference(
     name: str, result: Array, golden: Array, bad: Array, rtol: float, atol: float
 ) -> str:
-    first = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    first, *others = np.argwhere(bad)[:SHOWN].tolist()
     missing = int(unwritten(result).sum())
     never = f"; {missing} elements were never written" if missing else ""
+
+    def shown(index: list[int]) -> str:
+        at = tuple(index)
+        return f"{name}{index} is {result[at]:.9g}, golden {golden[at]:.9g}"
+
+    then = "".join(f"; {shown(index)}" for index in others)
     return (
-        f"{name}{list(first)} is {result[first]:.9g}, golden {golden[first]:.9g}; "
+        f"{shown(first)}; "
         f"{int(bad.sum())} of {bad.size} elements are off by more than "
-        f"{atol:.3g} + {rtol:.3g}*|golden|{never}"
+        f"{atol:.3g} + {rtol:.3g}*|golden|{never}{then}"
     )

@@ -27,7 +27,10 @@ ANY = "any"
 _INSIDE = {"choices": "params", "params": "params", "provenance": ANY, "tensors": ANY}
 """Types with entries that a ref can name, and the type of these entries."""
 _WHOLE = ("workload", "target", "arch", "toolchain", "measure")
-_CLOSED = {"schedule", "steps", "sources", "artifacts", "number", "text"}
+_CLOSED = {
+    *("schedule", "steps", "sources", "artifacts", "number", "text"),
+    *("orchestration_source", "orchestration"),
+}
 """Types that a ref can only use as a whole."""
 _PLAIN: dict[str, tuple[type, ...]] = {
     "number": (int, float),

@@ -11,6 +11,7 @@ from kernloom.config.accelerator import CORE_TYPES
 from kernloom.config.schema import CORE, WRAPPED, Arch, KernelSource, Scalar, Target
 
 SRAM = "arch.sram.bytes"
+INTERLEAVE = "arch.hbm.interleave"
 
 
 def core_choice(
@@ -71,7 +72,9 @@ def _variables(core: Mapping[str, Scalar], arch: Arch, dtype: str) -> Iterator[t
     per_ns = arch.clock.core_mhz / 1000
     yield "sram", sram_bytes(arch)
     yield "hbm_bandwidth", arch.hbm.bandwidth
+    yield "stripe", arch.hbm.channels * parse_size(arch.hbm.interleave, key=INTERLEAVE)
     yield "dma_bandwidth", arch.dma.bandwidth
+    yield "noc_bandwidth", arch.links.noc.bandwidth
     yield "bandwidth", min(arch.hbm.bandwidth, arch.dma.bandwidth, arch.links.noc.bandwidth)
     yield "latency", arch.dma.issue_ns + arch.links.noc.latency_ns + arch.hbm.latency_ns
     yield "core_mhz", arch.clock.core_mhz
@@ -79,6 +82,27 @@ def _variables(core: Mapping[str, Scalar], arch: Arch, dtype: str) -> Iterator[t
     yield "vector_rate", rate_of(arch, core_type, "vector", dtype)
     yield "speed", rate_of(arch, core_type, unit, dtype) * per_ns
     yield "startup", arch.compute.startup_cycles.get(unit, 0) / per_ns
+    control = arch.control
+    pes, cubes = pes_of(arch, core_type), cubes_of(arch)
+    yield "pes", pes
+    yield "cubes", cubes
+    yield "cube_pes", pes // max(1, cubes)
+    yield (
+        "overhead",
+        control.dispatch_ns + control.switch_ns + control.complete_ns if control else 0,
+    )
+    yield "handling", control.register_store_ns + control.register_load_ns if control else 0
+    yield "submit", control.submit_ns if control else 0
+
+
+def pes_of(arch: Arch, core_type: str) -> int:
+    """PEs of a core type."""
+    return cubes_of(arch) * arch.topology.pes.get(core_type, 0) if arch.topology else 0
+
+
+def cubes_of(arch: Arch) -> int:
+    """Cubes of all sips."""
+    return arch.topology.sips * arch.topology.cubes if arch.topology else 0
 
 
 def runs_on_cores(target: Target) -> bool:

@@ -11,6 +11,7 @@ from kernloom.config.schema import Arch, KernelSource, Scalar
 from kernloom.plan.cores import SRAM, sram_bytes
 from kernloom.plan.csource import Parameter, check_signature
 from kernloom.plan.schedule import ELEMENT, BoundArgument, StepRecord
+from kernloom.plan.tiling import partial_results
 
 HEADER = "kernloom/core.h"
 """Name of the API's header, in #include and among the files of a source."""
@@ -62,6 +63,9 @@ def core_entry(function: str, record: StepRecord) -> str:
         f"args[{i}]" if a.kind == "tensor" else a.name for i, a in enumerate(arguments)
     )
     core_type = str(record.decisions["core"]["type"])
+    if partial_results(record):
+        # Addresses of partial results follow the kernel's own arguments.
+        passed = f"args + {len(arguments)}, {passed}"
     return _entry(f"{values}    {function}(core, {passed});\n", core_type)
 
 

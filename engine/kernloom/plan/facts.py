@@ -78,12 +78,22 @@ def facts_of(plan: Planned, cache: DigestCache) -> Facts:
         "artifacts": {item.step.name: item.artifact.key for item in plan.steps},
         "run": {"seed": experiment.seed} | _swept_settings(plan),
     }
+    if plan.orchestration:
+        artifact, launch = plan.orchestration.artifact, plan.orchestration.launch
+        own["orchestration"] = {"artifact": artifact.key, **launch.facts}
     if plan.peers:
         own["peers"] = {name: item.identity for name, item in plan.peers.items()}
     if running.outside:
         own["config"] = {"digest": _config_digest(plan)}
     parts = (
-        *(workload.tensors, workload.steps, workload.kernels, workload.scalars, workload.golden),
+        *(
+            workload.tensors,
+            workload.steps,
+            workload.orchestration,
+            workload.kernels,
+            workload.scalars,
+            workload.golden,
+        ),
         *(workload.tolerance, workload.cost, plan.graph, plan.device_facts, plan.code),
         *(experiment.target, experiment.arch, experiment.toolchain, experiment.runtime),
     )
@@ -153,12 +163,7 @@ def _named(experiment: Experiment) -> dict[str, Any]:
 
 def _tensor_facts(workload: Workload) -> dict[str, Any]:
     """Facts of the tensors that steps use; their shapes are expressions over the sizes."""
-    used = {
-        str(step.args.get(name, name))
-        for step in workload.steps.values()
-        for name, argument in workload.kernels[step.kernel].arguments.items()
-        if argument.kind == "tensor"
-    }
+    used = {name for name, _ in workload.accesses()}
     filled = inputs_of(workload)
     return {
         name: {"dtype": tensor.dtype or workload.dtype, "shape": list(tensor.shape)}
@@ -187,8 +192,13 @@ def _target_facts(plan: Planned) -> dict[str, Any]:
             "args": list(target.emulator.args),
             "version": plan.emulator_version,
         }
-    if plan.experiment.runtime.ring:
-        facts["ring"] = dict(vars(plan.experiment.runtime.ring))
+    runtime = plan.experiment.runtime
+    for name in ("ring", "graph"):
+        sizes = getattr(runtime, name)
+        if sizes:
+            facts[name] = dict(vars(sizes))
+    if runtime.queue is not None:
+        facts["queue"] = runtime.queue
     if not plan.device_is_ours:
         # The device gets the whole target, and may use any part of it.
         facts["as handed over"] = _as_handed_over(target)

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.errors import ConfigError, UnsuitableError, nearest
 from kernloom.base.expressions import evaluate, format_size, parse
+from kernloom.config.distribution import TRANSFORM as DISTRIBUTE
 from kernloom.config.schema import (
     Argument,
     Experiment,
     Kernel,
+    OwnOrchestration,
     Scalar,
     Step,
     Target,
@@ -19,7 +21,15 @@ from kernloom.config.schema import (
 )
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.cores import core_choice, is_wrapped, runs_on_cores
-from kernloom.plan.schedule import ELEMENT, BoundArgument, Schedule, StepRecord, TensorSpec
+from kernloom.plan.costs import for_tasks
+from kernloom.plan.schedule import (
+    ELEMENT,
+    UNBOUND,
+    BoundArgument,
+    Schedule,
+    StepRecord,
+    TensorSpec,
+)
 
 MAX_EXTENT = 2**40
 """Largest extent of a tensor; catches typing errors before any computation."""
@@ -41,14 +51,17 @@ class Inspect(Stage):
         workload: Workload = inputs["workload"]
         sizes = sizes_of(workload)
         tensors = tensors_of(workload)
-        schedule = _mark_fusable(
-            tuple(
-                _record(name, step, workload, sizes, tensors, context.experiment)
-                for name, step in workload.steps.items()
-            ),
-            workload,
-            context.experiment.target,
-        )
+        if workload.orchestration:
+            schedule = _submitted(workload, workload.orchestration, context.experiment)
+        else:
+            schedule = _mark_fusable(
+                tuple(
+                    _record(name, step, workload, sizes, tensors, context.experiment)
+                    for name, step in workload.steps.items()
+                ),
+                workload,
+                context.experiment.target,
+            )
         return {
             "steps": schedule,
             "schedule": schedule,
@@ -97,20 +110,20 @@ def _shaped(workload: Workload) -> dict[str, TensorSpec]:
     return tensors
 
 
+def accesses_from(workload: Workload) -> tuple[Any, ...]:
+    """The sections of a workload that say which tensors are read and written."""
+    return workload.steps, workload.kernels, workload.orchestration
+
+
 def inputs_of(workload: Workload) -> list[str]:
     """Tensors that are read or updated before any step has written them."""
     written: set[str] = set()
     names: list[str] = []
-    for step in workload.steps.values():
-        bound = [
-            (str(step.args.get(name, name)), argument)
-            for name, argument in workload.kernels[step.kernel].arguments.items()
-            if argument.kind == "tensor"
-        ]
-        for name, argument in bound:
-            if argument.access != "write" and name not in written and name not in names:
-                names.append(name)
-        written |= {name for name, argument in bound if argument.access != "read"}
+    for name, access in workload.accesses():
+        if access != "write" and name not in written and name not in names:
+            names.append(name)
+        if access != "read":
+            written.add(name)
     return names
 
 
@@ -150,15 +163,8 @@ def _record(
     tensors: Mapping[str, TensorSpec],
     experiment: Experiment,
 ) -> StepRecord:
-    target = experiment.target
-    kernel = workload.kernels[step.kernel].derive(Kernel.for_sources, target.sources)
+    kernel = _kernel(step.kernel, experiment, distributed=_is_distributed(name, experiment))
     key = f"workload.steps.{name}"
-    if workload.dtype not in kernel.dtypes:
-        raise ConfigError(
-            f"kernel '{kernel.name}' does not do {workload.dtype}",
-            key="workload.dtype",
-            hint=nearest(workload.dtype, kernel.dtypes),
-        )
     arguments = tuple(
         _bind(argument, declared, step, workload, sizes, f"{key}.args.{argument}")
         for argument, declared in kernel.arguments.items()
@@ -175,11 +181,7 @@ def _record(
         else argument
         for argument in arguments
     )
-    decisions = kernel.derive(_off)
-    if runs_on_cores(target) and (found := kernel.source_for(target.sources)):
-        matrix = experiment.catch == "on"
-        core = core_choice(found[1], found[0], experiment.arch, workload.dtype, matrix=matrix)
-        decisions = {**decisions, "core": core}
+    decisions = _undecided(kernel, experiment)
     return StepRecord(
         name=name,
         kernel=kernel,
@@ -190,6 +192,91 @@ def _record(
         key=f"workload.kernels.{step.kernel}",
         decisions=decisions,
     )
+
+
+def _is_distributed(step: str, experiment: Experiment) -> bool:
+    """Whether the pipeline shares a step out among PEs."""
+    return any(
+        stage.get("enabled", "on") == "on" and step in (stage.get("steps") or (step,))
+        for stage in experiment.pipeline.stages.values()
+        if stage.get("use") == DISTRIBUTE
+    )
+
+
+def _kernel(name: str, experiment: Experiment, *, distributed: bool) -> Kernel:
+    """A kernel with the tunables and the model of its source for the target."""
+    workload, target = experiment.workload, experiment.target
+    kernel = workload.kernels[name].derive(Kernel.for_sources, target.sources)
+    if workload.dtype not in kernel.dtypes:
+        raise ConfigError(
+            f"kernel '{kernel.name}' does not do {workload.dtype}",
+            key="workload.dtype",
+            hint=nearest(workload.dtype, kernel.dtypes),
+        )
+    return for_tasks(kernel, target.sources, on=distributed)
+
+
+def _undecided(kernel: Kernel, experiment: Experiment) -> Mapping[str, Mapping[str, Scalar]]:
+    """The decisions before any transform."""
+    decisions = kernel.derive(_off)
+    target = experiment.target
+    if runs_on_cores(target) and (found := kernel.source_for(target.sources)):
+        matrix, dtype = experiment.catch == "on", experiment.workload.dtype
+        core = core_choice(found[1], found[0], experiment.arch, dtype, matrix=matrix)
+        decisions = {**decisions, "core": core}
+    return decisions
+
+
+def _submitted(workload: Workload, own: OwnOrchestration, experiment: Experiment) -> Schedule:
+    """The kernels of a workload's own orchestration, which binds their arguments itself."""
+    if not runs_on_cores(experiment.target):
+        raise UnsuitableError(
+            f"workload '{workload.name}' submits tasks by its own orchestration, {own.file}, and "
+            f"target '{experiment.target.name}' has no PEs that execute tasks",
+            key="workload.orchestration",
+            hint="Choose an accelerator with a task runtime, such as target=a5.",
+        )
+    sizes = sizes_of(workload)
+    records = []
+    for name, submitted in own.kernels.items():
+        kernel = _kernel(submitted.kernel, experiment, distributed=False)
+        key = f"workload.orchestration.kernels.{name}.sizes"
+        own_sizes = {
+            size: _extent(evaluate(submitted.sizes.get(size, size), sizes, key=key), key)
+            for size, declared in kernel.arguments.items()
+            if declared.kind == "size"
+        }
+        records.append(
+            StepRecord(
+                name=name,
+                kernel=kernel,
+                dtype=workload.dtype,
+                arguments=tuple(
+                    _unbound(argument, declared, workload, own_sizes, key)
+                    for argument, declared in kernel.arguments.items()
+                ),
+                sizes=own_sizes,
+                unfusable="its tasks are submitted by the workload's own orchestration",
+                key=f"workload.kernels.{submitted.kernel}",
+                decisions=_undecided(kernel, experiment),
+            )
+        )
+    return tuple(records)
+
+
+def _unbound(
+    name: str, declared: Argument, workload: Workload, sizes: Mapping[str, int], key: str
+) -> BoundArgument:
+    """An argument that an orchestration binds when it runs."""
+    dtype = declared.dtype or workload.dtype
+    if declared.kind == "size":
+        return BoundArgument(name, "size", "read", "int64", UNBOUND)
+    elements = 0
+    if declared.kind == "tensor":
+        elements = 1
+        for extent in declared.shape:
+            elements *= _extent(evaluate(extent, sizes, key=key), key)
+    return BoundArgument(name, declared.kind, declared.access, dtype, UNBOUND, elements)
 
 
 def _off(kernel: Kernel) -> dict[str, dict[str, Scalar]]:
@@ -253,6 +340,8 @@ def _mark_fusable(schedule: Schedule, workload: Workload, target: Target) -> Sch
     marked = list(schedule[:1])
     for record in schedule[1:]:
         reason = _why_unfusable(marked[-1], record, schedule, workload, target)
+        if not reason and _takes_true(record):
+            marked[-1] = replace(marked[-1], takes_epilogue=True)
         marked.append(replace(record, unfusable=reason))
     return tuple(marked)
 

@@ -15,6 +15,7 @@ from kernloom.config.renamed import with_current_keys
 from kernloom.config.schema import Experiment, Policy
 from kernloom.pipeline.graph import StageGraph
 from kernloom.plan.artifact import Artifact
+from kernloom.plan.orchestration import Launch
 from kernloom.plan.schedule import StepRecord
 
 
@@ -24,6 +25,14 @@ class StepArtifact:
 
     step: StepRecord
     artifact: Artifact
+
+
+@dataclass(frozen=True)
+class PlannedOrchestration:
+    """The library that submits the tasks of a workload, and what it is launched with."""
+
+    artifact: Artifact
+    launch: Launch
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,13 @@ class PlannedPeer:
     """Libraries loaded before its kernels, to provide symbols."""
     made_of: tuple[str, ...] = ()
     """Identity of the libraries."""
+
+
+class OwnData(Protocol):
+    """Inputs and goldens of one trial, in place of those that its workload describes."""
+
+    name: str
+    """Unique among the trials of a run."""
 
 
 Groups = Mapping[str, Mapping[str, Any]]
@@ -118,6 +134,7 @@ class Planned(Recalled):
         "graph",
         "outputs",
         "steps",
+        "orchestration",
         "programs",
         "peers",
         "placement",
@@ -136,6 +153,8 @@ class Planned(Recalled):
     outputs: dict[str, Any] = field(default_factory=dict)
     """Stage -> outputs so far."""
     steps: tuple[StepArtifact, ...] = field(default_factory=tuple)
+    orchestration: PlannedOrchestration | None = field(default_factory=lambda: None)
+    """None if the steps are called one after the other."""
     programs: Mapping[str, Artifact] = field(default_factory=dict)
     """Role -> program that the device needs."""
     peers: dict[str, PlannedPeer] = field(default_factory=dict)
@@ -155,6 +174,8 @@ class Planned(Recalled):
     """`kernel:family` -> path -> hash of each source file."""
     emulator_version: str = ""
     refusal: Refusal | None = None
+    data: OwnData | None = field(default=None, repr=False, compare=False)
+    """Given by a program; such a trial is not stored."""
     sweep: Replanner | None = field(default=None, repr=False, compare=False)
     """Plans the point again."""
     kept: Brief | None = field(default=None, repr=False, compare=False)
@@ -182,8 +203,9 @@ class Planned(Recalled):
 
     @property
     def artifacts(self) -> list[Artifact]:
-        """Artifacts of the point's own kernels, without duplicates."""
-        needed = [*(step.artifact for step in self.steps), *self.programs.values()]
+        """Artifacts of the point's own kernels and orchestration, without duplicates."""
+        tasks = [self.orchestration.artifact] if self.orchestration else []
+        needed = [*(step.artifact for step in self.steps), *tasks, *self.programs.values()]
         return list({artifact.key: artifact for artifact in needed}.values())
 
     @property
@@ -212,6 +234,11 @@ class Planned(Recalled):
             replace(step, artifact=others.get(step.artifact.key, step.artifact))
             for step in self.steps
         )
+        if self.orchestration:
+            artifact = self.orchestration.artifact
+            self.orchestration = replace(
+                self.orchestration, artifact=others.get(artifact.key, artifact)
+            )
         for name, node in self.graph.nodes.items():
             if "artifacts" in node.stage.outputs and name in self.outputs:
                 self.outputs[name] = {**self.outputs[name], "artifacts": self.steps}

@@ -19,6 +19,10 @@ CTYPE = {
 }
 
 
+UNBOUND = ""
+"""Binding of an argument that an orchestration binds when it runs."""
+
+
 @dataclass(frozen=True)
 class BoundArgument:
     """One argument of a call: its name in the kernel, and its binding."""
@@ -62,6 +66,8 @@ class StepRecord:
     decisions: Mapping[str, Mapping[str, Scalar]]
     """Transform -> tunable -> value; `off` values where no stage has decided."""
     epilogue: Epilogue | None = None
+    takes_epilogue: bool = False
+    """Whether the step after it may be fused into it."""
 
     @property
     def fusable(self) -> bool:
@@ -80,6 +86,7 @@ class StepRecord:
             self.key,
             {**self.decisions, transform: group},
             self.epilogue,
+            self.takes_epilogue,
         )
 
 

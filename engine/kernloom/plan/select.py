@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from kernloom.base.errors import ConfigError, KernloomError, nearest
 from kernloom.base.files import read_text
 from kernloom.base.registry import Registry
+from kernloom.config.distribution import SPLITS, TRANSFORM
 from kernloom.config.schema import Arch, Scalar
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.answers import Answers
@@ -84,9 +85,16 @@ class Select(Stage):
         }
         provenance: dict[str, dict[str, str]] = {}
         arch = context.experiment.arch
+        splits_before = ""
         for record in steps:
+            if splits_before:
+                record = replace(
+                    record,
+                    unfusable=f"step '{splits_before}' has partial results (distribute.splits)",
+                )
             undecided = Request(record, arch, self.options, {}, steps, registry.answers)
             point, by = self._choose(undecided, providers, key)
+            splits_before = record.name if _splits(record, point) else ""
             provenance[record.name] = by
             for transform, group in record.kernel.tunables.items():
                 params.setdefault(transform, {})[record.name] = {
@@ -139,6 +147,11 @@ class Select(Stage):
             check_point(record.kernel, decided, known, key="select")
             answers.keep_valid(question)
         return decided, by
+
+
+def _splits(record: StepRecord, point: Mapping[str, Scalar]) -> bool:
+    """Whether a step has partial results, so that no epilogue can follow."""
+    return SPLITS in record.kernel.tunables.get(TRANSFORM, {}) and int(point[SPLITS]) > 1
 
 
 def _answer(name: str, provider: Provider, request: Request, key: str) -> Mapping[str, Scalar]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 ENTRY = "kl_entry"
 """The only symbol that a kernel library exports: `void kl_entry(void *const *args)`."""
@@ -64,6 +64,7 @@ class Source:
     main: str = "kernel.c"
     flags: tuple[str, ...] = ()
     """Flags that the source needs, after all others."""
+    language: Literal["c", "c++"] = "c"
     launched: Launched | None = None
     """None if `kl_entry` calls the function."""
 

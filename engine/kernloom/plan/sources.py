@@ -13,7 +13,12 @@ from kernloom.plan.render import source_for
 
 DEFINITION = "definition"
 """Pseudo-path of a source's config section, without its tunables."""
-DEFINED_BY = ("template", "file", "function", "macros", "work", "finish", "core", "charge")
+DEFINED_BY = (
+    *("template", "file", "function", "macros", "work", "finish", "core", "charge"),
+    "distribute",
+)
+ORCHESTRATION = "(orchestration)"
+"""The source that submits the tasks of a workload; no kernel has this name."""
 _LENGTH = 16
 
 
@@ -25,12 +30,17 @@ def sources_of(plan: Planned, cache: DigestCache) -> Mapping[str, Mapping[str, s
         for item in plan.steps
         for part in (item.step.kernel.digest, *item.artifact.origins.items())
     ]
-    key = (sources_of, target.digest, *parts)
-    return cache.by_key(key, lambda: _found(plan.steps, target))
+    tasks = plan.orchestration.artifact.origins if plan.orchestration else {}
+    key = (sources_of, target.digest, *parts, tuple(tasks.items()))
+    return cache.by_key(key, lambda: _found(plan.steps, target, tasks))
 
 
-def _found(steps: tuple[StepArtifact, ...], target: Target) -> dict[str, dict[str, str]]:
+def _found(
+    steps: tuple[StepArtifact, ...], target: Target, tasks: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
+    if tasks:
+        found[ORCHESTRATION] = {path: _hash(text) for path, text in tasks.items()}
     for item in steps:
         source, key = source_for(item.step, target)
         name = f"{item.step.kernel.name}:{key.rpartition('.')[2]}"

@@ -25,8 +25,10 @@ def variables_of(record: StepRecord, arch: Arch) -> dict[str, Any]:
     element = ELEMENT[record.dtype]
     l1, l2, l3 = _cache_sizes(arch.caches.l1, arch.caches.l2, arch.caches.l3)
     core = record.decisions.get("core", {})
+    tasks = {"takes_epilogue": int(record.takes_epilogue)} if core else {}
     return {
         **core_variables(core, arch, record.dtype),
+        **tasks,
         **record.sizes,
         "registers": arch.registers,
         "vector_bytes": arch.vector_bytes,

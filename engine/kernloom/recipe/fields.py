@@ -28,22 +28,27 @@ from kernloom.config.schema import (
     Caches,
     Charge,
     Cost,
+    Distribute,
     Emulator,
     Experiment,
     Fill,
+    GraphSizes,
     Kernel,
     KernelSource,
     Machine,
     MicroKernel,
     MicroTile,
+    OwnOrchestration,
     Pipeline,
     Policy,
     Ring,
     Runtime,
     SelectSettings,
     Step,
+    SubmittedKernel,
     Target,
     Tensor,
+    TileAxis,
     Tolerance,
     Toolchain,
     Tunable,
@@ -80,18 +85,25 @@ def _rules(values: str = "", **others: str) -> dict[str, Rule]:
 FIELDS: Mapping[type, Mapping[str, Rule]] = {
     Experiment: _rules(
         "workload target arch toolchain runtime pipeline select measure"
-        " case seed timeout memory_limit catch",
-        LOCAL="store fleet sweep build screen output rerun recipe trace show",
+        " case seed timeout memory_limit catch distribute",
+        LOCAL="store fleet sweep build screen output rerun recipe trace trace_level deps replay"
+        " whatif show",
     ),
     Workload: _rules(
-        "name sizes tensors kernels steps golden about dtype scalars tolerance cost cases"
+        "name sizes tensors kernels steps orchestration golden about dtype scalars tolerance cost"
+        " cases"
     ),
+    OwnOrchestration: _rules("kernels access", PATH="file"),
+    SubmittedKernel: _rules("kernel sizes"),
     Kernel: _rules(
         "name arguments sources about dtypes tunables constraints model epilogues micro_kernels"
     ),
     KernelSource: _rules(
-        "function macros work finish core charge tunables constraints model", PATH="template file"
+        "function macros work finish core distribute charge tunables constraints model",
+        PATH="template file",
     ),
+    Distribute: _rules("axes regions sum"),
+    TileAxis: _rules("size tile"),
     Charge: _rules("unit operations"),
     MicroKernel: _rules("operation tile dtype function isa layout unit cost about", PATH="file"),
     MicroTile: _rules("m n k"),
@@ -136,11 +148,12 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
         NAME="name",
         SAME="tools",
         OURS="family",
-        ADVICE="minimum_version install search cxx_flags",
-        FLAGS="flags kernel_flags extra_flags variants",
+        ADVICE="minimum_version install search",
+        FLAGS="flags cxx_flags kernel_flags extra_flags variants",
     ),
-    Runtime: _rules("ring about", NAME="name"),
-    Ring: _rules("slots heap dependencies depths"),
+    Runtime: _rules("ring graph queue about", NAME="name"),
+    Ring: _rules("slots heap dependencies depths submissions"),
+    GraphSizes: _rules("tasks heap edges"),
     Pipeline: _rules("name about", STAGES="stages"),
     SelectSettings: _rules("providers fixed", NEVER="file"),
     Policy: _rules(
@@ -158,8 +171,10 @@ STAGE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
     "select": FIELDS[SelectSettings],
     **dict.fromkeys(TRANSFORMS, _rules("steps")),
     "catch": _rules("steps enabled"),
+    "distribute": _rules("steps enabled placement"),
     "render": {},
     "compile": {},
+    "orchestrate": {},
     "package": {},
     "firmware": {},
     "verify": {},
@@ -169,7 +184,9 @@ STAGE_OPTIONS: Mapping[str, Mapping[str, Rule]] = {
 is the same as in this machine's pipeline of that name: its options may mean anything."""
 
 DEVICE_OPTIONS: Mapping[str, frozenset[str]] = {
-    "accelerator": frozenset({"threads", "timeout_ns", "dead", "slow", "lose", "late", "corrupt"}),
+    "accelerator": frozenset(
+        {"threads", "timeout_ns", "hazards", "dead", "slow", "lose", "late", "corrupt"}
+    ),
     "opencl": frozenset({"platform", "device", "index", "compute_units", "host_memory"}),
 }
 """Device -> the options of `target.options` that are values. Options of other devices come from

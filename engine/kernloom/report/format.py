@@ -13,6 +13,7 @@ from kernloom.measure.trial import Samples, Trial
 
 if TYPE_CHECKING:
     from kernloom.measure.comparison import Compared
+    from kernloom.measure.why import Insight
     from kernloom.report.questions import Answer
     from kernloom.store.store import Store
 
@@ -34,6 +35,8 @@ class RunReport:
     """Screening results of every point, if a screening selected the points to measure."""
     screening: str = ""
     """The screening in one line."""
+    insight: Insight | None = None
+    """What-if and explanations, if they were asked for."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ class Format:
     """The same for each screened point."""
     tells_screening: bool = False
     """Whether `run` writes the screening; otherwise it is printed on stderr."""
+    tells_insight: bool = False
+    """Whether `run` writes what-if and explanations."""
     for_people: bool = False
     """Whether it is read on a terminal, where notes and progress may appear beside it."""
     exact: bool = False

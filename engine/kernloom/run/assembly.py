@@ -25,7 +25,7 @@ from kernloom.build.programs import Programs
 from kernloom.build.runtimes import host_programs
 from kernloom.build.scons import Ahead
 from kernloom.build.shared_cache import SharedCache
-from kernloom.build.stage import Compile, Compilers
+from kernloom.build.stage import Compile, Compilers, Orchestrate
 from kernloom.build.toolchains import check_compiles, check_compiles_for
 from kernloom.config.compose import Composer
 from kernloom.config.convert import convert
@@ -39,6 +39,7 @@ from kernloom.measure.rounds import Measure
 from kernloom.measure.verify import Verify
 from kernloom.pipeline.stage import Stage
 from kernloom.plan.artifact import Artifact
+from kernloom.plan.distribute import Distribute
 from kernloom.plan.inspect import Inspect
 from kernloom.plan.microkernels import Catch
 from kernloom.plan.render import Render, Renderer
@@ -50,8 +51,10 @@ STAGES: dict[str, type[Stage]] = {
     "select": Select,
     **TRANSFORMS,
     "catch": Catch,
+    "distribute": Distribute,
     "render": Render,
     "compile": Compile,
+    "orchestrate": Orchestrate,
     "package": Package,
     "firmware": Firmware,
     "verify": Verify,

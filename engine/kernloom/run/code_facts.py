@@ -18,7 +18,7 @@ from kernloom.measure.numpy_code import numpy_build
 from kernloom.pipeline.graph import StageGraph
 from kernloom.pipeline.stage import Stage
 from kernloom.plan.facts import running_stages
-from kernloom.plan.inspect import inputs_of
+from kernloom.plan.inspect import accesses_from, inputs_of
 
 
 def code_facts(
@@ -27,7 +27,7 @@ def code_facts(
     """Name -> version and hash of the code that verifies, runs and times kernels; slow hashes are
     cached in `folder`."""
     workload, types = experiment.workload, running_stages(graph).types
-    parts = (workload.golden, workload.tensors, workload.steps, workload.kernels)
+    parts = (workload.golden, workload.tensors, *accesses_from(workload))
     key = (code_facts, experiment.target.device, *types, *map(digest_of, parts))
     return cache.by_key(key, lambda: Section(_code_facts(experiment, types, folder)))
 

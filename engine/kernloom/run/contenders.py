@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from kernloom.base.files import sha256_file
 from kernloom.build.manifest import read_manifest
 from kernloom.config.compose import Point
 from kernloom.config.overrides import Overrides
+from kernloom.config.schema import OBSERVATIONS
 from kernloom.measure.trial import Trial
 from kernloom.plan.artifact import Artifact, is_key
 from kernloom.plan.planned import Planned
@@ -109,10 +110,16 @@ class Contenders:
         return next(iter(self._assembly.composer.points(self._common.then(overrides))))
 
     def _plan(self, contender: Contender, point: Point) -> None:
-        if trace := point.data.get("trace"):
+        for key in OBSERVATIONS:
+            if value := point.data.get(key):
+                raise UsageError(
+                    f"{key}={value} is about one run, but a comparison runs several in turns",
+                    hint=f"Look into each of them by itself: kernloom run ... {key}={value}",
+                )
+        if whatif := point.data.get("whatif"):
             raise UsageError(
-                f"trace={trace} is the trace of one run, but a comparison runs several in turns",
-                hint="Trace each of them by itself: kernloom run ... trace=FILE",
+                f"whatif={whatif} repeats one run, but a comparison runs several in turns",
+                hint="Ask for each of them by itself: kernloom run ... whatif=all",
             )
         try:
             [contender.plan] = plan_each(self._assembly, [point], alone=True, without=MEASURING)
@@ -177,14 +184,13 @@ class Contenders:
         returns their files."""
         files: dict[str, Path] = {}
         others: dict[str, Artifact] = {}
-        for step in plan.steps:
-            now = step.artifact
+        for who_ran, now in _ran(plan):
             key = _recorded_key(now, keys, plan)
             if key == now.key:
                 continue
             if key is None:
                 raise UnavailableError(
-                    f"{who}: which artifact its step '{step.step.name}' ran is not recorded",
+                    f"{who}: which artifact its {who_ran} ran is not recorded",
                     hint="Compare with a newer trial.",
                 )
             path = self._file(now, key)
@@ -213,6 +219,14 @@ class Contenders:
             if sha256_file(path) == manifest.get("output_sha256"):
                 return path
         return None
+
+
+def _ran(plan: Planned) -> Iterator[tuple[str, Artifact]]:
+    """What runs on the device: an artifact for each step, and the orchestration's."""
+    for item in plan.steps:
+        yield f"step '{item.step.name}'", item.artifact
+    if plan.orchestration:
+        yield "orchestration", plan.orchestration.artifact
 
 
 def _recorded_key(artifact: Artifact, keys: Mapping[str, str], plan: Planned) -> str | None:

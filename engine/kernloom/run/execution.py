@@ -59,6 +59,16 @@ class BuildSummary:
     scons: int = 0
     """Number of times SCons was started."""
 
+    def plus(self, other: BuildSummary) -> BuildSummary:
+        """Both builds as one."""
+        return BuildSummary(
+            self.built + other.built,
+            self.cached + other.cached,
+            self.failed + other.failed,
+            round(self.seconds + other.seconds, 3),
+            self.scons + other.scons,
+        )
+
 
 @dataclass
 class Results:
@@ -244,7 +254,7 @@ class Execution:
         """
         store = self._store
         experiment = plans[0].experiment if plans else None
-        if store is None or experiment is None or experiment.rerun == "all" or experiment.trace:
+        if store is None or experiment is None or experiment.rerun == "all" or experiment.observed:
             yield None
             return
 
@@ -400,8 +410,8 @@ def stored_trials(
 
 def reusable(trial: Trial, plan: Planned) -> bool:
     """Whether a stored trial is a cache hit for the plan."""
-    if plan.experiment.trace is not None:
-        return False  # the trace is not stored
+    if plan.experiment.observed:
+        return False  # what is seen of a run is not stored
     return lasting(trial, plan) and (plan.experiment.rerun == "none" or trial.status == "ok")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from kernloom.base.digest import DigestCache, Section, as_section, digest_of
 from kernloom.base.errors import (
@@ -15,11 +15,12 @@ from kernloom.base.errors import (
     UnavailableError,
     UsageError,
 )
-from kernloom.base.files import canonical_json
+from kernloom.base.files import canonical_json, sha256_json
 from kernloom.base.machine import available_memory
 from kernloom.base.plugin_code import is_ours
 from kernloom.config.compose import Point, Refuse, error_at_point
 from kernloom.config.overrides import Overrides
+from kernloom.config.schema import OBSERVATIONS
 from kernloom.config.validate import experiment as validated
 from kernloom.device.contract import Device
 from kernloom.device.devices import DEVICES, check_supported
@@ -31,7 +32,8 @@ from kernloom.plan.artifact import Artifact
 from kernloom.plan.facts import facts_of
 from kernloom.plan.identity import data_files, identity
 from kernloom.plan.inspect import check_memory, tensors_of
-from kernloom.plan.planned import Brief, Planned, Refusal
+from kernloom.plan.orchestration import placement_of as placement_of_tasks
+from kernloom.plan.planned import Brief, OwnData, Planned, PlannedOrchestration, Refusal
 from kernloom.plan.select import check_applied
 from kernloom.plan.sources import sources_of
 from kernloom.run.assembly import Assembly
@@ -161,17 +163,17 @@ def plan_points(
     if unplanned and not plans:
         raise unplanned[0].error
     # The first point of a large sweep may be dropped already, and planning it again takes time.
-    asked = overrides.mentions("trace") or overrides.mentions("experiment")
-    trace = plans[0].experiment.trace if plans and (asked or not multirun) else None
-    if trace and MEASURING & frozenset(without):
+    asked = any(overrides.mentions(key) for key in (*OBSERVATIONS, "experiment"))
+    observed = plans[0].experiment.observed if plans and (asked or not multirun) else ""
+    if observed and MEASURING & frozenset(without):
         raise UsageError(
-            f"nothing is measured here, so there is nothing to trace: trace={trace}",
-            hint="A trace is written by `kernloom run`.",
+            f"nothing is measured here, so there is nothing to look into: {observed}",
+            hint="Traces, dependencies and replays are of `kernloom run`.",
         )
-    if trace and len(plans) > 1:
+    if observed and len(plans) > 1:
         raise UsageError(
-            f"trace={trace} is the trace of one run, but this sweep has {len(plans)} points",
-            hint="Give the point to trace on the command line, without -m.",
+            f"{observed} is about one run, but this sweep has {len(plans)} points",
+            hint="Give the point on the command line, without -m.",
         )
     if overrides.mentions("screen") and not multirun and plans[0].experiment.screen.keep:
         raise UsageError(
@@ -279,11 +281,17 @@ def replanned(plan: Planned, built: Mapping[str, Artifact], cache: DigestCache) 
     return other
 
 
+def with_data(plan: Planned, data: OwnData) -> Planned:
+    """The plan with inputs and goldens of its own, and an id of its own."""
+    return replace(plan, data=data, id=sha256_json([plan.id, data.name])[: len(plan.id)])
+
+
 def _refuse(plan: Planned, refusal: Refusal) -> None:
     # Its traceback would keep the whole plan alive.
     refusal.error.__traceback__ = refusal.error.__context__ = None
     plan.refusal = refusal
     plan.steps, plan.programs, plan.peers, plan.device_facts = (), {}, {}, {}
+    plan.orchestration = None
 
 
 def _unforeseen(error: Exception) -> KernloomError:
@@ -341,6 +349,7 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
     plan.graph.run("build", context, plan.outputs)
     artifacts = plan.graph.of_type("artifacts", plan.outputs)
     plan.steps = tuple(step for found in artifacts for step in found)
+    plan.orchestration = _orchestration_of(plan)
     used = _check_tensors(plan, device)
     plan.placement = {name: place for name, place in placement.items() if name in used}
     for outputs in plan.outputs.values():
@@ -357,6 +366,23 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
         plan.peers = plan_peers(plan, planner)
 
 
+def _orchestration_of(plan: Planned) -> PlannedOrchestration | None:
+    """The orchestration of a plan, if its steps are tasks."""
+    found = [one for one in plan.graph.of_type("orchestration", plan.outputs) if one]
+    if found:
+        return cast(PlannedOrchestration, found[0])
+    workload = plan.experiment.workload
+    if workload.orchestration or placement_of_tasks(tuple(item.step for item in plan.steps)):
+        raise PipelineError(
+            f"no stage compiles the orchestration of workload '{workload.name}', which submits its "
+            "tasks",
+            key="pipeline.stages",
+            hint="Keep the stages with `use: distribute` and `use: orchestrate`, as in "
+            "pipeline=core.",
+        )
+    return None
+
+
 def _check_tensors(plan: Planned, device: type[Device]) -> set[str]:
     """Refuse tensors that do not fit the device's memory; returns those in use: one that was fused
     away takes none."""
@@ -366,6 +392,8 @@ def _check_tensors(plan: Planned, device: type[Device]) -> set[str]:
         for argument in item.step.arguments
         if argument.kind == "tensor"
     }
+    if plan.orchestration:
+        used = {*plan.orchestration.launch.tensors}
     tensors = tensors_of(plan.experiment.workload)
     nbytes = {name: tensor.nbytes for name, tensor in tensors.items() if name in used}
     device.check_tensors(plan.experiment.arch, nbytes)

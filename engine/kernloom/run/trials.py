@@ -19,7 +19,7 @@ from kernloom.base.gauges import TIME, leading_gauge
 from kernloom.base.machine import available_memory, machine_class
 from kernloom.build.builder import Outcome
 from kernloom.config.schema import Target
-from kernloom.device.contract import Device, DeviceSetup, require
+from kernloom.device.contract import Device, DeviceSetup, Look, require
 from kernloom.device.devices import DEVICES
 from kernloom.device.sessions import SessionSlots
 from kernloom.measure.bench import Bench
@@ -155,22 +155,29 @@ class Trials:
                     f"{outcome.source} does not compile:\n{outcome.message.strip()}",
                     status="build_failed",
                 )
-                error.stage = _compile_stage(plan)
+                error.stage = _compile_stage(plan, artifact)
                 raise error
 
-    def bench(self, plan: Planned, libraries: tuple[Path, ...] = ()) -> Bench:
-        """A bench on which a planned workload can be launched."""
-        device = self._device(plan, libraries)
+    def bench(
+        self,
+        plan: Planned,
+        libraries: tuple[Path, ...] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> Bench:
+        """A bench on which a planned workload can be launched; `settings` change a simulated
+        platform."""
+        device = self._device(plan, libraries, settings or {})
         slots = self._slots(plan.experiment.target)
         return Bench(
             plan.experiment,
             device,
-            self._data,
+            plan.data if isinstance(plan.data, DataSets) else self._data,
             self._paths,
             slots,
             plan.placement,
             self._entries,
             self._memory_limit(plan),
+            plan.orchestration,
         )
 
     def _peers(self, plan: Planned, shared: _Shared) -> Peers:
@@ -218,24 +225,34 @@ class Trials:
         """The core that a trial's kernels are pinned to."""
         return self._core if plan.experiment.measure.pin else None
 
-    def _device(self, plan: Planned, libraries: tuple[Path, ...] = ()) -> Device:
+    def _device(
+        self, plan: Planned, libraries: tuple[Path, ...], settings: Mapping[str, str]
+    ) -> Device:
         """The device of a trial; trials that need the same one share it."""
         experiment, threads = plan.experiment, threads_of(plan.steps)
         policy = experiment.measure
         key = (
             *(experiment.target.digest, experiment.arch.digest, experiment.memory_limit, threads),
             *(policy.pin, policy.aslr, policy.clock, policy.cache),
-            *(experiment.runtime.digest, experiment.trace),
+            *(experiment.runtime.digest, experiment.trace, experiment.trace_level),
+            *(experiment.deps, experiment.replay),
             *(program.key for program in plan.programs.values()),
             *libraries,
+            *sorted(settings.items()),
         )
         if key not in self._devices:
             # All threads that a library starts by itself would be pinned to the same core.
             pin = None if libraries and threads > 1 else self._pin(plan)
-            self._devices[key] = self._made(plan, pin, libraries)
+            self._devices[key] = self._made(plan, pin, libraries, settings)
         return self._devices[key]
 
-    def _made(self, plan: Planned, pin: int | None, libraries: tuple[Path, ...]) -> Device:
+    def _made(
+        self,
+        plan: Planned,
+        pin: int | None,
+        libraries: tuple[Path, ...],
+        settings: Mapping[str, str],
+    ) -> Device:
         target = plan.experiment.target
         device = DEVICES.get(target.device, key="target.device").from_setup(
             DeviceSetup(
@@ -243,7 +260,8 @@ class Trials:
                 target,
                 plan.experiment.arch,
                 runtime=plan.experiment.runtime,
-                trace=plan.experiment.trace is not None,
+                look=Look.of(plan.experiment),
+                settings=settings,
                 pin=pin,
                 cache=self._assembly.places.cache,
                 aslr=plan.experiment.measure.aslr,
@@ -320,8 +338,12 @@ def status_of(error: KernloomError) -> str:
     return "refused" if isinstance(error, ConfigError) else "crashed"
 
 
-def _compile_stage(plan: Planned) -> str:
-    return next((n for n, node in plan.graph.nodes.items() if node.stage.phase == "build"), "build")
+def _compile_stage(plan: Planned, artifact: Artifact) -> str:
+    """The stage that declared an artifact."""
+    tasks = plan.orchestration
+    kind = "orchestration" if tasks and tasks.artifact.key == artifact.key else "artifacts"
+    builds = [item for item in plan.graph.nodes.items() if item[1].stage.phase == "build"]
+    return next((name for name, node in builds if kind in node.stage.outputs.values()), "build")
 
 
 def trial_of(

@@ -4,20 +4,30 @@ namespace kernloom::control {
 
 Control::Control(const kl_platform &platform, kl_node node, const char *settings)
     : platform_(platform), node_(node), timeout_ps_(answer_timeout_ps(Settings(settings))),
-      watchdog_(platform, node, WATCHDOG), runtime_(make_runtime(*this, Settings(settings))) {
+      watchdog_(platform, node, WATCHDOG), runtime_(make_runtime(*this, Settings(settings))),
+      execution_(platform, node, settings, make_order(Settings(settings)), requests_) {
 }
 
 void Control::receive(const kl_delivery &delivery) {
     Reader reader(delivery.message, delivery.bytes);
     kl_header header{};
     if (delivery.from.kind == KL_NODE_PE)
-        return answered(delivery);
+        return execution_.awaits_pes() ? execution_.answered(delivery) : answered(delivery);
     if (delivery.damaged || !reader.take(header))
         return respond(platform_, node_, delivery.from, 0, 0,
                        Outcome::failure(KL_STATUS_DAMAGED, text_of("%s received a damaged message",
                                                                    name_of(node_).c_str())));
-    if (header.kind == FABRIC_SUBMIT)
-        return submit(delivery, header, reader);
+    if (header.kind == FABRIC_SUBMIT || header.kind == FABRIC_LAUNCH) {
+        // What an earlier submission still does is of no interest: its host has given up.
+        execution_.forget();
+        running_ = {};
+        watchdog_.stop();
+        submission_ = 0;
+        return header.kind == FABRIC_SUBMIT ? submit(delivery, header, reader)
+                                            : execution_.launch(delivery, header, reader);
+    }
+    if (header.kind == FABRIC_DOCUMENT)
+        return execution_.document(delivery, header, reader);
     Outcome outcome;
     if (header.kind == FABRIC_DESCRIBE)
         outcome = {KL_STATUS_OK, runtime_->flags(), runtime_->name()};
@@ -36,11 +46,10 @@ void Control::submit(const kl_delivery &delivery, const kl_header &header, Reade
                        reader.take_all(arguments, message.arguments);
     for (const TaskRecord &record : records)
         needed += record.arguments;
-    // What an earlier submission still does is of no interest: its host has given up.
     submitter_ = delivery.from;
     submission_ = header.request;
-    running_ = {};
     tasks_.clear();
+    idle_since_ps_ = platform_.now(platform_.self);
     if (!whole || needed != arguments.size())
         return refuse("a submission is cut short");
     std::size_t used = 0;
@@ -78,13 +87,15 @@ void Control::dispatch(std::size_t task) {
         return;
     running_ = {};
     running_.task = task;
+    running_.begin_ps = platform_.now(platform_.self);
     const TaskRecord &record = tasks_[task].record;
     if (!choose(record, running_.pe))
-        return refuse(text_of("no PE can run task %llu ('%s'): there is none of core type '%s' "
+        return refuse(text_of("no PE can run task %llu '%s': there is none of core type '%s' "
                               "(arch.topology.pes)",
                               (unsigned long long)record.id, record.name,
                               name_of_core_type(record.core_type)));
     running_.request = ++requests_;
+    platform_.dispatched(platform_.self, running_.pe);
     // The doorbell of the PE.
     platform_.after(platform_.self, node_, platform_.arch->register_store_ps,
                     running_.request << TOKEN_BITS | STORED);
@@ -120,14 +131,30 @@ void Control::answered(const kl_delivery &delivery) {
                     running_.request << TOKEN_BITS | LOADED);
 }
 
+// Tasks come one after the other: the end waits for all that is done.
+void Control::tell_path() const {
+    const std::uint64_t ended = running_.outcome.virtual_ps;
+    const std::uint64_t started = ended - running_.outcome.value;
+    const kl_stretch stretches[] = {
+        {idle_since_ps_, running_.begin_ps, running_.pe, KL_STRETCH_SUBMIT, 0, "tasks"},
+        {running_.begin_ps, started, running_.pe, KL_STRETCH_SCHEDULER, 0, "dispatch"},
+        {started, ended, running_.pe, KL_STRETCH_TASK, 0, tasks_[running_.task].record.name},
+        {ended, platform_.now(platform_.self), running_.pe, KL_STRETCH_SCHEDULER, 0, "complete"},
+    };
+    platform_.path(platform_.self, stretches, sizeof stretches / sizeof stretches[0]);
+}
+
 void Control::timer(std::uint64_t token) {
+    const std::uint64_t kind = token & ((1 << TOKEN_BITS) - 1);
+    if (kind == Execution::STEP || kind == Execution::PE_WATCHDOG)
+        return execution_.timer(token);
     const bool current = running_.request && token >> TOKEN_BITS == running_.request;
-    switch (token & ((1 << TOKEN_BITS) - 1)) {
+    switch (kind) {
     case WATCHDOG:
         if (watchdog_.fired() && running_.request) {
             const TaskRecord &record = tasks_[running_.task].record;
             end(no_answer(platform_,
-                          text_of("%s did not answer Run of task %llu ('%s')",
+                          text_of("%s did not answer Run of task %llu '%s'",
                                   name_of(running_.pe).c_str(), (unsigned long long)record.id,
                                   record.name),
                           timeout_ps_, ANSWER_TIMEOUT_KEY));
@@ -143,8 +170,11 @@ void Control::timer(std::uint64_t token) {
         if (!current)
             return;
         running_.request = 0;
-        if (running_.outcome.ok())
+        if (running_.outcome.ok()) {
+            tell_path();
+            idle_since_ps_ = platform_.now(platform_.self);
             return runtime_->completed(running_.task);
+        }
         return end(running_.outcome);
     }
 }

@@ -1,5 +1,6 @@
 #include "core.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "builtin.hpp"
@@ -7,7 +8,8 @@
 namespace kernloom::core {
 
 Core::Core(const kl_platform &platform, kl_node node)
-    : platform_(platform), node_(node), sram_(platform.arch->sram_bytes), code_(platform, node) {
+    : platform_(platform), node_(node), sram_(platform.arch->sram_bytes),
+      code_(platform, node, node) {
 }
 
 Core::~Core() {
@@ -43,14 +45,14 @@ void Core::receive(const kl_delivery &delivery) {
         outcome = fill(reader);
         break;
     case KL_KIND_PE_DMA:
-    case FABRIC_RUN: {
-        Job job{delivery.from, header.kind, header.request, {}, {}, nullptr, {}, 0};
-        if (header.kind == FABRIC_RUN ? read_task(reader, job) : read_probe(reader, job)) {
-            jobs_.push_back(std::move(job));
-            if (jobs_.size() == 1)
-                start();
-            return;
-        }
+    case FABRIC_RUN:
+    case FABRIC_BLOCK: {
+        Job job;
+        job.from = delivery.from;
+        job.kind = header.kind;
+        job.request = header.request;
+        if (header.kind == KL_KIND_PE_DMA ? read_probe(reader, job) : read_task(reader, job))
+            return add(std::move(job));
         outcome = Outcome::failure(KL_STATUS_INVALID, "a task is cut short");
         break;
     }
@@ -61,8 +63,38 @@ void Core::receive(const kl_delivery &delivery) {
     respond(platform_, node_, delivery.from, header.kind, header.request, outcome, bulk);
 }
 
+void Core::add(Job job) {
+    forget_before(job);
+    jobs_.push_back(std::move(job));
+    if (jobs_.size() == 1)
+        start();
+}
+
+// Forgets tasks of an earlier launch, which has failed. One that waits for PEs to start with waits
+// for ever.
+void Core::forget_before(const Job &job) {
+    const auto stale = [&](const Job &other) {
+        return other.kind == FABRIC_BLOCK &&
+               (job.kind != FABRIC_BLOCK || other.part.launch != job.part.launch);
+    };
+    if (jobs_.empty())
+        return;
+    const bool stuck = jobs_.front().meeting && stale(jobs_.front());
+    if (stuck)
+        meet(jobs_.front(), 0);
+    jobs_.erase(std::remove_if(jobs_.begin() + (stuck ? 0 : 1), jobs_.end(), stale), jobs_.end());
+    if (stuck && !jobs_.empty())
+        start();
+}
+
+void Core::meet(const Job &job, std::uint32_t members) {
+    platform_.meet(platform_.self, node_, std::uint64_t{job.part.launch} << 32 | job.part.gang,
+                   members, job.serial << TOKEN_BITS | MET);
+}
+
 bool Core::read_task(Reader &reader, Job &job) const {
-    if (!reader.take(job.task) || !reader.take_all(job.arguments, job.task.arguments))
+    if (!reader.take(job.task) || (job.kind == FABRIC_BLOCK && !reader.take(job.part)) ||
+        !reader.take_all(job.arguments, job.task.arguments))
         return false;
     job.task.name[TASK_NAME_BYTES - 1] = '\0';
     return true;
@@ -99,13 +131,19 @@ void probe(kl_core *core, const std::uint64_t *args) {
 
 } // namespace
 
+std::string Core::title_of(const Job &job) {
+    if (job.kind == KL_KIND_PE_DMA)
+        return "the DMA probe";
+    return text_of("task %llu '%s'", (unsigned long long)job.task.id, job.task.name);
+}
+
 void Core::start() {
     Job &job = jobs_.front();
-    const bool task = job.kind == FABRIC_RUN;
-    const std::string title =
-        task ? text_of("task %llu ('%s')", (unsigned long long)job.task.id, job.task.name)
-             : text_of("the DMA probe");
-    job.recorder = std::make_unique<Recorder>(platform_, node_, sram_, title);
+    const bool task = job.kind != KL_KIND_PE_DMA;
+    job.recorder = std::make_unique<Recorder>(platform_, node_, sram_, title_of(job));
+    job.recorder->block = job.part.block;
+    job.recorder->blocks = job.part.of_blocks;
+    job.serial = ++serials_;
     if (!task) {
         record();
         return replay();
@@ -115,7 +153,8 @@ void Core::start() {
         platform_.self, node_, [](void *core) { static_cast<Core *>(core)->record(); }, this);
     const kl_arch &arch = *platform_.arch;
     job.begin_ps = platform_.now(platform_.self);
-    platform_.after(platform_.self, node_, arch.dispatch_ps + arch.switch_ps, START);
+    platform_.after(platform_.self, node_, arch.dispatch_ps + arch.switch_ps,
+                    job.serial << TOKEN_BITS | START);
 }
 
 void Core::record() {
@@ -124,10 +163,13 @@ void Core::record() {
     // After a crash, errno is this kernel's own, not that of an earlier one on the same thread.
     errno = 0;
     kl_core_entry_function entry = probe;
-    if (job.kind == FABRIC_RUN && job.task.code_bytes) {
-        entry = code_.find(job.task, job.outcome);
-    } else if (job.kind == FABRIC_RUN) {
-        const unsigned builtin = find_builtin(job.task.name);
+    const bool task = job.kind != KL_KIND_PE_DMA;
+    if (task && job.task.code_bytes) {
+        void *symbol = code_.find({job.task.code, job.task.code_bytes, job.task.function},
+                                  title_of(job), job.outcome);
+        std::memcpy(&entry, &symbol, sizeof symbol);
+    } else if (task) {
+        const unsigned builtin = job.task.function;
         entry = builtin < BUILTINS ? builtin_entry(builtin) : nullptr;
         if (!entry)
             recorder.fail_with(KL_STATUS_UNKNOWN_KERNEL, "is no built-in timing model");
@@ -153,9 +195,19 @@ void Core::timer(std::uint64_t token) {
     settle();
     if (jobs_.empty())
         return;
+    Job &job = jobs_.front();
+    if (token >> TOKEN_BITS != job.serial)
+        return;
+    token &= (1 << TOKEN_BITS) - 1;
     const std::uint64_t now = platform_.now(platform_.self);
     if (token == START) {
-        platform_.trace(platform_.self, node_, "switch", jobs_.front().begin_ps, now);
+        platform_.trace(platform_.self, node_, "switch", job.begin_ps, now);
+        if (job.part.members < 2)
+            return replay();
+        job.meeting = true;
+        meet(job, job.part.members);
+    } else if (token == MET && job.meeting) {
+        job.meeting = false;
         replay();
     } else if (token == COMPLETE) {
         platform_.trace(platform_.self, node_, "complete", now - platform_.arch->complete_ps, now);
@@ -178,15 +230,28 @@ void Core::replayed(std::uint64_t task) {
         return;
     Job &job = jobs_.front();
     job.outcome.value = platform_.now(platform_.self) - job.begin_ps;
-    if (job.kind == FABRIC_RUN)
-        platform_.after(platform_.self, node_, platform_.arch->complete_ps, COMPLETE);
+    job.outcome.virtual_ps = job.kind != KL_KIND_PE_DMA ? platform_.now(platform_.self) : 0;
+    if (job.kind != KL_KIND_PE_DMA)
+        platform_.after(platform_.self, node_, platform_.arch->complete_ps,
+                        job.serial << TOKEN_BITS | COMPLETE);
     else
         complete();
 }
 
+// Leaves what the job has done where the control program looks for it.
+void Core::hand_over(Job &job) const {
+    if (!job.part.actions || !job.outcome.ok())
+        return;
+    auto *const transfer =
+        reinterpret_cast<ActionsTransfer *>(static_cast<std::uintptr_t>(job.part.actions));
+    if (transfer->request == job.request)
+        transfer->actions = job.recorder->take_actions();
+}
+
 void Core::complete() {
-    const Job job = std::move(jobs_.front());
+    Job job = std::move(jobs_.front());
     jobs_.pop_front();
+    hand_over(job);
     respond(platform_, node_, job.from, job.kind, job.request, job.outcome);
     if (!jobs_.empty())
         start();

@@ -22,18 +22,23 @@ class Core {
     void replayed(std::uint64_t task);
 
   private:
-    enum Token : std::uint64_t { START = 1, COMPLETE = 2 };
+    // The low bits of a timer's token; above them is the job's serial number.
+    enum Token : std::uint64_t { START = 1, COMPLETE = 2, MET = 3 };
+    enum { TOKEN_BITS = 2 };
 
     // A task or a DMA probe; one at a time.
     struct Job {
-        kl_node from;
-        std::uint32_t kind;
-        std::uint64_t request;
+        kl_node from{};
+        std::uint32_t kind = 0;
+        std::uint64_t request = 0;
+        std::uint64_t serial = 0;
         TaskRecord task{};
+        BlockRecord part = {0, 0, 0, 0, 1, 0, 0};
         std::vector<std::uint64_t> arguments;
         std::unique_ptr<Recorder> recorder;
         Outcome outcome;
         std::uint64_t begin_ps = 0;
+        bool meeting = false; // waits for the others of its gang
     };
 
     Outcome map(Reader &reader);
@@ -47,10 +52,15 @@ class Core {
 
     bool read_task(Reader &reader, Job &job) const;
     bool read_probe(Reader &reader, Job &job) const;
+    static std::string title_of(const Job &job);
+    void add(Job job);
+    void forget_before(const Job &job);
+    void meet(const Job &job, std::uint32_t members);
     void start();
     void record();
     void settle();
     void replay();
+    void hand_over(Job &job) const;
     void complete();
 
     const kl_platform &platform_;
@@ -60,6 +70,7 @@ class Core {
     std::deque<Job> jobs_; // the first one is running
     bool recording_ = false;
     std::uint64_t replays_ = 0;
+    std::uint64_t serials_ = 0;
 };
 
 } // namespace kernloom::core

@@ -24,6 +24,9 @@ class Recorder : public kl_core {
     const std::vector<kl_action> &actions() const {
         return actions_;
     }
+    std::vector<kl_action> take_actions() {
+        return std::move(actions_);
+    }
     const Outcome &outcome() const {
         return outcome_;
     }

@@ -74,14 +74,24 @@ void Exchange::give_up(std::uint64_t timeouts, std::uint64_t delay_ps) {
     transfers_.clear();
 }
 
-void Exchange::spend(std::uint64_t delay_ps, const char *what) {
+void Exchange::submit(std::uint64_t delay_ps) {
     const std::uint64_t begin = now();
+    tell_idle(KL_IDLE_SUBMIT);
     spending_ = true;
     platform_.after(platform_.self, node_, delay_ps, SPENT);
     while (spending_ && platform_.run(platform_.self)) {
     }
     spending_ = false;
-    platform_.trace(platform_.self, node_, what, begin, now());
+    tell_idle(KL_IDLE_NO_WORK);
+    platform_.trace(platform_.self, node_, "submit", begin, now());
+    const kl_stretch stretch = {begin, now(), node_, KL_STRETCH_SUBMIT, 0, "tasks"};
+    platform_.path(platform_.self, &stretch, 1);
+}
+
+// No PE has anything to do.
+void Exchange::tell_idle(std::uint32_t why) {
+    for (std::uint32_t type = 0; type < KL_CORE_TYPES; type++)
+        platform_.waiting(platform_.self, type, why);
 }
 
 // The request of this round that a delivery answers.

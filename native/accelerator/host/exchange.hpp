@@ -37,8 +37,8 @@ class Exchange {
     // Waits for the answers of all requests since `begin`; what does not come, within `timeouts`
     // times the usual time, is a failure.
     const std::vector<Answer> &wait(std::uint64_t timeouts = 1);
-    // The host computes for a while.
-    void spend(std::uint64_t delay_ps, const char *what);
+    // The host builds and submits tasks for a while.
+    void submit(std::uint64_t delay_ps);
 
     std::uint64_t now() const {
         return platform_.now(platform_.self);
@@ -50,6 +50,7 @@ class Exchange {
   private:
     enum Token : std::uint64_t { WATCHDOG = 1, SPENT = 2 };
 
+    void tell_idle(std::uint32_t why);
     Answer *expected(const kl_delivery &delivery, std::uint64_t request);
     void give_up(std::uint64_t timeouts, std::uint64_t delay_ps);
 

@@ -33,7 +33,7 @@ FrontEnd::FrontEnd(const kl_platform &platform, kl_node node, const char *settin
     : platform_(platform), exchange_(platform, node, answer_timeout_ps(Settings(settings))),
       tensors_(*platform.arch, memory_limit(Settings(settings))),
       device_(platform, exchange_, tensors_), programs_(*platform.arch, device_, tensors_),
-      launcher_(platform, exchange_, tensors_, programs_),
+      launcher_(platform, node, Settings(settings), exchange_, tensors_, device_, programs_),
       policy_(default_policy(Settings(settings))),
       unit_(Settings(settings).number("place.unit", 0)) {
 }
@@ -195,6 +195,8 @@ Reply FrontEnd::execute_once(const kl_header &header, Reader &reader, const Addr
         return {load(reader), {}, 0};
     case KL_KIND_KERNEL_LAUNCH:
         return launch(reader, addressed);
+    case KL_KIND_DOCUMENT:
+        return {document(reader), {}, 0};
     case KL_KIND_HELLO:
         return {{KL_STATUS_OK, KL_VERSION, {}}, {}, 0};
     case KL_KIND_CLOSE:

@@ -68,6 +68,7 @@ class FrontEnd {
     Outcome transfer(std::uint16_t kind, Reader &reader);
     Outcome fill(Reader &reader);
     Reply launch(Reader &reader, const Addressed &addressed);
+    Outcome document(Reader &reader);
 
     // Requests to PEs.
     std::vector<Reply> place_each(Reader &reader, const Addressed &addressed);
@@ -91,6 +92,7 @@ class FrontEnd {
     std::uint64_t unit_;
     Window window_;
     std::vector<unsigned char> responses_;
+    std::string document_; // the last one that was made
 };
 
 } // namespace kernloom::host

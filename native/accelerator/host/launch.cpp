@@ -4,11 +4,13 @@
 
 namespace kernloom::host {
 
-namespace {
-
-constexpr kl_node CONTROL = {KL_NODE_CONTROL, 0, 0, 0};
-
-} // namespace
+Launcher::Launcher(const kl_platform &platform, kl_node node, const Settings &settings,
+                   Exchange &exchange, Tensors &tensors, Device &device, Programs &programs)
+    : platform_(platform), exchange_(exchange), tensors_(tensors), device_(device),
+      programs_(programs), code_(platform, node, {KL_NODE_PE, 0, 0, 0}),
+      limits_(tasks::graph_limits(settings)), keep_edges_(wants_edges(settings)),
+      ring_heap_(ring_heaps(settings)) {
+}
 
 Outcome Launcher::prepare(const std::vector<kl_launch_call> &calls,
                           const std::vector<kl_launch_argument> &arguments, const kl_node *pe,
@@ -88,10 +90,12 @@ Outcome Launcher::describe() {
 }
 
 Outcome Launcher::run(Work &work) {
+    if (work.orchestrated)
+        return run_orchestration(work);
     for (TaskRecord &task : work.tasks)
         task.id = ++tasks_;
     if (host_builds_)
-        exchange_.spend(work.tasks.size() * platform_.arch->submit_ps, "submit");
+        exchange_.submit(work.tasks.size() * platform_.arch->submit_ps);
     exchange_.begin();
     const std::uint64_t request = exchange_.next_request();
     Packet packet(FABRIC_SUBMIT, request);
@@ -104,9 +108,15 @@ Outcome Launcher::run(Work &work) {
     exchange_.send(CONTROL, request, FABRIC_SUBMIT, packet);
     // The control program waits for each task for as long as the host for a message.
     Outcome outcome = exchange_.wait(work.tasks.size() + 2).front().outcome;
+    add_nearest(outcome);
+    return outcome;
+}
+
+void Launcher::add_nearest(Outcome &outcome) const {
     if (outcome.status == KL_STATUS_OUT_OF_BOUNDS && outcome.value)
         outcome.detail += ": the kernel reached " + tensors_.nearest(outcome.value);
-    return outcome;
+    if (outcome.status == KL_STATUS_HAZARD && outcome.value)
+        outcome.detail += " (" + tensors_.nearest(outcome.value) + ")";
 }
 
 } // namespace kernloom::host

@@ -5,6 +5,7 @@
 
 #include "kernloom/blob.hpp"
 #include "kernloom/builtins.hpp"
+#include "submission_check.hpp"
 
 namespace kernloom::host {
 
@@ -15,6 +16,7 @@ constexpr std::uint64_t FIRST_ID = 1ull << 63;
 constexpr std::uint64_t MOST_FUNCTIONS = 1ull << 32;
 constexpr char BUILTIN_PREFIX[] = "builtin:";
 constexpr char ENTRY[] = "kl_core_entry";
+constexpr char ORCHESTRATION_ENTRY[] = "kl_orchestrate";
 constexpr char PLAIN_ENTRY[] = "kl_entry";
 
 bool read_file(const std::string &path, std::vector<unsigned char> &content, std::string &problem) {
@@ -60,12 +62,15 @@ std::uint64_t Programs::add(Function function) {
 }
 
 Outcome Programs::check(const std::string &path, const Library &library) const {
+    if (library.find(ORCHESTRATION_ENTRY) >= 0)
+        return {};
     if (library.find(ENTRY) < 0 && library.find(PLAIN_ENTRY) >= 0)
         return load_failed(path, text_of("it has the entry function of host kernels (%s) only, and "
                                          "an accelerator needs a core kernel (%s)",
                                          PLAIN_ENTRY, ENTRY));
     if (!library.core_type)
-        return load_failed(path, "it exports no kl_core_type, so it is no core kernel");
+        return load_failed(path, "it exports neither kl_core_type, which a core kernel has, nor "
+                                 "kl_orchestrate, which an orchestration has (extern \"C\")");
     if (*library.core_type >= KL_CORE_TYPES)
         return load_failed(path, text_of("%u is no core type", *library.core_type));
     for (std::uint32_t pe = 0; pe < arch_.pes; pe++)
@@ -103,7 +108,7 @@ Outcome Programs::deploy(const std::string &path, const std::vector<unsigned cha
                                hash,
                                blob.address + image_at,
                                image.size(),
-                               *blob.library.core_type,
+                               blob.library.core_type.value_or(KL_CORE_TYPES),
                                static_cast<std::uint32_t>(names.size())};
     std::memcpy(packed.data(), &header, sizeof header);
     std::uint64_t at = table;
@@ -121,7 +126,8 @@ Outcome Programs::deploy(const std::string &path, const std::vector<unsigned cha
     return written;
 }
 
-Outcome Programs::load_builtin(const std::string &path, std::uint32_t arguments) {
+Outcome Programs::load_builtin(const std::string &path, const std::string &name,
+                               std::uint32_t arguments) {
     const unsigned builtin = find_builtin(path.substr(sizeof BUILTIN_PREFIX - 1));
     if (builtin == BUILTINS)
         return load_failed(path, "the built-in timing models are copy, read and spin");
@@ -132,14 +138,19 @@ Outcome Programs::load_builtin(const std::string &path, std::uint32_t arguments)
                                         model.name, model.arguments, arguments));
     Function function;
     function.arguments = arguments;
-    function.name = model.name;
+    function.name = name.empty() ? model.name : name;
+    function.place = builtin;
     keys_.emplace_back();
     return {KL_STATUS_OK, add(std::move(function)), {}};
 }
 
-Outcome Programs::load(const std::string &path, const std::string &entry, std::uint32_t arguments) {
+Outcome Programs::load(const std::string &path, const std::string &entry, const std::string &name,
+                       std::uint32_t arguments) {
+    // Names become parts of lines of reports.
+    if (!tasks::is_printable(name + entry + stem(path)))
+        return load_failed(path, "its name has control characters");
     if (path.starts_with(BUILTIN_PREFIX))
-        return load_builtin(path, arguments);
+        return load_builtin(path, name, arguments);
     std::vector<unsigned char> image;
     std::string why;
     if (path.find('/') == std::string::npos || path.find('\0') != std::string::npos)
@@ -172,9 +183,12 @@ Outcome Programs::load(const std::string &path, const std::string &entry, std::u
     function.code = blob.address;
     function.code_bytes = blob.bytes;
     function.place = static_cast<std::uint32_t>(place);
-    function.core_type = *blob.library.core_type;
+    function.core_type = blob.library.core_type.value_or(KL_CORE_TYPES);
     function.arguments = arguments;
-    function.name = entry == ENTRY ? stem(path) : entry;
+    function.orchestration = entry == ORCHESTRATION_ENTRY;
+    function.name = !name.empty()                              ? name
+                    : entry == ENTRY || function.orchestration ? stem(path)
+                                                               : entry;
     keys_.push_back(key);
     return {KL_STATUS_OK, add(std::move(function)), {}};
 }

@@ -14,10 +14,11 @@ namespace kernloom::host {
 struct Function {
     std::uint64_t code = 0;       // virtual address of its blob
     std::uint64_t code_bytes = 0; // 0: built in
-    std::uint32_t place = 0;      // in the blob's table
+    std::uint32_t place = 0;      // in the blob's table, or a timing model
     std::uint32_t core_type = KL_CORE_TYPES;
     std::uint32_t arguments = 0;
     std::string name; // in messages and traces
+    bool orchestration = false;
     bool released = false;
 };
 
@@ -27,9 +28,11 @@ class Programs {
         : arch_(arch), device_(device), tensors_(tensors) {
     }
 
-    // Deploys a library, or finds it deployed, and returns the id of one of its functions. A path
+    // Deploys a library, or finds it deployed, and returns the id of one of its functions. An empty
+    // name: that of the file. A library with `kl_orchestrate` is an orchestration. A path
     // `builtin:NAME` is a timing model of the core program.
-    Outcome load(const std::string &path, const std::string &entry, std::uint32_t arguments);
+    Outcome load(const std::string &path, const std::string &entry, const std::string &name,
+                 std::uint32_t arguments);
     // Gives up a function; a blob without functions in use is freed.
     Outcome release(std::uint64_t id);
     // Null and the problem if there is no such function.
@@ -50,7 +53,7 @@ class Programs {
     };
     using Key = std::pair<std::uint64_t, std::uint64_t>; // hash and size of the image
 
-    Outcome load_builtin(const std::string &path, std::uint32_t arguments);
+    Outcome load_builtin(const std::string &path, const std::string &name, std::uint32_t arguments);
     Outcome check(const std::string &path, const Library &library) const;
     Outcome deploy(const std::string &path, const std::vector<unsigned char> &image,
                    std::uint64_t hash, Blob &blob);

@@ -74,11 +74,12 @@ Outcome FrontEnd::release(Reader &reader) {
 
 Outcome FrontEnd::load(Reader &reader) {
     struct kl_load message;
-    std::string path, entry;
+    std::string path, entry, name;
     if (!reader.take(message) || !reader.take_text(path, message.path_bytes) ||
-        !reader.take_text(entry, message.entry_bytes) || reader.left())
+        !reader.take_text(entry, message.entry_bytes) ||
+        !reader.take_text(name, message.name_bytes) || reader.left())
         return wrong_size("Load");
-    return programs_.load(path, entry, message.arguments);
+    return programs_.load(path, entry, name, message.arguments);
 }
 
 Outcome FrontEnd::transfer(std::uint16_t kind, Reader &reader) {
@@ -103,6 +104,26 @@ Outcome FrontEnd::fill(Reader &reader) {
     return device_.fill(message.address, message.value, message.bytes);
 }
 
+Outcome FrontEnd::document(Reader &reader) {
+    kl_document message;
+    if (!reader.take(message) || reader.left())
+        return wrong_size("Document");
+    Outcome outcome = check_window(message.window, message.bytes);
+    if (outcome.ok() && !message.bytes)
+        outcome = launcher_.document(message.document, document_);
+    if (!outcome.ok())
+        return outcome;
+    if (message.offset > document_.size() || message.bytes > document_.size() - message.offset)
+        return invalid(text_of("%llu bytes at offset %llu leave the document of %zu",
+                               (unsigned long long)message.bytes,
+                               (unsigned long long)message.offset, document_.size()));
+    if (message.bytes)
+        std::memcpy(window_.data + message.window, document_.data() + message.offset,
+                    message.bytes);
+    outcome.value = document_.size();
+    return outcome;
+}
+
 Reply FrontEnd::launch(Reader &reader, const Addressed &addressed) {
     kl_kernel_launch message;
     std::vector<kl_launch_call> calls;
@@ -114,7 +135,7 @@ Reply FrontEnd::launch(Reader &reader, const Addressed &addressed) {
     if (message.samples > MOST_SAMPLES)
         return refused(
             invalid(text_of("%u samples are more than %u", message.samples, MOST_SAMPLES)));
-    if (calls.empty())
+    if (calls.empty() && !message.orchestration)
         return refused(invalid("a launch needs at least one call"));
     if (addressed.listed && addressed.parts.size() != 1)
         return refused(invalid(text_of("a launch goes to the device or to one PE, not to %zu",
@@ -124,8 +145,13 @@ Reply FrontEnd::launch(Reader &reader, const Addressed &addressed) {
                                         message.inner ? "an accelerator has no caches to empty"
                                                       : "virtual time needs no calibration"));
     Work work;
-    Outcome outcome = launcher_.prepare(
-        calls, arguments, addressed.listed ? &addressed.parts.front() : nullptr, work);
+    if (addressed.listed && message.orchestration)
+        return refused(invalid("an orchestration goes to the device, not to one PE"));
+    Outcome outcome =
+        message.orchestration
+            ? launcher_.prepare(message.orchestration, calls, arguments, work)
+            : launcher_.prepare(calls, arguments,
+                                addressed.listed ? &addressed.parts.front() : nullptr, work);
     if (!outcome.ok())
         return refused(std::move(outcome));
     for (std::uint32_t i = 0; i < message.warmup && outcome.ok(); i++)
@@ -133,6 +159,7 @@ Reply FrontEnd::launch(Reader &reader, const Addressed &addressed) {
     Reply reply;
     reply.samples.reserve(message.samples);
     for (std::uint32_t i = 0; i < message.samples && outcome.ok(); i++) {
+        platform_.begin_launch(platform_.self);
         const std::uint64_t begin = exchange_.now();
         for (std::uint64_t j = 0; j < message.inner && outcome.ok(); j++)
             outcome = launcher_.run(work);

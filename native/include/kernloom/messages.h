@@ -13,7 +13,7 @@
 KL_STATIC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are little-endian");
 
 #define KL_MAGIC 0x4d4f4f4cu
-#define KL_VERSION 4
+#define KL_VERSION 5
 #define KL_MAX_MESSAGE_BYTES 67108864u
 #define KL_EVERY 0xffffu
 
@@ -34,6 +34,7 @@ enum kl_kind {
     KL_KIND_CONFIGURE = 14,
     KL_KIND_PLACE = 15,
     KL_KIND_TRACE = 16,
+    KL_KIND_DOCUMENT = 17,
 };
 
 enum kl_status {
@@ -52,6 +53,7 @@ enum kl_status {
     KL_STATUS_UNAVAILABLE = 12,
     KL_STATUS_NO_ANSWER = 13,
     KL_STATUS_DAMAGED = 14,
+    KL_STATUS_HAZARD = 15,
 };
 
 enum kl_exit {
@@ -63,6 +65,11 @@ enum kl_policy {
     KL_POLICY_OWNER = 0,
     KL_POLICY_REPLICATE = 1,
     KL_POLICY_SHARD = 2,
+};
+
+enum kl_documents {
+    KL_DOCUMENTS_DEPENDENCIES = 0,
+    KL_DOCUMENTS_REPLAY = 1,
 };
 
 enum kl_argument_kind {
@@ -181,13 +188,15 @@ KL_STATIC_ASSERT(sizeof(struct kl_memory_fill) == 20, "kl_memory_fill");
 /* Followed by:
  *   char path[path_bytes]
  *   char entry[entry_bytes]
+ *   char name[name_bytes]
  */
 struct kl_load {
     uint32_t arguments;
     uint32_t path_bytes;
     uint32_t entry_bytes;
+    uint32_t name_bytes;
 } __attribute__((packed));
-KL_STATIC_ASSERT(sizeof(struct kl_load) == 12, "kl_load");
+KL_STATIC_ASSERT(sizeof(struct kl_load) == 16, "kl_load");
 
 /* Followed by:
  *   struct kl_launch_call calls[calls_count]
@@ -202,8 +211,9 @@ struct kl_kernel_launch {
     uint32_t conditions;
     uint32_t calls_count;
     uint32_t arguments_count;
+    uint64_t orchestration;
 } __attribute__((packed));
-KL_STATIC_ASSERT(sizeof(struct kl_kernel_launch) == 40, "kl_kernel_launch");
+KL_STATIC_ASSERT(sizeof(struct kl_kernel_launch) == 48, "kl_kernel_launch");
 
 /* Followed by:
  *   struct kl_mapping mappings[mappings_count]
@@ -268,5 +278,13 @@ struct kl_trace {
     uint64_t bytes;
 } __attribute__((packed));
 KL_STATIC_ASSERT(sizeof(struct kl_trace) == 24, "kl_trace");
+
+struct kl_document {
+    uint32_t document;
+    uint64_t offset;
+    uint64_t window;
+    uint64_t bytes;
+} __attribute__((packed));
+KL_STATIC_ASSERT(sizeof(struct kl_document) == 28, "kl_document");
 
 #endif

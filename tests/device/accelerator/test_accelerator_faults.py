@@ -46,7 +46,7 @@ def test_a_task_on_a_dead_pe_is_a_timeout_that_names_it(
         with pytest.raises(DeviceError) as error:
             bench.session.launch([Call(spin, (Scalar(10),))] * 3)
         assert error.value.status == "timeout"
-        assert "PE 0.0.0 did not answer Run of task 1 ('spin')" in error.value.message
+        assert "PE 0.0.0 did not answer Run of task 1 'spin'" in error.value.message
         assert "(target.options.timeout_ns), until the virtual instant " in error.value.message
 
 

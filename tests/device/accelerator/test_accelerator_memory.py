@@ -272,7 +272,7 @@ def test_a_kernel_that_leaves_a_tensor_names_pe_address_task_and_tensor(bench: B
         bench.run("read_at", Scalar(105), buffer)
     text = error.value.message
     assert error.value.status == "out_of_bounds"
-    assert "PE 0.0.1: task 1 ('read_at') loads from address" in text
+    assert "PE 0.0.1: task 1 'read_at' loads from address" in text
     assert f"{buffer.address + 105:#x}" in text
     assert "'x' of 100 bytes, at byte offset 105" in text
 

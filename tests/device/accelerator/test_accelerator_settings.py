@@ -36,6 +36,7 @@ def test_settings_are_those_of_runtime_arch_and_target() -> None:
     setup = DeviceSetup(paths, a5(threads=2, dead="0.0.1"), arch, runtime=runtime)
     found = AcceleratorDevice.from_setup(setup).settings
     of_target = {"threads": "2", "timeout_ns": "1000000000000", "faults.dead": "0.0.1"}
+    of_target |= {"hazards": "1", "times": "1"}
     assert settings_of(arch) | of_target == {k: v for k, v in found.items() if "ring." not in k}
     assert found["ring.heap"] == "1048576"
 
@@ -46,6 +47,7 @@ def test_options_of_the_target_are_settings_too() -> None:
     assert settings_of_options(a5(**options)) == {
         "threads": "2",
         "timeout_ns": "5000",
+        "hazards": "1",
         "faults.dead": "0.0.1,0.1.0",
         "faults.slow": "noc:4",
         "faults.late": "2:50",

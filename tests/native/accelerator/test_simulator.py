@@ -17,8 +17,8 @@ from parts import needs, without
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parents[2] / "native"
 ACCELERATOR = NATIVE / "accelerator"
-TESTED = ("platform/sim",)
-"""Folders of native/accelerator whose sources the tests are linked with."""
+TESTED = {"platform/sim": HERE, "tasks": HERE / "tasks"}
+"""Folders of native/accelerator, and those of their tests."""
 
 FLAGS = ("-std=gnu++20", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-O1", "-g1")
 BUILDS = {
@@ -29,7 +29,8 @@ BUILDS = {
 _CASE = re.compile(r"^TEST\((\w+), (\w+)\)", re.M)
 CASES = [
     f"{suite}.{name}"
-    for path in sorted(HERE.glob("*_test.cpp"))
+    for folder in TESTED.values()
+    for path in sorted(folder.glob("*_test.cpp"))
     for suite, name in _CASE.findall(path.read_text())
 ]
 
@@ -40,12 +41,14 @@ def includes() -> list[str]:
 
 
 def build(folder: Path, flags: tuple[str, ...]) -> Path:
-    """Two translation units: parsing GoogleTest's headers costs more than all the tests."""
+    """A translation unit for each folder: parsing GoogleTest's headers costs more than all its
+    tests."""
     folder.mkdir()
-    parts = {
-        "library": [path for name in TESTED for path in sorted((ACCELERATOR / name).glob("*.cpp"))],
-        "tests": sorted(HERE.glob("*_test.cpp")),
-    }
+    parts = {}
+    for name, tests in TESTED.items():
+        part = name.replace("/", "_")
+        parts[part] = sorted((ACCELERATOR / name).glob("*.cpp"))
+        parts[f"{part}_tests"] = sorted(tests.glob("*_test.cpp"))
     objects = []
     for part, sources in parts.items():
         unit = folder / f"{part}.cpp"

@@ -1,20 +1,29 @@
-"""Verify every case of the workloads on the target against the golden, without measuring.
+"""Verify every case of the workloads and every scene on the target, without measuring.
 
 Nothing is stored. Without a named workload or experiment, all workloads are checked; with a chosen
-case, all that have it.
+case, all that have it. Scenes of the project and of Kernloom run on the targets that they name;
+where time is virtual, it must be the committed one.
 
   kernloom check
   kernloom check workload=matmul toolchain=clang
   kernloom check -m toolchain=gcc,clang --junit report.xml
+  kernloom check target=a5 --scene matmul::tall
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kernloom.base.errors import ConfigError, KernloomError, UnavailableError, nearest
+from kernloom.base.errors import (
+    ConfigError,
+    KernloomError,
+    UnavailableError,
+    UnsuitableError,
+    nearest,
+)
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
+from kernloom.cli.scenes import ChosenScenes, only_scenes
 from kernloom.config.naming import EXPERIMENT
 from kernloom.config.overrides import Override, Overrides
 from kernloom.fleet.local import Local, LocalSettings
@@ -26,10 +35,18 @@ from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, exit_code
 from kernloom.run.fleets import check_on_this_machine
 from kernloom.run.planning import plan_points
+from kernloom.run.refused import refused_trial
 
 SWEEPS = True
 REPORT = "check"
-FLAGS = {"junit": Flag("also write the outcome as JUnit XML", "FILE")}
+FLAGS = {
+    "junit": Flag("also write the outcome as JUnit XML", "FILE"),
+    "scene": Flag("only scenes: this one, its case NAME::CASE, or all", "SCENE"),
+    "manual": Flag("manual cases of scenes: left out by default", "exclude|include|only"),
+    "rounds": Flag("run each case of a scene so many times", "N"),
+    "skip-golden": Flag("run scenes without comparing with goldens"),
+    "accept": Flag("commit the virtual times of the scenes from now on, and show the changes"),
+}
 
 
 def run(invocation: Invocation) -> int:
@@ -39,19 +56,27 @@ def run(invocation: Invocation) -> int:
     assembly = Assembly()
     # Every case is a point, with or without -m.
     overrides = assembly.composer.parse(invocation.words, multirun=True)
-    plans, errors = _plan_workloads(assembly, overrides)
-    refused = _refused(assembly, overrides, errors)
+    progress = Progress(invocation.stderr)
+    plans, errors = list[Planned](), dict[str, KernloomError]()
+    if not only_scenes(invocation.flags):
+        plans, errors = _plan_workloads(assembly, overrides)
     for plan in plans:
         check_on_this_machine(plan.experiment.fleet, "check")
-    progress = Progress(invocation.stderr)
+    # A mistake in a scene is named before anything runs.
+    scenes = ChosenScenes.of(assembly, overrides, invocation.flags)
     here = Local(assembly, progress, LocalSettings("local"), "verifying")
     results = Execution(assembly, None, progress, here).execute(plans)
-    trials = [*results.trials, *refused]
-    report = CheckReport(trials, vars(results.build))
+    trials = [*results.trials, *_refused(assembly, overrides, errors)]
+    build, interrupted = results.build, results.interrupted
+    if not interrupted and scenes.picks:
+        found = scenes.run(assembly, progress, invocation.stderr)
+        trials += found.trials
+        build, interrupted = build.plus(found.build), found.interrupted
+    report = CheckReport(trials, vars(build))
     if beside:
         write_file("junit", report, beside)
     form.write(report, invocation.out_for(form))
-    return exit_code(trials, interrupted=results.interrupted)
+    return exit_code(trials, interrupted=interrupted)
 
 
 def _plan_workloads(
@@ -70,10 +95,18 @@ def _plan_workloads(
                 plans += plan_points(
                     assembly, chosen, without=["measure"], refresh=not (plans or errors)
                 )
+        except UnsuitableError as error:
+            if not workload:
+                raise
+            # Without names, every workload is checked where it can run.
+            if named:
+                errors[workload] = error
         except (ConfigError, UnavailableError) as error:
             if not workload:
                 raise
             errors[workload] = error
+    if not named:
+        plans = [plan for plan in plans if not _is_unsuitable(plan)]
     _check_case(overrides.values("case"), known)
     if len(errors) == len(workloads) and len({str(error) for error in errors.values()}) == 1:
         first = next(iter(errors.values()))
@@ -81,6 +114,10 @@ def _plan_workloads(
             # The same error for every workload: the mistake is in the overrides, not in a workload.
             raise first
     return plans, errors
+
+
+def _is_unsuitable(plan: Planned) -> bool:
+    return plan.refusal is not None and isinstance(plan.refusal.error, UnsuitableError)
 
 
 def _workloads(assembly: Assembly, overrides: Overrides) -> list[tuple[str, Overrides]]:
@@ -98,15 +135,15 @@ def _with_cases(
 ) -> Overrides | None:
     """The overrides with all cases of their workload, or the selected cases; None for a workload
     that was not named and has no such case. Adds the workload's cases to `known`."""
-    said = overrides.where(lambda override: override.key == "case" and override.kind != "delete")
-    if said and named:
+    given = overrides.where(lambda override: override.key == "case" and override.kind != "delete")
+    if given and named:
         return overrides
-    rest = overrides.where(lambda override: override not in said)
+    rest = overrides.where(lambda override: override not in given)
     point = next(assembly.composer.points(rest))
     cases = ["default", *map(str, point.data["workload"].get("cases") or {})]
     known.update(cases)
-    if said:
-        chosen = [str(case) for case in said.values("case")]
+    if given:
+        chosen = [str(case) for case in given.values("case")]
         cases = [case for case in chosen if case in cases]
     return rest.then([Override.axis("case", cases)]) if cases else None
 
@@ -126,16 +163,7 @@ def _refused(
     """A refused trial for every workload with an error, on each selected target and case."""
     cases = [str(case) for case in overrides.values("case")] or ["default"]
     return [
-        Trial(
-            id="",
-            workload=workload,
-            case=case,
-            target=target,
-            status="unavailable" if isinstance(error, UnavailableError) else "refused",
-            verified=False,
-            stage="plan",
-            message=str(error),
-        )
+        refused_trial(workload, case, target, error)
         for workload, error in errors.items()
         for target in assembly.composer.chosen(overrides, "target")
         for case in cases

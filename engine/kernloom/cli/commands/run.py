@@ -21,6 +21,11 @@ Keys beside those of configs/ (workload, case, target, arch, toolchain, pipeline
   store=postgres, store.path=FILE   where trials are stored
   recipe=FILE, seed=0, build.jobs=N
   trace=FILE                        one run on an accelerator, in virtual time, for Perfetto
+  trace_level=0..4                  how much of it: tasks, why they wait, transfers, messages
+  deps=FILE                         why tasks of one run wait for each other, as JSON
+  replay=TASK                       a task of one run again, alone, from a dump of its arguments
+  show=why, show=pes                where the virtual time went: critical path, every PE
+  whatif=all, whatif=hbm            virtual time if a resource of an accelerator cost nothing
   build.mode=never                  what is not built is an error
 """
 
@@ -38,7 +43,10 @@ from kernloom.base.units import count
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
 from kernloom.config.overrides import Overrides
+from kernloom.config.schema import OBSERVATIONS
+from kernloom.measure.looking import lines_about
 from kernloom.measure.trial import Samples, Trial
+from kernloom.measure.why import Insight
 from kernloom.plan.planned import Planned
 from kernloom.report.format import Format, RunReport, TrialText
 from kernloom.report.formats import format_for
@@ -47,6 +55,14 @@ from kernloom.run.early import EarlyStart
 from kernloom.run.execution import Execution, Results, exit_code
 from kernloom.run.fleet import SCREENING, FleetSetup
 from kernloom.run.fleets import check_on_this_machine, create_fleet
+from kernloom.run.insight import (
+    PES,
+    asked,
+    check_insight,
+    check_values,
+    find_insight,
+    has_virtual_time,
+)
 from kernloom.run.planning import Unplanned, plan_points
 from kernloom.run.screening import Screening, screen
 from kernloom.run.stores import store_of
@@ -134,11 +150,15 @@ def execute_and_report(
     refused without a plan."""
     experiment = plans[0].experiment
     recipe = destination(experiment.recipe, "recipe") if experiment.recipe else None
-    if experiment.trace:
-        destination(experiment.trace, "trace")
-        check_on_this_machine(experiment.fleet, "trace")
-    progress = Progress(invocation.stderr)
+    for key in OBSERVATIONS:
+        if value := getattr(experiment, key):
+            if key != "replay":
+                destination(value, key)
+            check_on_this_machine(experiment.fleet, key)
     form = format_for(invocation.output, REPORT)
+    if asked(experiment):
+        _check_insight(plans, form, invocation.output)
+    progress = Progress(invocation.stderr)
     print_ended = _line_printer(invocation, form.trial_line)
     with closing(assembly.ahead), store_of(assembly, experiment) as store:
         screening = None
@@ -170,8 +190,30 @@ def execute_and_report(
         def samples_of(trial: Trial) -> tuple[Samples, ...]:
             return trial.samples or (() if results.failure else store.samples(trial.id))
 
-        report(results, form, invocation, samples_of)
+        insight = None
+        if asked(experiment) and not results.interrupted and not results.failure:
+            insight = find_insight(assembly, plans, results.trials)
+        report(results, form, invocation, samples_of, insight)
+        for trial in results.trials:
+            for line in lines_about(trial.conditions, experiment):
+                print(line, file=invocation.stderr)
     return results
+
+
+def _check_insight(plans: Sequence[Planned], form: Format, output: str) -> None:
+    if not form.tells_insight:
+        raise UsageError(
+            f"output={output} has no room for show and whatif", hint="Use output=table or json."
+        )
+    experiment = plans[0].experiment
+    if experiment.whatif or experiment.show == PES:
+        check_on_this_machine(experiment.fleet, "whatif" if experiment.whatif else "show")
+    planned = [plan.experiment for plan in plans if plan.refusal is None]
+    # Points without virtual time are not explained; but some must have it.
+    for experiment in planned:
+        check_values(experiment)
+    if planned and not any(map(has_virtual_time, planned)):
+        check_insight(planned[0])
 
 
 def _line_printer(invocation: Invocation, text: TrialText | None) -> Callable[[Trial], None]:
@@ -189,6 +231,7 @@ def report(
     form: Format,
     invocation: Invocation,
     samples_of: Callable[[Trial], tuple[Samples, ...]],
+    insight: Insight | None = None,
 ) -> None:
     """Print the trials on stdout, in the requested format."""
     screening, failure = results.screening, results.failure
@@ -200,6 +243,7 @@ def report(
         error=failure.document(exit_code=1) if failure else None,
         screened=screening.trials if screening else None,
         screening=screening.text if screening else "",
+        insight=insight,
     )
     form.write(document, invocation.out_for(form))
     if screening and not form.tells_screening:

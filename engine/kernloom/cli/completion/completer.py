@@ -125,6 +125,10 @@ class _Completer:
                 return [Candidate(choice) for choice in choices.split("|")]
             case "NAME":
                 return [Candidate(name) for name in self._baselines()]
+            case "SCENE":
+                folders = find_places().folders("scenes")
+                names = {path.stem for folder in folders for path in folder.glob("*.yaml")}
+                return [Candidate(name) for name in ("all", *sorted(names))]
             case "KEY":
                 return stored.keys(typed, several=False, signed=flag == "sort")
             case "KEYS" | "ROWS":

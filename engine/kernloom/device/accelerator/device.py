@@ -8,7 +8,12 @@ from pathlib import Path
 from kernloom.base.gauges import VIRTUAL_TIME
 from kernloom.config.accelerator import flattened, settings_of
 from kernloom.config.schema import Arch, Target
-from kernloom.device.accelerator.options import check_dead, faults_text, settings_of_options
+from kernloom.device.accelerator.options import (
+    SIMULATED,
+    check_dead,
+    faults_text,
+    settings_of_options,
+)
 from kernloom.device.contract import PLATFORM, Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, supervised
 from kernloom.device.fitting import check_accelerator_arch, check_hbm
@@ -28,8 +33,8 @@ OWN_BYTES = 512 << 20
 """Memory of the platform and the programs on top of a memory limit: events, SRAM, the trace,"""
 EMULATOR_BYTES = 2 << 30
 """and of an emulator."""
-RUNTIME_SECTIONS = ("ring", "graph")
-"""Settings of a task runtime that the control program reads."""
+RUNTIME_SECTIONS = ("ring", "graph", "queue")
+"""Settings of a task runtime that the programs read."""
 
 
 class AcceleratorDevice(Device):
@@ -37,7 +42,7 @@ class AcceleratorDevice(Device):
 
     name = "accelerator"
     programs = (RUNNER, *LIBRARIES, SUPERVISOR)
-    capabilities = frozenset({"memory", "launch", "guards", "virtual_time", "mmu", "dma"})
+    capabilities = frozenset({"memory", "launch", "guards", "virtual_time", "mmu", "dma", "tasks"})
     gauges = (VIRTUAL_TIME,)
     runtimes = ("hostgraph", "ringmap")
 
@@ -79,8 +84,16 @@ class AcceleratorDevice(Device):
                 settings |= flattened(section, given)
         settings |= settings_of(setup.arch)
         settings |= settings_of_options(target)
-        if setup.trace:
-            settings["trace"] = "1"
+        look = setup.look
+        if look.trace:
+            settings |= {"trace": "1", "trace.level": str(max(look.level, 1))}
+        if look.deps:
+            settings["deps"] = "1"
+        if look.replay:
+            settings["replay"] = look.replay
+        if target.machine.platform == SIMULATED:
+            settings["times"] = "1"
+        settings |= setup.settings
         return cls(
             setup.programs,
             settings,

@@ -29,6 +29,8 @@ class Options:
     """Threads that record kernels; virtual times are the same with any number."""
     timeout_ns: int = field(default=1_000_000_000_000, metadata=between(1, 1_000_000_000_000))
     """Virtual time after which an answer is no longer waited for."""
+    hazards: bool = True
+    """Whether transfers of tasks are compared with their declared regions and with each other."""
     dead: str = ""
     """PEs that answer nothing: `0.0.1`, or several with commas."""
     slow: str = ""
@@ -41,7 +43,7 @@ class Options:
     """Every so many-th message arrives with a wrong bit; 0: none."""
 
 
-_OWN = ("threads", "timeout_ns")
+_OWN = ("threads", "timeout_ns", "hazards")
 """Options that are no faults."""
 _FORMS = {
     "dead": (r"\d+\.\d+\.\d+(,\d+\.\d+\.\d+)*", "SIP.CUBE.PE, or several with commas"),
@@ -65,7 +67,7 @@ def settings_of_options(target: Target) -> dict[str, str]:
         if value and not re.fullmatch(form, value):
             raise ConfigError(f"{value!r} is no fault", key=f"{KEY}.{name}", hint=f"Write {words}.")
     _check_slow(options.slow)
-    changed = {name: value for name, value in vars(options).items() if value}
+    changed = {name: value for name, value in vars(options).items() if value or name in _OWN}
     return {
         name if name in _OWN else f"{_FAULT}{name}": _text(value) for name, value in changed.items()
     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from kernloom.device.messages import (
     EVERY,
     Addressee,
     Configure,
+    Document,
+    Documents,
     Free,
     Load,
     MemoryFill,
@@ -75,6 +78,7 @@ class AcceleratorSession(RunnerSession):
         self._abandoned: deque[Buffer] = deque()
         super().__init__(device, command, windows, timeout, scratch, environment=environment)
         self._topology = _topology(settings)
+        self._stripe = _stripe(settings)
         try:
             lines = (f"{key}={value}\n" for key, value in settings.items())
             self.exchange(Configure("".join(lines)))
@@ -203,17 +207,43 @@ class AcceleratorSession(RunnerSession):
     def prepare(
         self, buffers: Sequence[BufferRequest], kernels: Sequence[KernelRequest]
     ) -> tuple[list[Buffer], list[LoadedKernel]]:
-        return super().prepare(
-            buffers, [replace(kernel, entry=_entry(kernel.entry)) for kernel in kernels]
-        )
+        named = [replace(kernel, entry=_entry(kernel.entry)) for kernel in kernels]
+        if not any(item.placement for item in buffers):
+            return super().prepare(buffers, named)
+        made = [self._placed(item) for item in buffers]
+        _, loaded = super().prepare([], named)
+        self._put([(buffer, item.content) for buffer, item in zip(made, buffers, strict=True)])
+        return made, loaded
+
+    def _placed(self, wanted: BufferRequest) -> Buffer:
+        """A buffer on all PEs, or on the first. Shards are of whole stripes, so that a copy of a
+        part of one uses all channels, and go from cube to cube, for each has a memory of its own.
+        """
+        if not wanted.placement:
+            return self.allocate(wanted.nbytes, wanted.label)
+        policy = Policy[wanted.placement.upper()]
+        pes = [EVERYWHERE]
+        unit = 0
+        if policy == Policy.SHARD:
+            pes = [Addressee(EVERY, EVERY, pe) for pe in range(self._topology[2])]
+            unit = -(-wanted.nbytes // (len(self.pes) * self._stripe)) * self._stripe
+        answers = self._exchange_with(Place(wanted.nbytes, unit, policy, wanted.label), pes)
+        return Buffer(answers[0].response.value, wanted.nbytes, wanted.label)
 
     def trace(self) -> bytes:
+        return self._fetched(Trace)
+
+    def document(self, document: Documents) -> bytes:
+        return self._fetched(partial(Document, document))
+
+    def _fetched(self, request: Callable[[int, int, int], Message]) -> bytes:
+        """All bytes of something that requests copy into the window, part by part."""
         window = self._connection.window
-        total = self.exchange(Trace(0, 0, 0)).value
+        total = self.exchange(request(0, 0, 0)).value
         parts = []
         for start in range(0, total, window.nbytes):
             count = min(window.nbytes, total - start)
-            self.exchange(Trace(start, 0, count))
+            self.exchange(request(start, 0, count))
             parts.append(bytes(window.memory[:count]))
         return b"".join(parts)
 
@@ -243,3 +273,10 @@ def _topology(settings: Mapping[str, str]) -> tuple[int, int, int]:
     numbers = (settings.get("topology.sips"), settings.get("topology.cubes"))
     sips, cubes = (int(number) if number and number.isdigit() else 0 for number in numbers)
     return sips, cubes, sum(int(number) for number in pes if number.isdigit())
+
+
+def _stripe(settings: Mapping[str, str]) -> int:
+    """Consecutive bytes that are on all channels of an HBM."""
+    numbers = (settings.get("hbm.channels", ""), settings.get("hbm.interleave", ""))
+    channels, interleave = (int(number) if number.isdigit() else 1 for number in numbers)
+    return max(channels * interleave, 1)

@@ -104,6 +104,8 @@ class Service:
         return self._window[offset : offset + nbytes]
 
     def _launch(self, message: KernelLaunch) -> tuple[int, tuple[Sample, ...]]:
+        if message.orchestration:
+            raise RequestError(Status.UNSUPPORTED, "OpenCL devices run no orchestrations")
         if not message.calls or message.samples > MAX_SAMPLES or message.inner > MAX_INNER:
             raise RequestError(
                 Status.INVALID,

@@ -26,13 +26,16 @@ from typing import Any
 from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_json
 from kernloom.base.sealed import DamagedFileError, read_sealed, seal, unseal, write_sealed
-from kernloom.config.schema import NOT_IDENTITY
+from kernloom.config.schema import NOT_IDENTITY, OBSERVATIONS
 from kernloom.fleet.slurm.settings import SlurmSettings
 from kernloom.measure.trial import Samples, Trial
 from kernloom.plan.planned import Planned
 
 FORMAT = 3
-NOT_SENT = ("store", "fleet", "output", "rerun", "recipe", "trace", "show", "sweep")
+NOT_SENT = (
+    *("store", "fleet", "output", "rerun", "recipe", "show", "sweep"),
+    *(*OBSERVATIONS, "trace_level"),
+)
 """Root keys that apply to the whole run and not to a task."""
 NO_STORE = ("store=sqlite", "store.path=null", "store.url=null")
 """Replaces the store in a task's config: its files must not contain a password."""

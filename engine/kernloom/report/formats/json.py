@@ -26,7 +26,11 @@ def write_run(report: RunReport, out: TextIO) -> None:
         rest["error"] = report.error
     if report.screened is not None:
         rest["screened"] = [screened_document(trial) for trial in report.screened]
-    documents = map(run_trial_document, report.trials)
+    insight = report.insight
+    documents = (
+        run_trial_document(trial) | (insight.document(trial) if insight else {})
+        for trial in report.trials
+    )
     write_list("trials", map(json.dumps, documents), rest, out)
 
 
@@ -57,4 +61,5 @@ JSON = Format(
     results=write_results,
     rows=write_rows,
     tells_screening=True,
+    tells_insight=True,
 )

@@ -18,6 +18,10 @@ def write_run(report: RunReport, out: TextIO) -> None:
     if report.screened is not None:
         print_failures(report.screened, out)
         print(report.screening, file=out)
+    if report.insight is not None:
+        from kernloom.report.why import print_insight
+
+        print_insight(report.insight, report.trials, out)
 
 
 def write_check(report: CheckReport, out: TextIO) -> None:
@@ -54,5 +58,6 @@ TABLE = Format(
     results=write_results,
     rows=write_rows,
     tells_screening=True,
+    tells_insight=True,
     for_people=True,
 )

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -22,6 +23,9 @@ enum FabricKind : std::uint16_t {
     FABRIC_DESCRIBE = 0x100, // host -> control; the response's detail is the runtime's name
     FABRIC_SUBMIT = 0x101,   // host -> control: tasks, to be executed in this order
     FABRIC_RUN = 0x102,      // control -> PE: one task
+    FABRIC_LAUNCH = 0x103,   // host -> control: tasks of an orchestration
+    FABRIC_BLOCK = 0x104,    // control -> PE: a task of an orchestration, or a block of one
+    FABRIC_DOCUMENT = 0x105, // host -> control: a DocumentRecord about the last launch
 };
 
 // Value of a control program's response to FABRIC_DESCRIBE.
@@ -35,8 +39,8 @@ enum { TASK_NAME_BYTES = 48 };
 struct TaskRecord {
     std::uint64_t id;
     std::uint64_t code;       // virtual address of a program blob
-    std::uint64_t code_bytes; // its size; 0: the built-in timing model of that name
-    std::uint32_t function;   // in the blob's table
+    std::uint64_t code_bytes; // its size; 0: a built-in timing model
+    std::uint32_t function;   // in the blob's table, or the timing model
     std::uint32_t core_type;  // KL_CORE_TYPES: any
     std::uint32_t arguments;
     std::uint32_t fixed; // whether it must run on (sip, cube, pe)
@@ -48,6 +52,75 @@ struct SubmitRecord {
     std::uint32_t tasks;
     std::uint32_t arguments; // of all of them
 } __attribute__((packed));
+
+// Which part of a task a PE executes; follows the TaskRecord of a FABRIC_BLOCK.
+struct BlockRecord {
+    std::uint32_t launch; // what is left of others at the PE is dropped
+    std::uint32_t gang;
+    std::uint64_t actions; // address of the control program's ActionsTransfer, or 0
+    std::uint32_t block;
+    std::uint32_t of_blocks;
+    std::uint32_t members; // of the gang, which start together; 0: it starts alone
+    std::uint32_t reserved;
+} __attribute__((packed));
+
+// A function of a program blob.
+struct CodeRecord {
+    std::uint64_t address;
+    std::uint64_t bytes; // 0: a built-in timing model
+    std::uint32_t function;
+} __attribute__((packed));
+
+// A launch with an orchestration. Kernels, tensors and values follow.
+struct LaunchRecord {
+    std::uint64_t launch; // its number
+    CodeRecord orchestration;
+    std::uint32_t kernels;
+    std::uint32_t tensors;
+    std::uint32_t values;
+    std::uint64_t heap;  // address of the memory for outputs
+    std::uint64_t graph; // address of the host's GraphTransfer, or 0
+} __attribute__((packed));
+
+struct KernelRecord {
+    CodeRecord code;
+    std::uint32_t core_type; // KL_CORE_TYPES: any
+    std::uint32_t arguments;
+    char name[TASK_NAME_BYTES]; // ends with a zero byte
+} __attribute__((packed));
+
+struct TensorRecord {
+    std::uint64_t address;
+    std::uint64_t bytes;
+} __attribute__((packed));
+
+namespace tasks {
+struct Graph;
+}
+
+// A graph that the host has built. The host clears it when it no longer waits for the answer.
+struct GraphTransfer {
+    std::shared_ptr<const tasks::Graph> graph;
+};
+
+// What the host wants to know of the last launch (enum kl_documents); the control program writes
+// the text before it answers. The host keeps this until then.
+struct DocumentTransfer {
+    std::vector<std::string> tensors; // names of those of the launch
+    std::string text;
+};
+
+struct DocumentRecord {
+    std::uint32_t document;
+    std::uint64_t transfer; // address of the DocumentTransfer
+} __attribute__((packed));
+
+// Where a PE leaves what a task has done: memory of the control program, which outlives the PE's
+// jobs. It is filled in before the answer to `request`, if that is still the one.
+struct ActionsTransfer {
+    std::uint64_t request = 0;
+    std::vector<kl_action> actions;
+};
 
 // Memory of the host that a MemoryWrite or MemoryRead among programs refers to: its `offset` is the
 // address of this descriptor. The host clears `data` when it no longer waits for the answer.
@@ -118,12 +191,18 @@ inline const char *name_of_kind(std::uint32_t kind) {
         return "Place";
     case KL_KIND_TRACE:
         return "Trace";
+    case KL_KIND_DOCUMENT:
+    case FABRIC_DOCUMENT:
+        return "Document";
     case FABRIC_DESCRIBE:
         return "Describe";
     case FABRIC_SUBMIT:
         return "Submit";
     case FABRIC_RUN:
+    case FABRIC_BLOCK:
         return "Run";
+    case FABRIC_LAUNCH:
+        return "Launch";
     default:
         return "an unknown request";
     }
@@ -218,9 +297,10 @@ struct Outcome {
     std::uint32_t status = KL_STATUS_OK;
     std::uint64_t value = 0;
     std::string detail;
+    std::uint64_t virtual_ps = 0; // when a task ended
 
     static Outcome failure(std::uint32_t status, std::string detail, std::uint64_t value = 0) {
-        return {status, value, std::move(detail)};
+        return {status, value, std::move(detail), 0};
     }
 
     bool ok() const {
@@ -237,6 +317,7 @@ inline void respond(const kl_platform &platform, kl_node from, kl_node to, std::
     response.status = outcome.status;
     response.value = outcome.value;
     response.detail_bytes = static_cast<std::uint32_t>(outcome.detail.size());
+    response.virtual_ps = outcome.virtual_ps;
     packet.add(response);
     packet.append(outcome.detail.data(), outcome.detail.size());
     const auto &bytes = packet.finish();
@@ -254,6 +335,7 @@ inline bool read_response(const kl_delivery &delivery, std::uint64_t &request, O
     request = header.request;
     outcome.status = response.status;
     outcome.value = response.value;
+    outcome.virtual_ps = response.virtual_ps;
     return true;
 }
 

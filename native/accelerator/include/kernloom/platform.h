@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define KL_PLATFORM_ABI 2u
+#define KL_PLATFORM_ABI 3u
 
 /* Virtual addresses start here; lower ones are physical and belong to one PE. */
 #define KL_VIRTUAL_BASE (1ull << 40)
@@ -80,6 +80,32 @@ struct kl_action {
     uint64_t address; /* LOAD, STORE: virtual address in device memory */
     uint64_t sram;    /* LOAD, STORE: offset in the PE's SRAM */
     struct kl_rows rows;
+};
+
+/* Why a PE has nothing to do. */
+enum kl_idle {
+    KL_IDLE_NO_WORK = 0,
+    KL_IDLE_DEPENDENCY = 1, /* all are submitted, and wait for others to end */
+    KL_IDLE_SCHEDULER = 2,  /* a task is ready, and the control program has not got to it */
+    KL_IDLE_QUEUE_FULL = 3, /* tasks cannot be submitted before others have ended */
+    KL_IDLE_SUBMIT = 4,     /* tasks are still being submitted */
+    KL_IDLES = 5,
+};
+
+/* A stretch of the critical path: what the end of a launch waited for. */
+enum kl_stretch_kind {
+    KL_STRETCH_SCHEDULER = 0, /* completions, dispatches, switching; `name` says which */
+    KL_STRETCH_SUBMIT = 1,    /* tasks being built and submitted */
+    KL_STRETCH_TASK = 2,      /* a task on a PE; `name` is its own */
+};
+
+struct kl_stretch {
+    uint64_t begin_ps;
+    uint64_t end_ps;
+    struct kl_node pe; /* of a task */
+    uint32_t kind;
+    uint32_t reserved;
+    const char *name;
 };
 
 /* A failed access. */
@@ -147,9 +173,33 @@ struct kl_platform {
     void (*replay)(void *self, struct kl_node pe, uint64_t task, const char *label,
                    const struct kl_action *actions, size_t count);
 
+    /* A barrier of the hardware among PEs: calls the program's `timer` on each of the `count` PEs
+     * of a group at the instant when the last of them has arrived. `count` 0: the PE does not wait
+     * for the others of this group any more. */
+    void (*meet)(void *self, struct kl_node pe, uint64_t group, uint32_t count, uint64_t token);
+
+    /* Why PEs of a core type that have nothing to do wait, from now on: enum kl_idle. */
+    void (*waiting)(void *self, uint32_t core_type, uint32_t why);
+    /* A task that is ready goes to this PE: until it begins there, it waits. */
+    void (*dispatched)(void *self, struct kl_node pe);
+
+    /* The clock of a launch starts: reports are about the time from here on. */
+    void (*begin_launch)(void *self);
+    /* Stretches of the critical path, one after the other in time. The names are copied. */
+    void (*path)(void *self, const struct kl_stretch *stretches, size_t count);
+    /* Lines `key=value` for the next report, instead of earlier ones: launches of one report are
+     * equal. */
+    void (*note)(void *self, const char *lines);
+
     /* A slice on the track of a node, for the trace. */
     void (*trace)(void *self, struct kl_node node, const char *name, uint64_t begin_ps,
                   uint64_t end_ps);
+    /* An arrow in the trace between slices of two nodes: what happened before lets the other
+     * begin. */
+    void (*flow)(void *self, struct kl_node from, uint64_t from_ps, struct kl_node to,
+                 uint64_t to_ps);
+    /* A value of a node that holds from now on, for the trace. */
+    void (*counter)(void *self, struct kl_node node, const char *name, uint64_t value);
 
     /* Runs a function for a PE, one at a time, on a thread of the device while the simulation goes
      * on; at once if the device has no threads of its own. `finish_work` returns when the PE's

@@ -16,15 +16,31 @@ enum class Cause : uint8_t {
     SIP,
     TRANSLATION,
     PCIE,
-    CONTROL, // messages, timers: submit, dispatch, complete
-    IDLE,
+    SCHEDULER,  // messages, timers: dispatch, complete; a ready task that waits for them
+    SUBMIT,     // tasks are built and submitted
+    DEPENDENCY, // tasks wait for others to end
+    QUEUE_FULL, // tasks cannot be submitted before others have ended
+    NO_WORK,
 };
 
-constexpr uint32_t CAUSES = static_cast<uint32_t>(Cause::IDLE) + 1;
+constexpr uint32_t CAUSES = static_cast<uint32_t>(Cause::NO_WORK) + 1;
 
 constexpr const char *CAUSE_NAMES[CAUSES] = {
-    "compute.matrix", "compute.vector", "compute.scalar", "dma",  "hbm", "sram", "noc", "sip",
-    "translation",    "pcie",           "control",        "idle",
+    "compute.matrix",
+    "compute.vector",
+    "compute.scalar",
+    "dma",
+    "hbm",
+    "sram",
+    "noc",
+    "sip",
+    "translation",
+    "pcie",
+    "scheduler",
+    "submit",
+    "dependency",
+    "queue_full",
+    "no_work",
 };
 
 } // namespace kernloom

@@ -52,7 +52,7 @@ uint64_t rows_units(uint64_t address, uint64_t stride, const kl_rows &rows, uint
 
 void Simulator::set_phase(uint32_t index, Phase phase, Cause cause) {
     Copy &copy = copies_[index];
-    if (trace_ && now_ > copy.phase_begin) {
+    if (traces(TRANSFERS) && now_ > copy.phase_begin) {
         const uint32_t track = pes_[copy.pe]->engine_tracks[copy.engine];
         if (copy.phase == Phase::ISSUE) {
             trace_->add(track, issue_name_, copy.phase_begin, now_);
@@ -315,14 +315,14 @@ void Simulator::part_ended(uint32_t index) {
     const Pe &target = load ? pe : owner;
     const auto passed = [&](uint32_t link) {
         links_[link].bytes += part.bytes;
-        if (trace_) {
+        if (traces(TRANSFERS)) {
             trace_->add(links_[link].track, load ? load_name_ : store_name_, copy.phase_begin, now_,
                         part.bytes);
         }
     };
     (part.sram ? sram_bytes_ : hbm_bytes_) += part.bytes;
     sram_bytes_ += part.bytes;
-    if (trace_) {
+    if (traces(TRANSFERS)) {
         trace_->add(pe.engine_tracks[copy.engine], transfer_name_, copy.phase_begin, now_,
                     part.bytes);
         if (!part.sram) {
@@ -345,7 +345,7 @@ void Simulator::part_ended(uint32_t index) {
 void Simulator::finish_copy(uint32_t index) {
     Copy &copy = copies_[index];
     Pe &pe = *pes_[copy.pe];
-    if (trace_) {
+    if (traces(TRANSFERS)) {
         trace_->add(pe.engine_tracks[copy.engine], copy.load ? load_name_ : store_name_, copy.begin,
                     now_, copy.rows.rows * copy.rows.bytes);
     }

@@ -73,7 +73,7 @@ void Simulator::send(kl_node from, kl_node to, const void *data, size_t bytes, u
     message.at = 0;
     const auto *begin = static_cast<const unsigned char *>(data);
     message.data.assign(begin, begin + bytes);
-    message.name = trace_ ? message_name(message) : 0;
+    message.name = traces(MESSAGES) ? message_name(message) : 0;
     route(message);
     message.pe = NONE;
     if (from.kind != KL_NODE_HOST && to.kind != KL_NODE_HOST) {
@@ -122,7 +122,7 @@ void Simulator::continue_hop(uint32_t index) {
     }
     const FlowNetwork::Share share = {link.resource, 1};
     network_.start(now_, bytes, settings_.links[static_cast<uint32_t>(link.kind)].bandwidth,
-                   Cause::CONTROL, &share, 1, index | MESSAGE_CLIENT);
+                   Cause::SCHEDULER, &share, 1, index | MESSAGE_CLIENT);
 }
 
 void Simulator::end_hop(uint32_t index) {
@@ -139,7 +139,13 @@ void Simulator::end_hop(uint32_t index) {
     } else if (link.kind == LinkKind::PCIE) {
         accounts_.change_pcie(-1, now_);
     }
-    if (trace_) {
+    const bool host = message.from.kind == KL_NODE_HOST || message.to.kind == KL_NODE_HOST;
+    if (host && message.from.kind != KL_NODE_PE && message.to.kind != KL_NODE_PE) {
+        path_.add_hop(message.hop_begin, now_,
+                      link.kind == LinkKind::PCIE ? Cause::PCIE : Cause::SCHEDULER,
+                      LINK_NAMES[static_cast<uint32_t>(link.kind)]);
+    }
+    if (traces(MESSAGES)) {
         trace_->add(link.track, message.name, message.hop_begin, now_, bytes);
     }
     if (++message.at < message.count) {

@@ -97,8 +97,26 @@ struct kl_platform *open(const char *text, char *problem, size_t problem_bytes) 
     table.replay = [](void *self, kl_node pe, uint64_t task, const char *label,
                       const kl_action *actions,
                       size_t count) { simulator(self).replay(pe, task, label, actions, count); };
+    table.meet = [](void *self, kl_node pe, uint64_t group, uint32_t count, uint64_t token) {
+        simulator(self).meet(pe, group, count, token);
+    };
+    table.waiting = [](void *self, uint32_t core_type, uint32_t why) {
+        simulator(self).waiting(core_type, why);
+    };
+    table.dispatched = [](void *self, kl_node pe) { simulator(self).dispatched(pe); };
+    table.begin_launch = [](void *self) { simulator(self).begin_report(); };
+    table.path = [](void *self, const kl_stretch *stretches, size_t count) {
+        simulator(self).path(stretches, count);
+    };
+    table.note = [](void *self, const char *lines) { simulator(self).note(lines); };
     table.trace = [](void *self, kl_node node, const char *name, uint64_t begin_ps,
                      uint64_t end_ps) { simulator(self).slice(node, name, begin_ps, end_ps); };
+    table.flow = [](void *self, kl_node from, uint64_t from_ps, kl_node to, uint64_t to_ps) {
+        simulator(self).flow(from, from_ps, to, to_ps);
+    };
+    table.counter = [](void *self, kl_node node, const char *name, uint64_t value) {
+        simulator(self).count(node, name, value);
+    };
     table.start_work = [](void *self, kl_node pe, void (*work)(void *), void *context) {
         simulator(self).start_work(pe, work, context);
     };

@@ -1,9 +1,11 @@
 // What limited the device since the last report began.
 #include "simulator.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
+#include <functional>
 
 namespace kernloom {
 
@@ -40,6 +42,11 @@ void Simulator::begin_report() {
         sip.noc_sent = 0;
         sip.noc_received = 0;
     }
+    for (const auto &pe : pes_) {
+        pe->log.clear();
+    }
+    path_.begin(now_);
+    notes_.clear();
     report_begin_ = now_;
     events_before_ = events_;
     hbm_bytes_ = 0;
@@ -78,43 +85,120 @@ uint64_t Simulator::port_bytes(LinkKind kind, bool arrived) const {
     return bytes;
 }
 
-// Shares are of the time of the PEs that took part. While no PE has anything to do, the fabric is
-// the cause.
+namespace {
+
+constexpr uint32_t MOST_GROUPS = 12;
+
+// The largest groups in order of time; the rest are one.
+std::vector<CriticalPath::Group> largest(std::vector<CriticalPath::Group> groups) {
+    if (groups.size() <= MOST_GROUPS) {
+        return groups;
+    }
+    std::vector<uint64_t> sizes;
+    for (const CriticalPath::Group &group : groups) {
+        sizes.push_back(group.ps);
+    }
+    std::nth_element(sizes.begin(), sizes.begin() + MOST_GROUPS - 2, sizes.end(),
+                     std::greater<uint64_t>());
+    const uint64_t least = sizes[MOST_GROUPS - 2];
+    std::vector<CriticalPath::Group> found;
+    CriticalPath::Group rest;
+    rest.kind = "other";
+    rest.name = "the rest";
+    for (CriticalPath::Group &group : groups) {
+        if (group.ps >= least && found.size() < MOST_GROUPS - 1) {
+            found.push_back(std::move(group));
+            continue;
+        }
+        rest.count += group.count;
+        rest.ps += group.ps;
+        for (uint32_t cause = 0; cause < CAUSES; cause++) {
+            rest.spent[cause] += group.spent[cause];
+        }
+    }
+    found.push_back(std::move(rest));
+    return found;
+}
+
+} // namespace
+
+// path.N=KIND|COUNT|PS|CAUSE:PS,...|NAME
+void Simulator::add_path() {
+    Spent on_path = {};
+    std::vector<CriticalPath::Group> groups = path_.groups(now_);
+    for (const CriticalPath::Group &group : groups) {
+        for (uint32_t cause = 0; cause < CAUSES; cause++) {
+            on_path[cause] += group.spent[cause];
+        }
+    }
+    for (uint32_t cause = 0; cause < CAUSES; cause++) {
+        if (on_path[cause] > 0) {
+            add_line(report_, "path_cause.%s=%" PRIu64, CAUSE_NAMES[cause], on_path[cause]);
+        }
+    }
+    uint32_t place = 0;
+    for (const CriticalPath::Group &group : largest(std::move(groups))) {
+        std::string causes;
+        for (uint32_t cause = 0; cause < CAUSES; cause++) {
+            if (group.spent[cause] > 0) {
+                causes += std::string(causes.empty() ? "" : ",") + CAUSE_NAMES[cause] + ':' +
+                          std::to_string(group.spent[cause]);
+            }
+        }
+        report_ += "path." + std::to_string(place++) + '=' + group.kind + '|' +
+                   std::to_string(group.count) + '|' + std::to_string(group.ps) + '|' + causes +
+                   '|' + group.name + '\n';
+    }
+}
+
+// pe.SIP.CUBE.PE=PS,... in the order of the causes
+void Simulator::add_pes(const std::vector<Spent> &spent) {
+    report_ += "causes=";
+    for (uint32_t cause = 0; cause < CAUSES; cause++) {
+        report_ += std::string(cause > 0 ? "," : "") + CAUSE_NAMES[cause];
+    }
+    report_ += '\n';
+    for (uint32_t i = 0; i < spent.size(); i++) {
+        const kl_node node = pes_[i]->node;
+        add_line(report_, "pe.%u.%u.%u=%" PRIu64, node.sip, node.cube, node.pe, spent[i][0]);
+        report_.pop_back();
+        for (uint32_t cause = 1; cause < CAUSES; cause++) {
+            report_ += ',' + std::to_string(spent[i][cause]);
+        }
+        report_ += '\n';
+    }
+}
+
+// Shares are of the time of the PEs that took part.
 const std::string &Simulator::report() {
     accounts_.settle(now_);
     const uint64_t elapsed = now_ - report_begin_;
     uint64_t participants = 0;
-    unsigned __int128 spent[CAUSES] = {};
+    std::vector<Spent> all;
+    unsigned __int128 sum[CAUSES] = {};
     unsigned __int128 busy[KL_CORE_TYPES] = {};
     uint64_t counts[KL_CORE_TYPES] = {};
     for (uint32_t i = 0; i < pes_.size(); i++) {
-        const Accounts::Pe &pe = accounts_.pes()[i];
+        all.push_back(accounts_.spent(i));
         const uint32_t type = settings_.arch.core_types[pes_[i]->node.pe];
         counts[type]++;
         for (uint32_t unit = 0; unit < KL_UNITS; unit++) {
-            busy[type] += pe.spent[static_cast<uint32_t>(Cause::COMPUTE_MATRIX) + unit];
+            busy[type] += all[i][static_cast<uint32_t>(Cause::COMPUTE_MATRIX) + unit];
         }
-        if (pe.tasks > 0) {
+        if (accounts_.pes()[i].tasks > 0) {
             participants++;
             for (uint32_t cause = 0; cause < CAUSES; cause++) {
-                spent[cause] += pe.spent[cause];
+                sum[cause] += all[i][cause];
             }
         }
     }
     if (participants == 0) {
         participants = 1;
-        spent[static_cast<uint32_t>(Cause::IDLE)] = elapsed;
+        std::copy(all[0].begin(), all[0].end(), sum);
     }
-    for (const Cause cause : {Cause::PCIE, Cause::CONTROL}) {
-        const unsigned __int128 gap =
-            static_cast<unsigned __int128>(accounts_.gap(cause)) * participants;
-        spent[static_cast<uint32_t>(cause)] += gap;
-        unsigned __int128 &idle = spent[static_cast<uint32_t>(Cause::IDLE)];
-        idle -= gap < idle ? gap : idle;
-    }
-    uint32_t limiter = static_cast<uint32_t>(Cause::CONTROL);
-    for (uint32_t cause = 0; cause < static_cast<uint32_t>(Cause::IDLE); cause++) {
-        if (spent[cause] > spent[limiter]) {
+    uint32_t limiter = static_cast<uint32_t>(Cause::SCHEDULER);
+    for (uint32_t cause = 0; cause < static_cast<uint32_t>(Cause::NO_WORK); cause++) {
+        if (sum[cause] > sum[limiter]) {
             limiter = cause;
         }
     }
@@ -123,10 +207,17 @@ const std::string &Simulator::report() {
     add_line(report_, "events=%" PRIu64, events_ - events_before_);
     add_line(report_, "tasks=%" PRIu64, tasks_run_);
     add_line(report_, "messages=%" PRIu64, messages_run_);
+    add_line(report_, "pes=%" PRIu64, participants);
     add_line(report_, "limiter=%s", CAUSE_NAMES[limiter]);
     const unsigned __int128 whole = static_cast<unsigned __int128>(participants) * elapsed;
     for (uint32_t cause = 0; cause < CAUSES; cause++) {
-        add_share(report_, "share", CAUSE_NAMES[cause], share(spent[cause], whole));
+        add_share(report_, "share", CAUSE_NAMES[cause], share(sum[cause], whole));
+    }
+    for (uint32_t cause = 0; cause < CAUSES; cause++) {
+        if (sum[cause] > 0) {
+            add_line(report_, "spent.%s=%" PRIu64, CAUSE_NAMES[cause],
+                     static_cast<uint64_t>(sum[cause]));
+        }
     }
     add_share(report_, "utilisation", "matrix",
               share(busy[KL_CORE_MATRIX],
@@ -145,6 +236,14 @@ const std::string &Simulator::report() {
         add_line(report_, "bytes.%s=%" PRIu64, LINK_NAMES[kind], bytes);
     }
     add_line(report_, "peak.sram=%" PRIu64, sram_peak_);
+    if (settings_.times) {
+        add_line(report_, "overhead_ps=%" PRIu64, accounts_.overhead());
+        add_path();
+    }
+    report_ += notes_;
+    if (settings_.each_pe) {
+        add_pes(all);
+    }
     return report_;
 }
 

@@ -4,6 +4,8 @@
 #include <map>
 #include <string_view>
 
+#include "kernloom/trace_level.hpp"
+
 namespace kernloom {
 
 namespace {
@@ -14,6 +16,7 @@ constexpr const char *CORE_NAMES[KL_CORE_TYPES] = {"matrix", "vector"};
 constexpr uint32_t MOST_UNITS = 64; // channels or banks
 constexpr uint64_t MOST_PES = 1 << 16;
 constexpr uint64_t MOST_THREADS = 64; // also in device/accelerator/options.py
+constexpr uint32_t MOST_ENGINES = 64;
 constexpr uint64_t MOST_NS = 1000ull * 1000 * 1000 * 1000;
 constexpr double MOST_BANDWIDTH = 1e9;
 
@@ -182,7 +185,7 @@ void read_memories(Reader &reader, Settings &settings) {
     settings.walkers = static_cast<uint32_t>(reader.whole("mmu.walkers", 1, 1 << 10));
     settings.walk_ps = reader.picoseconds("mmu.walk_ns");
     settings.hit_ps = reader.picoseconds("mmu.hit_ns");
-    settings.engines = static_cast<uint32_t>(reader.whole("dma.engines", 1, 64));
+    settings.engines = static_cast<uint32_t>(reader.whole("dma.engines", 1, MOST_ENGINES));
     settings.engine_bandwidth = reader.number("dma.bandwidth", true, MOST_BANDWIDTH);
     settings.issue_ps = reader.picoseconds("dma.issue_ns");
 }
@@ -307,6 +310,47 @@ void read_faults(Reader &reader, Settings &settings) {
     }
 }
 
+// Resources that take no time, nor have anything wait for them.
+void make_infinite(Reader &reader, Settings &settings) {
+    const auto link = [&](LinkKind kind) {
+        settings.links[static_cast<uint32_t>(kind)] = {0, MOST_BANDWIDTH};
+    };
+    kl_arch &arch = settings.arch;
+    std::string_view text = reader.optional("infinite");
+    while (!text.empty()) {
+        const std::string_view name = split(text, ',');
+        bool known = false;
+        for (uint32_t kind = 0; kind < LINK_KINDS; kind++) {
+            if (name == LINK_NAMES[kind]) {
+                link(static_cast<LinkKind>(kind));
+                known = true;
+            }
+        }
+        if (name == "compute") {
+            settings.infinite |= INFINITE_COMPUTE;
+        } else if (name == "dma") {
+            settings.engines = MOST_ENGINES;
+            settings.engine_bandwidth = MOST_BANDWIDTH;
+            settings.issue_ps = 0;
+        } else if (name == "hbm") {
+            settings.hbm_bandwidth = MOST_BANDWIDTH;
+            settings.hbm_latency_ps = 0;
+        } else if (name == "sram") {
+            settings.sram_bank_bandwidth = MOST_BANDWIDTH;
+            settings.sram_latency_ps = 0;
+        } else if (name == "translation") {
+            settings.walk_ps = settings.hit_ps = 0;
+        } else if (name == "scheduler") {
+            arch.dispatch_ps = arch.complete_ps = arch.switch_ps = 0;
+            arch.register_store_ps = arch.register_load_ps = 0;
+        } else if (name == "submit") {
+            arch.submit_ps = 0;
+        } else if (!known) {
+            reader.refuse("infinite", "there is no resource " + std::string(name));
+        }
+    }
+}
+
 } // namespace
 
 bool parse_settings(const char *text, Settings &settings, std::string &problem) {
@@ -319,7 +363,10 @@ bool parse_settings(const char *text, Settings &settings, std::string &problem) 
     if (reader.has("threads")) {
         settings.threads = static_cast<uint32_t>(reader.whole("threads", 1, MOST_THREADS));
     }
-    settings.trace = reader.optional("trace") == "1";
+    settings.trace_level = trace_level(reader.optional("trace"), reader.optional("trace.level"));
+    settings.times = reader.optional("times") == "1";
+    settings.each_pe = reader.optional("pes") == "1";
+    make_infinite(reader, settings);
     problem = reader.problem();
     return problem.empty();
 }

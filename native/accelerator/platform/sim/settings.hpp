@@ -27,6 +27,9 @@ struct Faults {
     uint64_t corrupt = 0;
 };
 
+// What takes no time, to find out what limits.
+enum Infinite : uint32_t { INFINITE_COMPUTE = 1 };
+
 struct Settings {
     kl_arch arch = {};
     uint64_t core_khz = 0;
@@ -51,8 +54,11 @@ struct Settings {
 
     LinkCosts links[LINK_KINDS];
     Faults faults;
-    uint32_t threads = 1; // that record kernels; 1: the simulation's own
-    bool trace = false;
+    uint32_t threads = 1;     // that record kernels; 1: the simulation's own
+    uint32_t trace_level = 0; // 0: no trace
+    bool times = false;       // of every task, for the critical path
+    bool each_pe = false;     // each of them in reports
+    uint32_t infinite = 0;    // bits of enum Infinite
 
     uint32_t pes() const {
         return arch.sips * arch.cubes * arch.pes;

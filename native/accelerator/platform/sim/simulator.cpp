@@ -4,7 +4,7 @@ namespace kernloom {
 
 Simulator::Simulator(const Settings &settings, const char *text)
     : settings_(settings), text_(text), work_(settings.threads, settings.pes()) {
-    if (settings_.trace) {
+    if (settings_.trace_level > 0) {
         trace_ = std::make_unique<Trace>();
         issue_name_ = trace_->name("issue");
         translate_name_ = trace_->name("translate");
@@ -32,7 +32,7 @@ Simulator::~Simulator() {
 
 uint32_t Simulator::add_link(LinkKind kind, uint32_t server, uint32_t process,
                              const std::string &name) {
-    static constexpr Cause CAUSE_OF[LINK_KINDS] = {Cause::PCIE, Cause::CONTROL, Cause::CONTROL,
+    static constexpr Cause CAUSE_OF[LINK_KINDS] = {Cause::PCIE, Cause::SCHEDULER, Cause::SCHEDULER,
                                                    Cause::NOC, Cause::SIP};
     const LinkCosts &costs = settings_.links[static_cast<uint32_t>(kind)];
     Link link = {};
@@ -49,6 +49,9 @@ void Simulator::build() {
     const kl_arch &arch = settings_.arch;
     states_.assign(1 + arch.sips + settings_.pes(), nullptr);
     accounts_.resize(settings_.pes());
+    for (uint32_t i = 0; i < settings_.pes(); i++) {
+        accounts_.set_type(i, arch.core_types[i % arch.pes]);
+    }
     if (trace_) {
         host_track_ = trace_->add_track(trace_->add_process("host"), "host");
     }
@@ -96,6 +99,7 @@ void Simulator::build() {
                     const std::string name = "pe " + std::to_string(p);
                     pe.track = trace_->add_track(
                         own, name + (arch.core_types[p] == KL_CORE_MATRIX ? " matrix" : " vector"));
+                    idle_slices_.add_pe(pe.track, arch.core_types[p]);
                     for (uint32_t e = 0; e < settings_.engines; e++) {
                         pe.engine_tracks.push_back(
                             trace_->add_track(own, name + " dma " + std::to_string(e)));
@@ -305,17 +309,29 @@ void Simulator::handle(const Event &event) {
     }
 }
 
-void Simulator::slice(kl_node node, const char *name, uint64_t begin_ps, uint64_t end_ps) {
-    if (!trace_ || !known(node) || end_ps < begin_ps) {
-        return;
-    }
-    uint32_t track = host_track_;
+uint32_t Simulator::track_of(kl_node node) const {
     if (node.kind == KL_NODE_CONTROL) {
-        track = sips_[node.sip].control_track;
-    } else if (node.kind == KL_NODE_PE) {
-        track = pes_[pe_number(node)]->track;
+        return sips_[node.sip].control_track;
     }
-    trace_->add(track, trace_->name(name), begin_ps, end_ps);
+    return node.kind == KL_NODE_PE ? pes_[pe_number(node)]->track : host_track_;
+}
+
+void Simulator::slice(kl_node node, const char *name, uint64_t begin_ps, uint64_t end_ps) {
+    if (traces(WAITS) && known(node) && end_ps >= begin_ps) {
+        trace_->add(track_of(node), trace_->name(name), begin_ps, end_ps);
+    }
+}
+
+void Simulator::flow(kl_node from, uint64_t from_ps, kl_node to, uint64_t to_ps) {
+    if (traces(WAITS) && known(from) && known(to)) {
+        trace_->add_flow(track_of(from), from_ps, track_of(to), to_ps);
+    }
+}
+
+void Simulator::count(kl_node node, const char *name, uint64_t value) {
+    if (traces(WAITS) && known(node)) {
+        trace_->add_counter(track_of(node), trace_->name(name), now_, value);
+    }
 }
 
 const std::string &Simulator::trace_text() {

@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "accounts.hpp"
+#include "critical_path.hpp"
 #include "event_queue.hpp"
 #include "flow_network.hpp"
+#include "idle_slices.hpp"
 #include "memory.hpp"
 #include "mmu.hpp"
 #include "settings.hpp"
@@ -63,7 +66,14 @@ class Simulator {
 
     void replay(kl_node pe, uint64_t task, const char *label, const kl_action *actions,
                 size_t count);
+    void meet(kl_node pe, uint64_t group, uint32_t count, uint64_t token);
+    void waiting(uint32_t core_type, uint32_t why);
+    void dispatched(kl_node pe);
+    void path(const kl_stretch *stretches, size_t count);
+    void note(const char *lines);
     void slice(kl_node node, const char *name, uint64_t begin_ps, uint64_t end_ps);
+    void flow(kl_node from, uint64_t from_ps, kl_node to, uint64_t to_ps);
+    void count(kl_node node, const char *name, uint64_t value);
 
     void start_work(kl_node pe, WorkPool::Work work, void *context);
     void finish_work(kl_node pe);
@@ -83,6 +93,14 @@ class Simulator {
     struct kl_platform table;
 
   private:
+    // What each level of the trace adds.
+    enum TraceLevel : uint32_t { TASKS = 1, WAITS = 2, TRANSFERS = 3, MESSAGES = 4 };
+
+    bool traces(TraceLevel level) const {
+        return settings_.trace_level >= level;
+    }
+    uint32_t track_of(kl_node node) const;
+
     enum EventKind : uint32_t { TIMER, HOP, DELIVER, COPY, COMPUTED, TASK_ENDED };
 
     // Events with the same delay: none, the issue of a copy, a TLB hit, the path of a copy inside a
@@ -157,6 +175,12 @@ class Simulator {
         kl_rows rows;
     };
 
+    // A PE that waits for others.
+    struct Arrival {
+        uint32_t pe;
+        uint64_t token;
+    };
+
     struct Task {
         uint64_t number;
         uint32_t label;
@@ -180,6 +204,8 @@ class Simulator {
         uint32_t control = 0; // messages and timers on the way
         size_t next_action = 0;
         uint64_t task_begin = 0;
+        Spent before = {}; // what it had spent when the task began
+        TaskLog log;       // if times are kept
         uint32_t task = NONE;
         std::vector<uint32_t> tasks;   // that wait for their turn
         std::vector<uint32_t> engines; // the copy on each, or NONE
@@ -262,12 +288,19 @@ class Simulator {
     void refresh(const Pe &pe);
     void refresh_waiting(const Pe &pe);
 
+    // report.cpp
+    void add_path();
+    void add_pes(const std::vector<Spent> &spent);
+
     const Settings settings_;
     const std::string text_;
     EventQueue queue_;
     FlowNetwork network_;
     Accounts accounts_;
+    CriticalPath path_;
+    std::string notes_;
     std::unique_ptr<Trace> trace_;
+    IdleSlices idle_slices_;
     std::vector<Link> links_;
     std::vector<uint64_t> servers_; // when each CPU is free
     std::vector<Sip> sips_;
@@ -278,6 +311,7 @@ class Simulator {
     Slots<Copy> copies_;
     Slots<Task> tasks_;
     std::vector<FlowNetwork::Share> shares_;
+    std::unordered_map<uint64_t, std::vector<Arrival>> meetings_; // by group
     const kl_program *programs_[3] = {};
     std::vector<void *> states_; // by node
     uint64_t now_ = 0;

@@ -51,7 +51,10 @@ void Simulator::begin_task(Pe &pe) {
     pe.next_action = 0;
     pe.task_begin = now_;
     tasks_run_++;
-    accounts_.count_task(pe.index);
+    accounts_.begin_task(pe.index, now_);
+    if (settings_.times) {
+        pe.before = accounts_.settled(pe.index, now_).spent;
+    }
     advance(pe);
 }
 
@@ -95,10 +98,13 @@ void Simulator::advance(Pe &pe) {
             if (action.cycles == 0) {
                 break;
             }
+            if ((settings_.infinite & INFINITE_COMPUTE) != 0) {
+                break;
+            }
             const uint64_t end = later(compute_ps(action.cycles, settings_.core_khz));
             pe.doing = Doing::COMPUTING;
             pe.unit = action.unit < KL_UNITS ? action.unit : uint32_t{KL_UNIT_SCALAR};
-            if (trace_) {
+            if (traces(TRANSFERS)) {
                 trace_->add(pe.track, unit_names_[pe.unit], now_, end);
             }
             queue_.push(end, COMPUTED, pe.index);
@@ -122,8 +128,16 @@ void Simulator::advance(Pe &pe) {
 void Simulator::end_task(Pe &pe) {
     const uint64_t number = tasks_[pe.task].number;
     if (trace_) {
-        trace_->add(pe.track, tasks_[pe.task].label, pe.task_begin, now_);
+        trace_->add_task(pe.track, tasks_[pe.task].label, pe.task_begin, now_, traces(WAITS));
     }
+    if (settings_.times) {
+        Spent spent = accounts_.settled(pe.index, now_).spent;
+        for (uint32_t cause = 0; cause < CAUSES; cause++) {
+            spent[cause] -= pe.before[cause];
+        }
+        pe.log.add(now_, spent);
+    }
+    accounts_.end_task(pe.index, now_);
     tasks_.release(pe.task);
     pe.task = NONE;
     pe.doing = Doing::NOTHING;
@@ -138,17 +152,74 @@ void Simulator::end_task(Pe &pe) {
     }
 }
 
+void Simulator::meet(kl_node node, uint64_t group, uint32_t count, uint64_t token) {
+    if (node.kind != KL_NODE_PE || !known(node)) {
+        return;
+    }
+    Pe &pe = *pes_[pe_number(node)];
+    std::vector<Arrival> &arrived = meetings_[group];
+    if (count == 0) {
+        pe.control -= static_cast<uint32_t>(
+            std::erase_if(arrived, [&](const Arrival &one) { return one.pe == pe.index; }));
+        if (arrived.empty()) {
+            meetings_.erase(group);
+        }
+        refresh(pe);
+        return;
+    }
+    arrived.push_back({pe.index, token});
+    pe.control++;
+    refresh(pe);
+    if (arrived.size() < count) {
+        return;
+    }
+    const std::vector<Arrival> all = std::move(arrived);
+    meetings_.erase(group);
+    for (const Arrival &one : all) {
+        Pe &other = *pes_[one.pe];
+        after(other.node, 0, one.token);
+        other.control--;
+    }
+}
+
+void Simulator::waiting(uint32_t core_type, uint32_t why) {
+    if (core_type < KL_CORE_TYPES && why < KL_IDLES) {
+        accounts_.set_idle(core_type, why, now_);
+        if (traces(WAITS)) {
+            idle_slices_.set_reason(core_type, why, now_, *trace_);
+        }
+    }
+}
+
+void Simulator::dispatched(kl_node pe) {
+    if (pe.kind == KL_NODE_PE && known(pe)) {
+        accounts_.dispatch(pe_number(pe), now_);
+    }
+}
+
+void Simulator::path(const kl_stretch *stretches, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const kl_node pe = stretches[i].pe;
+        const bool ran = stretches[i].kind == KL_STRETCH_TASK && pe.kind == KL_NODE_PE;
+        path_.add(stretches[i], ran && known(pe) ? &pes_[pe_number(pe)]->log : nullptr);
+    }
+}
+
+void Simulator::note(const char *lines) {
+    notes_ = lines;
+}
+
 // What the PE spends its time on now.
 Cause Simulator::cause_of(const Pe &pe) const {
     switch (pe.doing) {
     case Doing::NOTHING:
-        return pe.control > 0 ? Cause::CONTROL : Cause::IDLE;
+        return pe.control > 0 ? Cause::SCHEDULER : Cause::NO_WORK;
     case Doing::ISSUING: // takes no time
         return accounts_.pes()[pe.index].cause;
     case Doing::COMPUTING:
         return static_cast<Cause>(static_cast<uint32_t>(Cause::COMPUTE_MATRIX) + pe.unit);
     case Doing::ENDING:
-        return Cause::CONTROL;
+        return Cause::SCHEDULER;
     default:
         break;
     }
@@ -166,7 +237,11 @@ Cause Simulator::cause_of(const Pe &pe) const {
 }
 
 void Simulator::refresh(const Pe &pe) {
-    accounts_.change(pe.index, cause_of(pe), now_);
+    const Cause cause = cause_of(pe);
+    accounts_.change(pe.index, cause, now_);
+    if (traces(WAITS)) {
+        idle_slices_.set_idle(pe.index, cause == Cause::NO_WORK, now_, *trace_);
+    }
 }
 
 // After a change of a copy, which matters only to a PE that waits.

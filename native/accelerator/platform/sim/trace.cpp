@@ -45,7 +45,22 @@ void append_time(std::string &text, uint64_t picoseconds) {
         digits[i] = static_cast<char>('0' + fraction % 10);
         fraction /= 10;
     }
-    text.append(digits, sizeof digits);
+    size_t used = sizeof digits;
+    while (used > 0 && (digits[used - 1] == '0' || digits[used - 1] == '.')) {
+        used--;
+    }
+    text.append(digits, used);
+}
+
+void append_event(std::string &text, char phase, uint32_t pid, uint32_t tid, uint64_t time) {
+    text += "{\"ph\":\"";
+    text += phase;
+    text += "\",\"pid\":";
+    append_number(text, pid);
+    text += ",\"tid\":";
+    append_number(text, tid);
+    text += ",\"ts\":";
+    append_time(text, time);
 }
 
 void append_metadata(std::string &text, const char *what, uint32_t pid, uint32_t tid,
@@ -82,8 +97,56 @@ uint32_t Trace::name(std::string_view text) {
     return at->second;
 }
 
-// Slices of a thread must nest; where those of a track overlap, further threads show them.
 const std::string &Trace::json() {
+    text_.clear();
+    text_.reserve(slices_.size() * 100 + flows_.size() * 160 + counts_.size() * 100 +
+                  tracks_.size() * 120 + 200);
+    text_ += "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+    for (uint32_t i = 0; i < processes_.size(); i++) {
+        append_metadata(text_, "process_name", i + 1, 0, processes_[i]);
+    }
+    write_slices();
+    write_flows();
+    write_counts();
+    if (text_.size() >= 2 && text_[text_.size() - 2] == ',') {
+        text_.erase(text_.size() - 2, 1);
+    }
+    text_ += "]}\n";
+    return text_;
+}
+
+// Arrows are between slices on the first threads of their tracks.
+void Trace::write_flows() {
+    uint64_t id = 0;
+    for (const Flow &flow : flows_) {
+        id++;
+        if (threads_[flow.from] == 0 || threads_[flow.to] == 0) {
+            continue;
+        }
+        for (const bool begins : {true, false}) {
+            const uint32_t track = begins ? flow.from : flow.to;
+            append_event(text_, begins ? 's' : 'f', tracks_[track].process + 1, threads_[track],
+                         begins ? flow.from_time : flow.to_time);
+            text_ += begins ? ",\"id\":" : ",\"bp\":\"e\",\"id\":";
+            append_number(text_, id);
+            text_ += ",\"cat\":\"task\",\"name\":\"dependency\"},\n";
+        }
+    }
+}
+
+void Trace::write_counts() {
+    for (const Count &count : counts_) {
+        append_event(text_, 'C', count.process + 1, 0, count.time);
+        text_ += ",\"name\":";
+        text_ += names_[count.name];
+        text_ += ",\"args\":{\"value\":";
+        append_number(text_, count.value);
+        text_ += "}},\n";
+    }
+}
+
+// Slices of a thread must nest; where those of a track overlap, further threads show them.
+void Trace::write_slices() {
     std::vector<uint32_t> order(slices_.size());
     std::iota(order.begin(), order.end(), 0u);
     std::stable_sort(order.begin(), order.end(), [this](uint32_t a, uint32_t b) {
@@ -94,12 +157,7 @@ const std::string &Trace::json() {
         }
         return x.begin != y.begin ? x.begin < y.begin : x.end > y.end;
     });
-    text_.clear();
-    text_.reserve(slices_.size() * 100 + tracks_.size() * 120 + 200);
-    text_ += "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
-    for (uint32_t i = 0; i < processes_.size(); i++) {
-        append_metadata(text_, "process_name", i + 1, 0, processes_[i]);
-    }
+    threads_.assign(tracks_.size(), 0);
     uint32_t threads = 0;
     std::vector<std::vector<uint64_t>> lanes; // ends of the slices that are open, outermost first
     for (size_t i = 0; i < order.size();) {
@@ -124,30 +182,25 @@ const std::string &Trace::json() {
                                 threads + static_cast<uint32_t>(lane) + 1, tracks_[track].name);
             }
             lanes[lane].push_back(slice.end);
-            text_ += "{\"ph\":\"X\",\"pid\":";
-            append_number(text_, pid);
-            text_ += ",\"tid\":";
-            append_number(text_, threads + lane + 1);
-            text_ += ",\"ts\":";
-            append_time(text_, slice.begin);
+            append_event(text_, 'X', pid, threads + static_cast<uint32_t>(lane) + 1, slice.begin);
             text_ += ",\"dur\":";
             append_time(text_, slice.end - slice.begin);
             text_ += ",\"name\":";
             text_ += names_[slice.name];
-            if (slice.bytes > 0) {
+            if (slice.bytes == NAMED_TASK) {
+                text_ += ",\"args\":{\"task\":";
+                text_ += names_[slice.name];
+                text_ += '}';
+            } else if (slice.bytes > 0) {
                 text_ += ",\"args\":{\"bytes\":";
                 append_number(text_, slice.bytes);
                 text_ += '}';
             }
             text_ += "},\n";
         }
+        threads_[track] = threads + 1;
         threads += static_cast<uint32_t>(lanes.size());
     }
-    if (text_.size() >= 2 && text_[text_.size() - 2] == ',') {
-        text_.erase(text_.size() - 2, 1);
-    }
-    text_ += "]}\n";
-    return text_;
 }
 
 } // namespace kernloom

@@ -51,7 +51,7 @@ class RecorderTest : public testing::Test {
     kl_platform platform{};
     unsigned char memory[4096] = {};
     Sram sram{1024};
-    Recorder recorder{platform, {KL_NODE_PE, 0, 0, 0}, sram, "task 1 ('x')"};
+    Recorder recorder{platform, {KL_NODE_PE, 0, 0, 0}, sram, "task 1 'x'"};
 };
 
 TEST_F(RecorderTest, RecordsCopiesWaitsAndChargesInOrder) {
@@ -95,7 +95,7 @@ TEST_F(RecorderTest, AfterAFailureEveryFunctionReturnsSomethingUsable) {
         },
         base);
     EXPECT_EQ(recorder.outcome().status, std::uint32_t{KL_STATUS_OUT_OF_MEMORY});
-    EXPECT_NE(recorder.outcome().detail.find("PE 0.0.0: task 1 ('x') needs 2000 bytes of SRAM on "
+    EXPECT_NE(recorder.outcome().detail.find("PE 0.0.0: task 1 'x' needs 2000 bytes of SRAM on "
                                              "top of 0, and a PE has 1024 (arch.sram.bytes)"),
               std::string::npos);
     EXPECT_TRUE(recorder.actions().empty());

@@ -152,6 +152,7 @@ class Fuzz {
             launch.warmup = static_cast<std::uint32_t>(below(2));
             launch.samples = static_cast<std::uint32_t>(below(20) ? below(3) : number());
             launch.inner = below(3);
+            launch.orchestration = below(4) ? 0 : number();
             launch.calls_count = static_cast<std::uint32_t>(below(3));
             launch.arguments_count = static_cast<std::uint32_t>(below(4));
             if (launch.samples > 3 && launch.samples <= 1000000)

@@ -1,4 +1,5 @@
 // The host builds and uploads all tasks; they are executed in order when the last one has arrived.
+#include "graph_order.hpp"
 #include "kernloom/fabric.hpp"
 #include "runtime.hpp"
 
@@ -6,12 +7,10 @@ namespace kernloom::control {
 
 namespace {
 
-constexpr std::uint64_t GRAPH_TASKS = 1 << 16;
-
 class HostGraph final : public Runtime {
   public:
     HostGraph(Dispatcher &dispatcher, const Settings &settings)
-        : dispatcher_(dispatcher), most_(settings.number("graph.tasks", GRAPH_TASKS)) {
+        : dispatcher_(dispatcher), most_(graph_tasks(settings)) {
     }
 
     const char *name() const override {
@@ -25,10 +24,9 @@ class HostGraph final : public Runtime {
     void begin(std::size_t tasks) override {
         tasks_ = tasks;
         if (tasks > most_)
-            return dispatcher_.refuse(text_of(
-                "the graph has %zu tasks, and there is room for %llu (runtime=ringmap takes "
-                "any number)",
-                tasks, (unsigned long long)most_));
+            return dispatcher_.refuse(
+                text_of("the graph has %zu tasks, and there is room for %llu (runtime.graph.tasks)",
+                        tasks, (unsigned long long)most_));
         if (tasks)
             dispatcher_.dispatch(0);
         else
@@ -55,6 +53,11 @@ class HostGraph final : public Runtime {
 
 std::unique_ptr<Runtime> make_runtime(Dispatcher &dispatcher, const Settings &settings) {
     return std::make_unique<HostGraph>(dispatcher, settings);
+}
+
+std::unique_ptr<Order> make_order(const Settings &settings) {
+    return std::make_unique<GraphOrder>(
+        GraphLimits{graph_tasks(settings), graph_heap(settings), graph_edges(settings)});
 }
 
 } // namespace kernloom::control

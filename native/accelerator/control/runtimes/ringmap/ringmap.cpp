@@ -3,18 +3,17 @@
 #include <algorithm>
 
 #include "kernloom/fabric.hpp"
+#include "ring_order.hpp"
 #include "runtime.hpp"
 
 namespace kernloom::control {
 
 namespace {
 
-constexpr std::uint64_t RING_SLOTS = 16;
-
 class RingMap final : public Runtime {
   public:
     RingMap(Dispatcher &dispatcher, const Settings &settings)
-        : dispatcher_(dispatcher), slots_(settings.number("ring.slots", RING_SLOTS)) {
+        : dispatcher_(dispatcher), slots_(ring_slots(settings)) {
     }
 
     const char *name() const override {
@@ -82,6 +81,10 @@ class RingMap final : public Runtime {
 
 std::unique_ptr<Runtime> make_runtime(Dispatcher &dispatcher, const Settings &settings) {
     return std::make_unique<RingMap>(dispatcher, settings);
+}
+
+std::unique_ptr<Order> make_order(const Settings &settings) {
+    return std::make_unique<RingOrder>(ring_sizes(settings), wants_edges(settings));
 }
 
 } // namespace kernloom::control

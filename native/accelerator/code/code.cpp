@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace kernloom::core {
+namespace kernloom {
 
 namespace {
 
@@ -45,10 +45,10 @@ void Code::unload(Loaded &loaded) {
 bool Code::read(std::uint64_t address, void *to, std::uint64_t bytes) {
     const kl_rows rows = {1, bytes, bytes, bytes};
     kl_fault fault{};
-    return !bytes || platform_.load(platform_.self, node_, to, address, &rows, &fault);
+    return !bytes || platform_.load(platform_.self, pe_, to, address, &rows, &fault);
 }
 
-bool Code::load(const TaskRecord &task, const BlobHeader &header, Loaded &loaded,
+bool Code::load(const CodeRecord &code, const BlobHeader &header, Loaded &loaded,
                 std::string &why) {
     std::vector<BlobFunction> functions;
     std::vector<unsigned char> image;
@@ -60,7 +60,7 @@ bool Code::load(const TaskRecord &task, const BlobHeader &header, Loaded &loaded
     }
     functions.resize(header.functions);
     image.resize(header.image_bytes);
-    if (!read(task.code + sizeof header, functions.data(),
+    if (!read(code.address + sizeof header, functions.data(),
               functions.size() * sizeof functions[0]) ||
         !read(header.image, image.data(), image.size())) {
         why = "it is not mapped";
@@ -90,29 +90,29 @@ bool Code::load(const TaskRecord &task, const BlobHeader &header, Loaded &loaded
     return loaded.library != nullptr;
 }
 
-kl_core_entry_function Code::find(const TaskRecord &task, Outcome &problem) {
+void *Code::find(const CodeRecord &code, const std::string &user, Outcome &problem) {
     BlobHeader header{};
     std::string why;
-    const auto fail = [&]() -> kl_core_entry_function {
-        problem =
-            Outcome::failure(KL_STATUS_LOAD_FAILED,
-                             text_of("%s: task %llu ('%s') has no code at 0x%llx (%llu bytes): %s",
-                                     name_of(node_).c_str(), (unsigned long long)task.id, task.name,
-                                     (unsigned long long)task.code,
-                                     (unsigned long long)task.code_bytes, why.c_str()),
-                             task.code);
+    const auto fail = [&]() -> void * {
+        problem = Outcome::failure(KL_STATUS_LOAD_FAILED,
+                                   text_of("%s: %s has no code at 0x%llx (%llu bytes): %s",
+                                           name_of(node_).c_str(), user.c_str(),
+                                           (unsigned long long)code.address,
+                                           (unsigned long long)code.bytes, why.c_str()),
+                                   code.address);
         return nullptr;
     };
-    if (task.code_bytes < sizeof header || !read(task.code, &header, sizeof header)) {
+    if (code.bytes < sizeof header || !read(code.address, &header, sizeof header)) {
         why = "it is not mapped";
         return fail();
     }
     if (header.magic != BLOB_MAGIC || header.version != BLOB_VERSION ||
-        header.bytes != task.code_bytes || header.base != task.code) {
+        header.bytes != code.bytes || header.base != code.address) {
         why = "there is no program blob of that size";
         return fail();
     }
-    auto found = loaded_.find(task.code);
+    const std::uint64_t address = code.address; // messages are packed
+    auto found = loaded_.find(address);
     if (found != loaded_.end() && std::memcmp(&found->second.header, &header, sizeof header) != 0) {
         unload(found->second);
         loaded_.erase(found);
@@ -120,25 +120,23 @@ kl_core_entry_function Code::find(const TaskRecord &task, Outcome &problem) {
     }
     if (found == loaded_.end()) {
         Loaded loaded;
-        if (!load(task, header, loaded, why)) {
+        if (!load(code, header, loaded, why)) {
             unload(loaded);
             return fail();
         }
-        found = loaded_.emplace(task.code, std::move(loaded)).first;
+        found = loaded_.emplace(address, std::move(loaded)).first;
     }
     const Loaded &loaded = found->second;
-    if (task.function >= loaded.names.size()) {
-        why = text_of("function %u is none of its %zu", task.function, loaded.names.size());
+    if (code.function >= loaded.names.size()) {
+        why = text_of("function %u is none of its %zu", code.function, loaded.names.size());
         return fail();
     }
-    void *symbol = dlsym(loaded.library, loaded.names[task.function].c_str());
-    kl_core_entry_function entry = nullptr;
-    std::memcpy(&entry, &symbol, sizeof symbol);
-    if (!entry) {
-        why = text_of("it has no function '%s'", loaded.names[task.function].c_str());
+    void *symbol = dlsym(loaded.library, loaded.names[code.function].c_str());
+    if (!symbol) {
+        why = text_of("it has no function '%s'", loaded.names[code.function].c_str());
         return fail();
     }
-    return entry;
+    return symbol;
 }
 
-} // namespace kernloom::core
+} // namespace kernloom
