@@ -56,12 +56,16 @@ def _commands(
             folder = origin_of(artifact, artifact.main, places.roots) or places.share
         elif folder_of:
             folder = places.build / folder_of / artifact.key
-        compiled = [path for path in artifact.files if path in artifact.argv]
-        sources = [path for path in compiled if path.endswith(_SUFFIXES)]
+        sources = [path for path in artifact.files if path.endswith(_SUFFIXES)]
+        if artifact.kind == "object" and not (folder / artifact.main).is_file():
+            # A unit that includes the sources of a program.
+            sources.remove(artifact.main)
+        else:
+            sources = [path for path in sources if path in artifact.argv]
         if not sources:
             # Linked from objects, or packaged without a command.
             continue
-        known = {*sources, *artifact.steps, "-c"}
+        known = {*sources, artifact.main, *artifact.steps, "-c"}
         flags = [part for part in without_linking(artifact.argv) if part not in known]
         words = [artifact.tools[artifact.argv[0]], *flags]
         if not kernel:

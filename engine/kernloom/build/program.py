@@ -38,6 +38,9 @@ class Program:
     sources: tuple[str, ...]
     """Patterns, relative to the declaration's folder."""
     language: Literal["c", "c++"] = "c"
+    unity: bool = False
+    """Whether the sources of a folder are compiled as one unit: parsing the headers of C++ takes
+    longer than compiling what uses them."""
     include: tuple[str, ...] = ()
     """Folders that are searched for headers."""
     defines: Mapping[str, str | int | float] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from kernloom.build.program import (
     Program,
     read_program,
 )
-from kernloom.build.source_texts import SourceTexts
+from kernloom.build.source_texts import UNIT, SourceTexts
 from kernloom.build.toolchains import DRIVER, Detected
 from kernloom.config.schema import Toolchain
 from kernloom.plan.artifact import ARCHIVER, Artifact
@@ -217,7 +217,7 @@ class Programs:
         built_for = replace(built_for, toolchain=toolchain, detected=detected)
         texts = self._texts(declared)
         found: dict[str, Artifact] = {}
-        for source in self._sources(declared, built_for):
+        for source in self._units(declared, built_for, texts):
             path = str(PurePosixPath(source).with_suffix(".o"))
             if path in found:
                 raise self._twice(name, path)
@@ -225,6 +225,23 @@ class Programs:
                 declared, source, texts, built_for, position_independent=position_independent
             )
         return found
+
+    def _units(self, declared: Declared, built_for: BuiltFor, texts: SourceTexts) -> list[str]:
+        """Paths of what is compiled to one object each."""
+        sources = self._sources(declared, built_for)
+        if not declared.program.unity:
+            return sources
+        folders: dict[str, list[str]] = {}
+        for source in sources:
+            path = PurePosixPath(source)
+            if path.stem == UNIT:
+                raise ConfigError(
+                    f"{source} has the name of the unit that includes all sources",
+                    key=declared.key("unity"),
+                    hint="Rename it, or leave out `unity`.",
+                )
+            folders.setdefault(str(path.parent), []).append(source)
+        return [texts.unit(members) for members in folders.values()]
 
     def _twice(self, name: str, path: str) -> ConfigError:
         return ConfigError(

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kernloom.base.errors import KernloomError, UsageError
@@ -32,6 +32,7 @@ from kernloom.build.program import NATIVE, Program
 from kernloom.build.runtimes import HOST_TOOLCHAINS, Runtimes, all_runtimes
 from kernloom.build.shared_cache import KEY as CACHE_KEY
 from kernloom.build.shared_cache import SharedCache
+from kernloom.build.source_texts import UNIT
 from kernloom.build.stable_paths import leads_right, make_links
 from kernloom.build.workspace import sweep, unwritable, workspace
 from kernloom.config.platforms import PLATFORMS, find_platform
@@ -117,7 +118,7 @@ class RuntimeGraph:
         for path, artifact in self._artifacts.items():
             if here(artifact):
                 steps = [step for step in artifact.steps.values() if here(step)]
-                files = (self._origin(artifact, name) for name in artifact.files)
+                files = self._origins(artifact)
                 made = (self._builder.path(step) for step in steps)
                 yield Target(Path(path), (*files, *made), self._is_whole(artifact))
 
@@ -317,8 +318,12 @@ class RuntimeGraph:
                 self._builder.note_uses(whole)
                 write_compile_commands(self._places, whole)
 
-    def _origin(self, artifact: Artifact, name: str) -> Path:
-        return (origin_of(artifact, name, self._roots) or self._places.share) / name
+    def _origins(self, artifact: Artifact) -> Iterator[Path]:
+        """Files of an artifact; its unit of several sources is none."""
+        for name in artifact.files:
+            root = origin_of(artifact, name, self._roots)
+            if root or PurePosixPath(name).stem != UNIT:
+                yield (root or self._places.share) / name
 
     @cached_property
     def _roots(self) -> tuple[Path, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from kernloom.base.errors import ConfigError
 from kernloom.base.files import files_below
@@ -13,6 +13,8 @@ from kernloom.build.headers import HAS_INCLUDE, included, spliced
 from kernloom.build.program import NATIVE
 
 HEADERS = (".h", ".hpp", ".inc", ".def")
+UNIT = "unity"
+"""Name of the text that includes the sources of a folder."""
 _OPERAND = re.compile(r'"([^"\n]+)"|<([^>\n]+)>')
 _ASKED = re.compile(HAS_INCLUDE + r"(?:_next)?\s*\(\s*([^)\n]+)")
 _NEXT = re.compile(r"include_next\b")
@@ -43,6 +45,15 @@ class SourceTexts:
             except UnicodeDecodeError:
                 raise ConfigError(f"{place} is not UTF-8 text") from None
         return self._read[path]
+
+    def unit(self, sources: Sequence[str]) -> str:
+        """Path of a text that includes some sources of one folder; no such file exists."""
+        path = posixpath.join(
+            posixpath.dirname(sources[0]), UNIT + PurePosixPath(sources[0]).suffix
+        )
+        names = map(posixpath.basename, sources)
+        self._read[path] = "".join(f'#include "{name}"\n' for name in names)
+        return path
 
     def with_headers(self, source: str, include: Sequence[str]) -> dict[str, str]:
         """A source and the headers below native/ that it may include, directly or not. A header

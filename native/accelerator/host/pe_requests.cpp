@@ -11,10 +11,6 @@ std::vector<Reply> for_all(Outcome outcome) {
     return {{std::move(outcome), {}, 0}};
 }
 
-Outcome invalid(std::string why, std::uint32_t status = KL_STATUS_INVALID) {
-    return Outcome::failure(status, std::move(why));
-}
-
 // What each PE has answered, and how long that took.
 std::vector<Reply> replies_of(const std::vector<Answer> &answers, std::uint64_t begin_ps) {
     std::vector<Reply> replies;
@@ -51,21 +47,22 @@ std::vector<Reply> FrontEnd::access_each(std::uint16_t kind, Reader &reader,
     kl_memory_write move{};
     const bool whole = fills ? reader.take(fill) : reader.take(move);
     if (!whole || reader.left())
-        return for_all(invalid(text_of("%s has the wrong size", name_of_kind(kind))));
+        return for_all(Outcome::invalid(text_of("%s has the wrong size", name_of_kind(kind))));
     const std::uint64_t address = fills ? fill.address : move.address;
     const std::uint64_t bytes = fills ? fill.bytes : move.bytes;
     if (fills && fill.value > 0xFF)
-        return for_all(invalid(text_of("%u is not a byte", fill.value)));
+        return for_all(Outcome::invalid(text_of("%u is not a byte", fill.value)));
     if (kind == KL_KIND_MEMORY_READ && addressed.parts.size() > 1)
-        return for_all(
-            invalid(text_of("a read is from one PE, not from %zu", addressed.parts.size())));
+        return for_all(Outcome::invalid(
+            text_of("a read is from one PE, not from %zu", addressed.parts.size())));
     const Outcome fits = fills ? Outcome{} : check_window(move.offset, bytes);
     if (!fits.ok())
         return for_all(fits);
     if (address > KL_SRAM_BASE || bytes > KL_SRAM_BASE - address)
-        return for_all(invalid(text_of("%llu bytes at 0x%llx are beyond the last address",
-                                       (unsigned long long)bytes, (unsigned long long)address),
-                               KL_STATUS_UNKNOWN_ADDRESS));
+        return for_all(
+            Outcome::failure(KL_STATUS_UNKNOWN_ADDRESS,
+                             text_of("%llu bytes at 0x%llx are beyond the last address",
+                                     (unsigned long long)bytes, (unsigned long long)address)));
     const std::uint64_t begin = exchange_.now();
     exchange_.begin();
     for (const kl_node pe : addressed.parts) {
@@ -98,29 +95,33 @@ Outcome FrontEnd::check_mappings(const std::vector<kl_mapping> &mappings) const 
         const std::uint64_t physical = mapping.physical_address;
         const kl_node owner = {KL_NODE_PE, mapping.sip, mapping.cube, mapping.pe};
         if (!bytes)
-            return invalid(
+            return Outcome::invalid(
                 text_of("the mapping of 0x%llx has no bytes", (unsigned long long)address));
         if (address < KL_VIRTUAL_BASE || address >= KL_SRAM_BASE || bytes > KL_SRAM_BASE - address)
-            return invalid(text_of("0x%llx is no virtual address that can be mapped: they are from "
-                                   "0x%llx to 0x%llx",
-                                   (unsigned long long)address, (unsigned long long)KL_VIRTUAL_BASE,
-                                   (unsigned long long)KL_SRAM_BASE));
+            return Outcome::invalid(
+                text_of("0x%llx is no virtual address that can be mapped: they are from "
+                        "0x%llx to 0x%llx",
+                        (unsigned long long)address, (unsigned long long)KL_VIRTUAL_BASE,
+                        (unsigned long long)KL_SRAM_BASE));
         if (!device_.exists(owner))
-            return invalid(text_of("the mapping of 0x%llx leads to %s, which does not exist "
-                                   "(arch.topology)",
-                                   (unsigned long long)address, name_of(owner).c_str()),
-                           KL_STATUS_UNKNOWN_ADDRESS);
+            return Outcome::failure(
+                KL_STATUS_UNKNOWN_ADDRESS,
+                text_of("the mapping of 0x%llx leads to %s, which does not exist "
+                        "(arch.topology)",
+                        (unsigned long long)address, name_of(owner).c_str()));
         if (physical > arch.hbm_bytes || bytes > arch.hbm_bytes - physical)
-            return invalid(text_of("the mapping of 0x%llx leads to %llu bytes at 0x%llx, and %s "
-                                   "has %llu (arch.hbm.bytes)",
-                                   (unsigned long long)address, (unsigned long long)bytes,
-                                   (unsigned long long)physical, name_of(owner).c_str(),
-                                   (unsigned long long)arch.hbm_bytes),
-                           KL_STATUS_UNKNOWN_ADDRESS);
+            return Outcome::failure(
+                KL_STATUS_UNKNOWN_ADDRESS,
+                text_of("the mapping of 0x%llx leads to %llu bytes at 0x%llx, and %s "
+                        "has %llu (arch.hbm.bytes)",
+                        (unsigned long long)address, (unsigned long long)bytes,
+                        (unsigned long long)physical, name_of(owner).c_str(),
+                        (unsigned long long)arch.hbm_bytes));
         if (const Tensor *freed = tensors_.freed_in(address, bytes))
-            return invalid(text_of("0x%llx is an address of tensor '%.200s', which is freed",
-                                   (unsigned long long)address, freed->label.c_str()),
-                           KL_STATUS_USE_AFTER_FREE);
+            return Outcome::failure(
+                KL_STATUS_USE_AFTER_FREE,
+                text_of("0x%llx is an address of tensor '%.200s', which is freed",
+                        (unsigned long long)address, freed->label.c_str()));
     }
     return {};
 }
@@ -130,7 +131,7 @@ std::vector<Reply> FrontEnd::map_each(Reader &reader, const Addressed &addressed
     std::vector<kl_mapping> mappings;
     if (!reader.take(message) || !reader.take_all(mappings, message.mappings_count) ||
         reader.left())
-        return for_all(invalid("MmuMap has the wrong size"));
+        return for_all(Outcome::invalid("MmuMap has the wrong size"));
     const Outcome sound = check_mappings(mappings);
     if (!sound.ok())
         return for_all(sound);
@@ -141,7 +142,7 @@ std::vector<Reply> FrontEnd::map_each(Reader &reader, const Addressed &addressed
 std::vector<Reply> FrontEnd::unmap_each(Reader &reader, const Addressed &addressed) {
     kl_mmu_unmap message;
     if (!reader.take(message) || reader.left())
-        return for_all(invalid("MmuUnmap has the wrong size"));
+        return for_all(Outcome::invalid("MmuUnmap has the wrong size"));
     const std::uint64_t begin = exchange_.now();
     return replies_of(device_.unmap(addressed.parts, message.virtual_address, message.bytes),
                       begin);
@@ -150,18 +151,19 @@ std::vector<Reply> FrontEnd::unmap_each(Reader &reader, const Addressed &address
 std::vector<Reply> FrontEnd::probe_each(Reader &reader, const Addressed &addressed) {
     kl_pe_dma message;
     if (!reader.take(message) || reader.left())
-        return for_all(invalid("PeDma has the wrong size"));
+        return for_all(Outcome::invalid("PeDma has the wrong size"));
     for (const std::uint64_t address :
          {std::uint64_t{message.source}, std::uint64_t{message.destination}})
         if (address < KL_VIRTUAL_BASE)
-            return for_all(invalid(text_of("0x%llx is no virtual address, and a DMA engine takes "
-                                           "no other",
-                                           (unsigned long long)address),
-                                   KL_STATUS_UNKNOWN_ADDRESS));
+            return for_all(
+                Outcome::failure(KL_STATUS_UNKNOWN_ADDRESS,
+                                 text_of("0x%llx is no virtual address, and a DMA engine takes "
+                                         "no other",
+                                         (unsigned long long)address)));
     // A copy of more than a memory has would be recorded for a long time before it fails.
     if (message.bytes > platform_.arch->hbm_bytes * device_.all().size())
-        return for_all(invalid(text_of("no memory has %llu bytes (arch.hbm.bytes)",
-                                       (unsigned long long)message.bytes)));
+        return for_all(Outcome::invalid(text_of("no memory has %llu bytes (arch.hbm.bytes)",
+                                                (unsigned long long)message.bytes)));
     const std::uint64_t begin = exchange_.now();
     exchange_.begin();
     for (const kl_node pe : addressed.parts) {

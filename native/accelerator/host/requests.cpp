@@ -9,12 +9,8 @@ namespace {
 
 constexpr std::uint32_t MOST_SAMPLES = 1000000;
 
-Outcome invalid(std::string why) {
-    return Outcome::failure(KL_STATUS_INVALID, std::move(why));
-}
-
 Outcome wrong_size(const char *what) {
-    return invalid(text_of("%s has the wrong size", what));
+    return Outcome::invalid(text_of("%s has the wrong size", what));
 }
 
 } // namespace
@@ -22,9 +18,9 @@ Outcome wrong_size(const char *what) {
 Outcome FrontEnd::check_window(std::uint64_t offset, std::uint64_t bytes) const {
     if (offset <= window_.bytes && bytes <= window_.bytes - offset)
         return {};
-    return invalid(text_of("%llu bytes at offset %llu leave the window of %llu",
-                           (unsigned long long)bytes, (unsigned long long)offset,
-                           (unsigned long long)window_.bytes));
+    return Outcome::invalid(text_of("%llu bytes at offset %llu leave the window of %llu",
+                                    (unsigned long long)bytes, (unsigned long long)offset,
+                                    (unsigned long long)window_.bytes));
 }
 
 Outcome FrontEnd::allocate(Reader &reader, const Addressed &addressed) {
@@ -100,7 +96,7 @@ Outcome FrontEnd::fill(Reader &reader) {
     if (!reader.take(message) || reader.left())
         return wrong_size("MemoryFill");
     if (message.value > 0xFF)
-        return invalid(text_of("%u is not a byte", message.value));
+        return Outcome::invalid(text_of("%u is not a byte", message.value));
     return device_.fill(message.address, message.value, message.bytes);
 }
 
@@ -114,9 +110,9 @@ Outcome FrontEnd::document(Reader &reader) {
     if (!outcome.ok())
         return outcome;
     if (message.offset > document_.size() || message.bytes > document_.size() - message.offset)
-        return invalid(text_of("%llu bytes at offset %llu leave the document of %zu",
-                               (unsigned long long)message.bytes,
-                               (unsigned long long)message.offset, document_.size()));
+        return Outcome::invalid(text_of("%llu bytes at offset %llu leave the document of %zu",
+                                        (unsigned long long)message.bytes,
+                                        (unsigned long long)message.offset, document_.size()));
     if (message.bytes)
         std::memcpy(window_.data + message.window, document_.data() + message.offset,
                     message.bytes);
@@ -133,20 +129,20 @@ Reply FrontEnd::launch(Reader &reader, const Addressed &addressed) {
         !reader.take_all(arguments, message.arguments_count) || reader.left())
         return refused(wrong_size("KernelLaunch"));
     if (message.samples > MOST_SAMPLES)
-        return refused(
-            invalid(text_of("%u samples are more than %u", message.samples, MOST_SAMPLES)));
+        return refused(Outcome::invalid(
+            text_of("%u samples are more than %u", message.samples, MOST_SAMPLES)));
     if (calls.empty() && !message.orchestration)
-        return refused(invalid("a launch needs at least one call"));
+        return refused(Outcome::invalid("a launch needs at least one call"));
     if (addressed.listed && addressed.parts.size() != 1)
-        return refused(invalid(text_of("a launch goes to the device or to one PE, not to %zu",
-                                       addressed.parts.size())));
+        return refused(Outcome::invalid(text_of(
+            "a launch goes to the device or to one PE, not to %zu", addressed.parts.size())));
     if (!message.inner || (message.conditions & KL_CONDITION_COLD))
         return refused(Outcome::failure(KL_STATUS_UNSUPPORTED,
                                         message.inner ? "an accelerator has no caches to empty"
                                                       : "virtual time needs no calibration"));
     Work work;
     if (addressed.listed && message.orchestration)
-        return refused(invalid("an orchestration goes to the device, not to one PE"));
+        return refused(Outcome::invalid("an orchestration goes to the device, not to one PE"));
     Outcome outcome =
         message.orchestration
             ? launcher_.prepare(message.orchestration, calls, arguments, work)

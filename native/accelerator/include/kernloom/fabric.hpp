@@ -303,6 +303,10 @@ struct Outcome {
         return {status, value, std::move(detail), 0};
     }
 
+    static Outcome invalid(std::string detail) {
+        return failure(KL_STATUS_INVALID, std::move(detail));
+    }
+
     bool ok() const {
         return status == KL_STATUS_OK;
     }
