@@ -72,6 +72,27 @@ def test_only_what_changed_is_built_again(tree: Path, built: Scons) -> None:
     assert run(tree / RUNNER) == "43"
 
 
+def test_sources_of_a_folder_are_compiled_as_one_unit(tree: Path, built: Scons) -> None:
+    declaration = tree / "native/runner/program.yaml"
+    declaration.write_text(declaration.read_text() + "\nunity: true\n")
+    assert compiled(built(RUNNER)) == {"unity.o", "runner"}
+    assert run(tree / RUNNER) == "42"
+    assert not (tree / "native/runner/unity.c").exists()
+    shown = built("--tree=all", RUNNER)
+    assert "native/runner/main.c" in shown and "native/runner/part.h" in shown
+    assert "unity.c" not in shown
+    assert compiled(shown) == set()
+    (tree / "native/runner/part.c").write_text(PART.replace("0", "1"))
+    output = built("--debug=explain", RUNNER)
+    assert compiled(output) == {"unity.o", "runner"}
+    assert "native/runner/part.c:2: 'int part(void) { return 0; }'" in output
+    commands = json.loads((tree / "build/compile_commands.json").read_text())
+    files = [entry["file"] for entry in commands]
+    assert sorted(files) == ["native/runner/main.c", "native/runner/part.c"]
+    (tree / "native/runner/unity.c").write_text("")
+    assert "has the name of the unit that includes all sources" in built(RUNNER, code=2)
+
+
 def test_a_flag_of_one_variant_concerns_that_variant(tree: Path, built: Scons) -> None:
     built()
     toolchain = tree / "configs/toolchain/gcc.yaml"

@@ -135,16 +135,16 @@ def test_each_level_of_a_trace_adds_something(project: Project) -> None:
     def traced(level: int) -> bytes:
         file = project.folder / f"{level}.json"
         trial = found(project, f"trace={file}", f"trace_level={level}")
-        assert trial["status"] == "ok" and trial["conditions"]["trace"]["slices"] >= 3
+        assert trial["status"] == "ok" and trial["conditions"]["trace"]["slices"] >= 1
         assert file.exists() == (level > 0)
         return file.read_bytes() if level else b""
 
     traces = [traced(level) for level in range(5)]
     assert [len(trace) for trace in traces] == sorted({len(trace) for trace in traces})
-    # Two launches that warm up, and the one that is measured.
-    assert [one["name"] for one in checked_slices(traces[1])].count("again") == 3
+    # Of the measured launch, not of those that warm up.
+    assert [one["name"] for one in checked_slices(traces[1])].count("again") == 1
     events = json.loads(traces[2])["traceEvents"]
-    assert sum(event["ph"] == "s" for event in events) == 3
+    assert sum(event["ph"] == "s" for event in events) == 1
     assert {"ready matrix", "ready vector", "ready any"} & {
         event["name"] for event in events if event["ph"] == "C"
     }

@@ -62,6 +62,14 @@ BAD: dict[str, tuple[dict[str, str], str, str]] = {
     "kernel_name": ({"AFTER": 'tasks.kernel("sub")'}, "refused", "no kernel 'sub'; it has: add"),
     "few": ({"AFTER": 'tasks.submit(w.add).name("x")'}, "refused", f"task 3 'x': {ARGUMENTS} 0"),
     "many": ({"MORE": ".value(1)"}, "refused", f"task 0 'add': {ARGUMENTS} 5"),
+    "order": (
+        {
+            "AFTER": 'tasks.submit(w.add).name("x").value(w.cols).in(part(w.x, {{0, 1}, {0, 1}}))'
+            ".value(Launch::Element(w.factor)).inout(part(w.y, {{0, 1}, {0, 1}}))"
+        },
+        "refused",
+        "task 3 'x': argument 1 of kernel 'add' is a value, not a tensor",
+    ),
     "predicate": (
         {"MORE": f".only_if({ELEMENT})"},
         "out_of_bounds",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from kernloom.base.errors import DeviceError, nearest
 from kernloom.base.gauges import INSTRUCTIONS, TIME, Gauge
 from kernloom.config.schema import Arch, Experiment, Runtime, Target
-from kernloom.device.messages import Documents
+from kernloom.device.messages import UNKNOWN_KINDS, Documents
 
 if TYPE_CHECKING:
     import numpy
@@ -57,6 +57,8 @@ class Buffer:
 
 
 BUFFER = "buffer"
+_COUNTED_BITS = 64
+"""Arguments whose kinds a message can carry; one less, so that no kernel has all bits."""
 Arguments: TypeAlias = int | Sequence[str]
 """The number of a kernel's arguments, or the kind of each: BUFFER, or a scalar's element type."""
 
@@ -76,6 +78,13 @@ class LoadedKernel:
         if isinstance(arguments, int):
             return cls(handle, path, arguments)
         return cls(handle, path, len(arguments), tuple(arguments))
+
+    @property
+    def buffers(self) -> int:
+        """Bit i is set if argument i is a buffer."""
+        if not self.types or self.arguments >= _COUNTED_BITS:
+            return UNKNOWN_KINDS
+        return sum(1 << place for place, kind in enumerate(self.types) if kind == BUFFER)
 
 
 @dataclass(frozen=True)

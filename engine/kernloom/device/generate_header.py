@@ -72,6 +72,7 @@ def header_text() -> str:
             f"#define KL_VERSION {messages.VERSION}",
             f"#define KL_MAX_MESSAGE_BYTES {messages.MAX_MESSAGE_BYTES}u",
             f"#define KL_EVERY {messages.EVERY:#x}u",
+            f"#define KL_UNKNOWN_KINDS {messages.UNKNOWN_KINDS:#x}u",
         ]
     )
     enums: tuple[type[IntEnum] | type[IntFlag], ...] = (

@@ -28,7 +28,7 @@ Text: TypeAlias = str
 
 MAGIC = 0x4D4F4F4C
 """`LOOM` in byte order."""
-VERSION = 5
+VERSION = 6
 MAX_MESSAGE_BYTES = 64 << 20
 EVERY = 0xFFFF
 """Wildcard in a part of an addressee."""
@@ -36,6 +36,8 @@ EVERY = 0xFFFF
 COPY_IN = (1 << 64) - 2
 COPY_OUT = (1 << 64) - 1
 """Used instead of a kernel's handle: copy the one buffer from or to host memory."""
+UNKNOWN_KINDS = (1 << 64) - 1
+"""Used instead of the bits of a kernel's buffer arguments where they are not known."""
 
 FORMATS = {"U16": "H", "U32": "I", "U64": "Q"}
 
@@ -239,6 +241,8 @@ class Load:
     """The function; `kl_orchestrate` for an orchestration."""
     name: Text = ""
     """What orchestrations, traces and messages call the kernel; empty: as its file."""
+    buffers: U64 = UNKNOWN_KINDS
+    """Bit i is set if argument i is a buffer; tasks with other kinds of arguments are refused."""
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ class RunnerSession(Conversation):
             [
                 *(Allocate(item.nbytes, item.label) for item in buffers),
                 *(
-                    Load(kernel.arguments, str(kernel.path.absolute()), item.entry, item.name)
+                    _load(kernel, item.entry, item.name)
                     for kernel, item in zip(wanted, kernels, strict=True)
                 ),
             ]
@@ -198,7 +198,7 @@ class RunnerSession(Conversation):
 
     def load(self, path: Path, arguments: Arguments, entry: str = "kl_entry") -> LoadedKernel:
         loaded = LoadedKernel.of(0, path, arguments)
-        response = self.exchange(Load(loaded.arguments, str(path.absolute()), entry))
+        response = self.exchange(_load(loaded, entry))
         return replace(loaded, handle=response.value)
 
     def launch(
@@ -260,6 +260,11 @@ class RunnerSession(Conversation):
             realtime=bool(had & Condition.REALTIME),
             aslr=not had & Condition.FIXED_ADDRESSES,
         )
+
+
+def _load(kernel: LoadedKernel, entry: str, name: str = "") -> Load:
+    path = str(kernel.path.absolute())
+    return Load(kernel.arguments, path, entry, name, kernel.buffers)
 
 
 def _flat(data: Data) -> memoryview:

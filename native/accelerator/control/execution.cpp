@@ -84,7 +84,7 @@ Outcome Execution::orchestrate(const CodeRecord &code) {
         bytes.push_back(tensor.bytes);
     std::vector<tasks::KernelView> kernels;
     for (const KernelRecord &kernel : kernels_)
-        kernels.push_back({kernel.name, kernel.core_type, kernel.arguments});
+        kernels.push_back(tasks::KernelView::of(kernel));
     transcript_ = &own_;
     return tasks::record(function, {platform_.arch, bytes, values_, kernels}, limits_, own_);
 }

@@ -75,8 +75,12 @@ Outcome Launcher::add_kernels(const std::vector<kl_launch_call> &calls, Work &wo
                         function->name.c_str(), function->name.size(), TASK_NAME_BYTES - 1));
         KernelRecord kernel{};
         kernel.code = {function->code, function->code_bytes, function->place};
-        kernel.core_type = function->core_type;
-        kernel.arguments = function->arguments;
+        kernel.core_type = static_cast<std::uint8_t>(function->core_type);
+        kernel.has_kinds = function->buffers != KL_UNKNOWN_KINDS;
+        // No task has more arguments than have a bit here.
+        kernel.arguments =
+            static_cast<std::uint16_t>(std::min<std::uint32_t>(function->arguments, UINT16_MAX));
+        kernel.buffers = static_cast<std::uint32_t>(function->buffers);
         std::memcpy(kernel.name, function->name.data(), function->name.size());
         work.kernels.push_back(kernel);
     }
@@ -118,7 +122,7 @@ Outcome Launcher::build(Work &work) {
         bytes.push_back(tensor.bytes);
     std::vector<tasks::KernelView> kernels;
     for (const KernelRecord &kernel : work.kernels)
-        kernels.push_back({kernel.name, kernel.core_type, kernel.arguments});
+        kernels.push_back(tasks::KernelView::of(kernel));
     tasks::Transcript transcript;
     outcome =
         tasks::record(function, {platform_.arch, bytes, work.values, kernels}, limits_, transcript);

@@ -145,7 +145,7 @@ Outcome Programs::load_builtin(const std::string &path, const std::string &name,
 }
 
 Outcome Programs::load(const std::string &path, const std::string &entry, const std::string &name,
-                       std::uint32_t arguments) {
+                       std::uint32_t arguments, std::uint64_t buffers) {
     // Names become parts of lines of reports.
     if (!tasks::is_printable(name + entry + stem(path)))
         return load_failed(path, "its name has control characters");
@@ -185,6 +185,7 @@ Outcome Programs::load(const std::string &path, const std::string &entry, const 
     function.place = static_cast<std::uint32_t>(place);
     function.core_type = blob.library.core_type.value_or(KL_CORE_TYPES);
     function.arguments = arguments;
+    function.buffers = buffers;
     function.orchestration = entry == ORCHESTRATION_ENTRY;
     function.name = !name.empty()                              ? name
                     : entry == ENTRY || function.orchestration ? stem(path)

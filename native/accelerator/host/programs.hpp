@@ -17,7 +17,8 @@ struct Function {
     std::uint32_t place = 0;      // in the blob's table, or a timing model
     std::uint32_t core_type = KL_CORE_TYPES;
     std::uint32_t arguments = 0;
-    std::string name; // in messages and traces
+    std::uint64_t buffers = KL_UNKNOWN_KINDS; // bit i: argument i is a tensor
+    std::string name;                         // in messages and traces
     bool orchestration = false;
     bool released = false;
 };
@@ -32,7 +33,7 @@ class Programs {
     // name: that of the file. A library with `kl_orchestrate` is an orchestration. A path
     // `builtin:NAME` is a timing model of the core program.
     Outcome load(const std::string &path, const std::string &entry, const std::string &name,
-                 std::uint32_t arguments);
+                 std::uint32_t arguments, std::uint64_t buffers);
     // Gives up a function; a blob without functions in use is freed.
     Outcome release(std::uint64_t id);
     // Null and the problem if there is no such function.

@@ -75,7 +75,7 @@ Outcome FrontEnd::load(Reader &reader) {
         !reader.take_text(entry, message.entry_bytes) ||
         !reader.take_text(name, message.name_bytes) || reader.left())
         return wrong_size("Load");
-    return programs_.load(path, entry, name, message.arguments);
+    return programs_.load(path, entry, name, message.arguments, message.buffers);
 }
 
 Outcome FrontEnd::transfer(std::uint16_t kind, Reader &reader) {

@@ -14,6 +14,13 @@ struct KernelView {
     std::string_view name;
     std::uint32_t core_type; // KL_CORE_TYPES: any
     std::uint32_t arguments;
+    bool has_kinds = false;    // whether `buffers` is known
+    std::uint32_t buffers = 0; // bit i: argument i is a tensor
+
+    static KernelView of(const KernelRecord &record) {
+        return {record.name, record.core_type, record.arguments, record.has_kinds != 0,
+                record.buffers};
+    }
 };
 
 // A launch as it is needed to run its orchestration. Everything must outlive the call.

@@ -33,6 +33,7 @@ class Check {
 
   private:
     bool core_type(const KernelView &kernel);
+    bool kinds(const KernelView &kernel);
     bool refuse(std::uint32_t status, std::string detail) {
         problem_ = Outcome::failure(status, std::move(detail));
         return false;
@@ -59,6 +60,23 @@ bool Check::core_type(const KernelView &kernel) {
                           name_of_core_type(kernel.core_type)));
 }
 
+bool Check::kinds(const KernelView &kernel) {
+    if (!kernel.has_kinds)
+        return true;
+    for (std::uint32_t i = 0; i < submission_.arguments_count; i++) {
+        const kl_task_argument &given = submission_.arguments[i];
+        const bool tensor = given.type == KL_ARGUMENT_TENSOR;
+        const bool none = given.type == KL_ARGUMENT_VALUE && given.bits == 0;
+        const bool wanted = kernel.buffers >> i & 1;
+        if (tensor != wanted && !(wanted && none))
+            return refuse(KL_STATUS_INVALID,
+                          text_of("argument %u of kernel '%.100s' is a %s, not a %s", i,
+                                  std::string(kernel.name).c_str(), tensor ? "value" : "tensor",
+                                  tensor ? "tensor" : "value"));
+    }
+    return true;
+}
+
 bool Check::kernels() {
     const kl_submission &given = submission_;
     if (given.arguments_count > KL_MAX_TASK_ARGUMENTS)
@@ -80,7 +98,7 @@ bool Check::kernels() {
                           text_of("kernel '%.100s' takes %u arguments, not %u",
                                   std::string(kernel.name).c_str(), kernel.arguments,
                                   given.arguments_count));
-        if (!core_type(kernel))
+        if (!kinds(kernel) || !core_type(kernel))
             return false;
         if (!given.vectors)
             return true;

@@ -13,9 +13,10 @@
 KL_STATIC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are little-endian");
 
 #define KL_MAGIC 0x4d4f4f4cu
-#define KL_VERSION 5
+#define KL_VERSION 6
 #define KL_MAX_MESSAGE_BYTES 67108864u
 #define KL_EVERY 0xffffu
+#define KL_UNKNOWN_KINDS 0xffffffffffffffffu
 
 enum kl_kind {
     KL_KIND_HELLO = 1,
@@ -195,8 +196,9 @@ struct kl_load {
     uint32_t path_bytes;
     uint32_t entry_bytes;
     uint32_t name_bytes;
+    uint64_t buffers;
 } __attribute__((packed));
-KL_STATIC_ASSERT(sizeof(struct kl_load) == 16, "kl_load");
+KL_STATIC_ASSERT(sizeof(struct kl_load) == 24, "kl_load");
 
 /* Followed by:
  *   struct kl_launch_call calls[calls_count]

@@ -1,4 +1,5 @@
-"""The accelerator's C++ tests: one executable, built plain and with each sanitizer."""
+"""The accelerator's C++ tests: one executable, with the address sanitizer; in a whole attack also
+plain and with the thread sanitizer."""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+import attacks
 from command_line import COMPILED
 from parts import needs, without
+from units import unit
 
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parents[2] / "native"
@@ -21,11 +24,9 @@ TESTED = {"platform/sim": HERE, "tasks": HERE / "tasks"}
 """Folders of native/accelerator, and those of their tests."""
 
 FLAGS = ("-std=gnu++20", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-O1", "-g1")
-BUILDS = {
-    "plain": (),
-    "asan": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
-    "tsan": ("-fsanitize=thread",),
-}
+BUILDS = {"asan": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")}
+if attacks.whole():
+    BUILDS |= {"plain": (), "tsan": ("-fsanitize=thread",)}
 _CASE = re.compile(r"^TEST\((\w+), (\w+)\)", re.M)
 CASES = [
     f"{suite}.{name}"
@@ -51,10 +52,9 @@ def build(folder: Path, flags: tuple[str, ...]) -> Path:
         parts[f"{part}_tests"] = sorted(tests.glob("*_test.cpp"))
     objects = []
     for part, sources in parts.items():
-        unit = folder / f"{part}.cpp"
-        unit.write_text("".join(f'#include "{path}"\n' for path in sources))
-        objects.append(str(unit.with_suffix(".o")))
-        compiling = ["g++", *FLAGS, *flags, *includes(), "-c", str(unit), "-o", objects[-1]]
+        source = unit(folder / f"{part}.cpp", sources)
+        objects.append(str(source.with_suffix(".o")))
+        compiling = ["g++", *FLAGS, *flags, *includes(), "-c", str(source), "-o", objects[-1]]
         subprocess.run(compiling, check=True)
     program = folder / "check"
     libraries = ["-lgtest", "-lgtest_main", "-lpthread"]

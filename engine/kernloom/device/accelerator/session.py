@@ -197,7 +197,8 @@ class AcceleratorSession(RunnerSession):
         """Deploy a library of core kernels; the same library is uploaded once. A path
         `builtin:NAME` is a timing model of the core program."""
         loaded = LoadedKernel.of(0, path, arguments)
-        response = self.exchange(Load(loaded.arguments, _path(path), _entry(entry)))
+        words = (loaded.arguments, _path(path), _entry(entry), "", loaded.buffers)
+        response = self.exchange(Load(*words))
         return replace(loaded, handle=response.value)
 
     def unload(self, kernel: LoadedKernel) -> None:

@@ -84,8 +84,10 @@ struct LaunchRecord {
 
 struct KernelRecord {
     CodeRecord code;
-    std::uint32_t core_type; // KL_CORE_TYPES: any
-    std::uint32_t arguments;
+    std::uint8_t core_type; // KL_CORE_TYPES: any
+    std::uint8_t has_kinds; // whether `buffers` is known
+    std::uint16_t arguments;
+    std::uint32_t buffers;      // bit i: argument i is a tensor
     char name[TASK_NAME_BYTES]; // ends with a zero byte
 } __attribute__((packed));
 

@@ -45,6 +45,9 @@ void Simulator::begin_report() {
     for (const auto &pe : pes_) {
         pe->log.clear();
     }
+    if (trace_) {
+        trace_->begin_launch();
+    }
     path_.begin(now_);
     notes_.clear();
     report_begin_ = now_;

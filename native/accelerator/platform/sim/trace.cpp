@@ -97,6 +97,16 @@ uint32_t Trace::name(std::string_view text) {
     return at->second;
 }
 
+void Trace::begin_launch() {
+    if (before_launches_) {
+        slices_.resize(before_launches_->slices);
+        flows_.resize(before_launches_->flows);
+        counts_.resize(before_launches_->counts);
+    } else {
+        before_launches_ = {slices_.size(), flows_.size(), counts_.size()};
+    }
+}
+
 const std::string &Trace::json() {
     text_.clear();
     text_.reserve(slices_.size() * 100 + flows_.size() * 160 + counts_.size() * 100 +

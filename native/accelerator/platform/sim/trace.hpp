@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -37,6 +38,9 @@ class Trace {
         counts_.push_back({time, value, tracks_[track].process, name});
     }
 
+    // Forgets the launch before: a trace has what led to the first launch, and the last one.
+    void begin_launch();
+
     // Valid until the next call.
     const std::string &json();
 
@@ -70,6 +74,12 @@ class Trace {
         uint32_t name;
     };
 
+    struct Size {
+        size_t slices;
+        size_t flows;
+        size_t counts;
+    };
+
     void write_slices();
     void write_flows();
     void write_counts();
@@ -81,6 +91,7 @@ class Trace {
     std::vector<Slice> slices_;
     std::vector<Flow> flows_;
     std::vector<Count> counts_;
+    std::optional<Size> before_launches_;
     std::vector<uint32_t> threads_; // by track: the first one that shows it; 0: none
     std::string text_;
 };

@@ -91,6 +91,7 @@ class Device {
         message.path_bytes = static_cast<std::uint32_t>(path.size());
         message.entry_bytes = static_cast<std::uint32_t>(entry.size());
         message.name_bytes = static_cast<std::uint32_t>(name.size());
+        message.buffers = KL_UNKNOWN_KINDS;
         return request(KL_KIND_LOAD, message, path + entry + name);
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -21,8 +22,11 @@ KERNELS = {"MATRIX": (0, 1), "VECTOR": (1, 1), "LANE": (1, 2)}
 """Core type, and the output that the kernel computes."""
 
 
-def run_scripts(test: str, folder: Path, flags: tuple[str, ...], **settings: int) -> None:
-    """Run `TEST.cpp` with both runtimes; settings are variables of its environment."""
+def run_scripts(
+    tests: Sequence[str], folder: Path, flags: tuple[str, ...], **settings: int
+) -> None:
+    """Run the tests of some sources with both runtimes; settings are variables of their
+    environment."""
     programs = accelerator_programs(folder, *flags)
     files = {
         "PLATFORM": programs["platform"],
@@ -39,9 +43,11 @@ def run_scripts(test: str, folder: Path, flags: tuple[str, ...], **settings: int
     command = ["g++", *OPTIONS, *flags, *INCLUDE]
     orchestration = [str(HERE / "script_orchestration.cpp"), "-o", str(files["ORCHESTRATION"])]
     subprocess.run([*command, "-shared", "-fPIC", *orchestration], check=True)
-    program, libraries = folder / test, ["-lgtest_main", "-lgtest", "-ldl", "-lpthread"]
-    source = HERE / f"{test}.cpp"
-    subprocess.run([*command, str(source), *libraries, "-o", str(program)], check=True)
+    program, libraries = folder / tests[0], ["-lgtest_main", "-lgtest", "-ldl", "-lpthread"]
+    sources = [str(HERE / f"{test}.cpp") for test in tests]
+    # The control program's types are in its library.
+    linking = [*command, "-fno-sanitize=vptr", *sources, *libraries, "-o", str(program)]
+    subprocess.run(linking, check=True)
     arch = "".join(f"{key}={value}\n" for key, value in ACCELERATOR.items())
     environment = os.environ | {key: str(path) for key, path in files.items()}
     environment |= {"SETTINGS": arch, **{key: str(value) for key, value in settings.items()}}

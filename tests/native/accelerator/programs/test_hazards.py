@@ -24,12 +24,11 @@ GRAPHS = 10_000 if attacks.whole() else 300
 def test_every_injected_hazard_is_found_and_none_in_clean_graphs(
     flags: tuple[str, ...], graphs: int, tmp_path: Path
 ) -> None:
-    run_scripts("hazards_test", tmp_path, flags, HAZARDS=200, GRAPHS=graphs)
+    run_scripts(["hazards_test"], tmp_path, flags, HAZARDS=200, GRAPHS=graphs)
 
 
 @pytest.mark.parametrize("flags", [("-O1",), SANITIZED], ids=["plain", "asan"])
 def test_looks_into_launches(flags: tuple[str, ...], tmp_path: Path) -> None:
     whole = attacks.whole() and flags != SANITIZED
-    run_scripts(
-        "looking_test", tmp_path, flags, TRACED=1000 if whole else 2, REPLAYS=300 if whole else 30
-    )
+    traced, replays = (1000, 300) if whole else (2, 30)
+    run_scripts(["looking_test"], tmp_path, flags, TRACED=traced, REPLAYS=replays)
