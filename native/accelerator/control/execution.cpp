@@ -317,7 +317,9 @@ void Execution::begin_hazards() {
 Outcome Execution::look_for_hazards(const Sent &job) {
     ActionsTransfer &transfer = actions_[job.assignment];
     transfer.request = 0;
-    return hazards_.add(place_of(job.unit), transfer.actions);
+    tasks::TaskPlace place = place_of(job.unit);
+    place.block = job.block;
+    return hazards_.add(place, transfer.actions);
 }
 
 void Execution::dispatch() {
@@ -363,7 +365,10 @@ void Execution::dispatch() {
     Pe &pe = pes_[job.pe];
     if (timed_)
         note_dispatched(job);
-    pe.sent.push_back({request, job.gang, job.assignment, job.unit, pe.last});
+    // Vector PEs of a mixed task count as blocks of their own.
+    const std::uint32_t block =
+        task.blocks > 1 ? job.block / std::max(1u, job.of_blocks / task.blocks) : 0;
+    pe.sent.push_back({request, job.gang, job.assignment, job.unit, block, pe.last});
     if (pe.sent.size() == 1)
         pe.watchdog.start(timeout_ps_);
 }

@@ -54,7 +54,8 @@ class Execution {
         std::uint64_t gang; // 0: none
         std::uint32_t assignment;
         std::uint32_t unit;
-        std::uint32_t job; // in `times_`
+        std::uint32_t block; // of the submission: PEs of one mixed block have the same
+        std::uint32_t job;   // in `times_`
     };
 
     struct Pe {

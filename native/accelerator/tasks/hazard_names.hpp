@@ -12,7 +12,12 @@ namespace kernloom::tasks {
 // A task, or a task of a submitted graph.
 struct TaskPlace {
     std::uint32_t task;
-    std::uint32_t node; // in the graph, or NONE
+    std::uint32_t node;      // in the graph, or NONE
+    std::uint32_t block = 0; // of an SPMD task
+
+    bool same_task(const TaskPlace &other) const {
+        return task == other.task && node == other.node;
+    }
 };
 
 struct HazardNames {

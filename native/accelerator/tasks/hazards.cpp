@@ -102,7 +102,7 @@ const Hazards::Declared *Hazards::find_parts(const RegionView &view, bool store,
 
 Outcome Hazards::add(TaskPlace place, std::span<const kl_action> actions) {
     bool declared = false;
-    races_.begin_task();
+    races_.begin_task(place);
     for (const kl_action &action : actions) {
         if (action.kind != KL_ACTION_LOAD && action.kind != KL_ACTION_STORE)
             continue;

@@ -43,8 +43,9 @@ void Races::begin(const Transcript &transcript, std::span<const TensorRecord> te
     first_region_.clear();
     layouts_.reset();
     kept_.reset();
-    find_loose(tensors);
-    if (!any_loose_)
+    find_watched(tensors);
+    find_written_by_blocks();
+    if (!any_loose_ && !any_by_blocks_)
         return;
     kept_ = std::make_unique<Transcript>();
     kept_->tensors = transcript.tensors;
@@ -52,8 +53,34 @@ void Races::begin(const Transcript &transcript, std::span<const TensorRecord> te
     bodies_.resize(1 + transcript.graphs.size());
 }
 
+void Races::find_written_by_blocks() {
+    by_blocks_.assign(transcript_->tensors.size(), false);
+    any_by_blocks_ = false;
+    const auto find = [&](const Transcript &body, const Task &task, const Task *submitted) {
+        for (std::uint32_t i = 0; task.blocks > 1 && i < task.regions; i++) {
+            const Region &region = body.regions[task.first_region + i];
+            if (region.access == KL_ACCESS_IN)
+                continue;
+            const std::uint32_t tensor =
+                submitted ? bind(*transcript_, *submitted, {0, region.tensor, 0}).tensor
+                          : region.tensor;
+            by_blocks_[shared_with_[tensor]] = true;
+            any_by_blocks_ = true;
+        }
+    };
+    for (const Task &task : transcript_->tasks) {
+        if (!(task.flags & TASK_GRAPH)) {
+            find(*transcript_, task, nullptr);
+            continue;
+        }
+        const Transcript &body = transcript_->graphs[task.kernel].body;
+        for (const Task &node : body.tasks)
+            find(body, node, &task);
+    }
+}
+
 // Finds the tensors whose users may not be ordered.
-void Races::find_loose(std::span<const TensorRecord> tensors) {
+void Races::find_watched(std::span<const TensorRecord> tensors) {
     const std::size_t count = transcript_->tensors.size();
     any_loose_ = false;
     loose_.assign(count, false);
@@ -109,14 +136,19 @@ void Races::find_loose(std::span<const TensorRecord> tensors) {
     }
 }
 
-void Races::begin_task() {
+void Races::begin_task(TaskPlace place) {
     touched_.clear();
+    const Task &task = transcript_->tasks[place.task];
+    const bool graph = place.node != NONE;
+    in_blocks_ =
+        any_by_blocks_ &&
+        (graph ? transcript_->graphs[task.kernel].body.tasks[place.node] : task).blocks > 1;
 }
 
 // Remembers a transfer to a tensor whose users may not be ordered.
-void Races::touch_loose(std::uint32_t given, const RegionView &view, bool store) {
+void Races::touch_watched(std::uint32_t given, const RegionView &view, bool store) {
     const std::uint32_t tensor = shared_with_[given];
-    if (!loose_[tensor])
+    if (!loose_[tensor] && !(in_blocks_ && by_blocks_[tensor]))
         return;
     Touched one{tensor, store, view.begin - names_->address(given) + shift_[given], {}};
     one.layout.run = view.run;
@@ -178,8 +210,8 @@ Paths *Races::paths_of(std::uint32_t body) {
 
 bool Races::ordered(TaskPlace from, TaskPlace to) {
     const bool inside = from.task == to.task;
-    if (inside && from.node == to.node)
-        return true;
+    if (from.same_task(to))
+        return from.block == to.block;
     Paths *const paths = paths_of(inside ? 1 + transcript_->tasks[to.task].kernel : 0);
     if (!paths)
         return true;
@@ -187,7 +219,7 @@ bool Races::ordered(TaskPlace from, TaskPlace to) {
 }
 
 Outcome Races::find() {
-    if (!any_loose_)
+    if (!any_loose_ && !any_by_blocks_)
         return {};
     const Transcript &kept = *kept_;
     std::vector<std::uint32_t> order(places_.size());
@@ -195,7 +227,7 @@ Outcome Races::find() {
     // In order of submission.
     std::stable_sort(order.begin(), order.end(), [this](std::uint32_t a, std::uint32_t b) {
         const TaskPlace &x = places_[a], &y = places_[b];
-        return x.task != y.task ? x.task < y.task : x.node < y.node;
+        return std::tie(x.task, x.node, x.block) < std::tie(y.task, y.node, y.block);
     });
     Accesses accesses(kept);
     Outcome found;
@@ -204,6 +236,9 @@ Outcome Races::find() {
         const RegionView view = view_of(kept, region);
         const bool write = region.access != KL_ACCESS_IN;
         accesses.add(place, [&](const Region &other) {
+            // Dependencies order what other tasks have declared.
+            if (!loose_[region.tensor] && !places_[other.task].same_task(places_[region.task]))
+                return true;
             const bool same = region.begin == other.begin && region.layout == other.layout;
             const RegionView seen = view_of(kept, other);
             if (!same && !overlap(view, seen))
@@ -235,13 +270,19 @@ Outcome Races::race(const Region &first, const Region &second, bool write) const
     const ByteRange bytes = first_common(view_of(*kept_, first), view_of(*kept_, second));
     const bool wrote = first.access != KL_ACCESS_IN;
     const std::uint32_t tensor = second.tensor;
+    const TaskPlace &one = places_[first.task], &other = places_[second.task];
+    const bool blocks = one.same_task(other);
+    std::string names[] = {names_->task(one), names_->task(other)};
+    if (blocks) {
+        names[0] = text_of("block %u of %s", one.block, names[0].c_str());
+        names[1] = text_of("block %u", other.block);
+    }
     return Outcome::failure(
         KL_STATUS_HAZARD,
         text_of("hazard: %s %s and %s %s bytes %llu to %llu of %s, and neither waits for the other",
-                names_->task(places_[first.task]).c_str(), wrote ? "writes" : "reads",
-                names_->task(places_[second.task]).c_str(), write ? "writes" : "reads",
-                (unsigned long long)bytes.begin, (unsigned long long)(bytes.end - 1),
-                names_->tensor(*transcript_, tensor).c_str()),
+                names[0].c_str(), wrote ? "writes" : "reads", names[1].c_str(),
+                write ? "writes" : "reads", (unsigned long long)bytes.begin,
+                (unsigned long long)(bytes.end - 1), names_->tensor(*transcript_, tensor).c_str()),
         tensor < transcript_->launch_tensors ? names_->address(tensor) + bytes.begin : 0);
 }
 

@@ -1,7 +1,7 @@
-// Races: conflicting transfers of tasks that nothing orders. Derived dependencies order all that is
-// declared, so that only some tensors can have any: those that tasks of manual scopes or arguments
-// without dependencies use, and those that share memory. Transfers to them are kept until all tasks
-// have ended, and compared.
+// Races: conflicting transfers that nothing orders. Derived dependencies order all that tasks
+// declare, so that only some tensors can have any: those that tasks of manual scopes or arguments
+// without dependencies use, those that share memory, and those that the blocks of a task write,
+// which nothing orders. Transfers to them are kept until all tasks have ended, and compared.
 #pragma once
 
 #include <memory>
@@ -25,11 +25,11 @@ class Races {
     void begin(const Transcript &transcript, std::span<const TensorRecord> tensors,
                const HazardNames &names);
     // The transfers of a task follow, or of a block of it.
-    void begin_task();
+    void begin_task(TaskPlace place);
     // A transfer of it to a tensor of the transcript, in the device's addresses.
     void touch(std::uint32_t tensor, const RegionView &view, bool store) {
-        if (any_loose_)
-            touch_loose(tensor, view, store);
+        if (any_loose_ || in_blocks_)
+            touch_watched(tensor, view, store);
     }
     // These were all transfers of the task.
     void keep(TaskPlace place);
@@ -40,8 +40,9 @@ class Races {
     struct Touched;
     struct Body;
 
-    void find_loose(std::span<const TensorRecord> tensors);
-    void touch_loose(std::uint32_t tensor, const RegionView &view, bool store);
+    void find_watched(std::span<const TensorRecord> tensors);
+    void find_written_by_blocks();
+    void touch_watched(std::uint32_t tensor, const RegionView &view, bool store);
     bool ordered(TaskPlace from, TaskPlace to);
     // Null if there is no memory for its edges: `problem_`.
     Paths *paths_of(std::uint32_t body);
@@ -55,6 +56,9 @@ class Races {
     std::vector<std::uint64_t> shift_;
     std::vector<bool> loose_; // by tensor: used without derived dependencies
     bool any_loose_ = false;
+    std::vector<bool> by_blocks_; // by tensor: written by blocks of one task
+    bool any_by_blocks_ = false;
+    bool in_blocks_ = false;           // whether the task that is being looked at has several
     std::vector<Touched> touched_;     // by the task that is being looked at
     std::unique_ptr<Transcript> kept_; // regions are transfers; their tasks are places in places_
     std::unique_ptr<Layouts> layouts_;

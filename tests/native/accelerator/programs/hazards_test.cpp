@@ -15,7 +15,17 @@ struct Injected {
     std::vector<std::string> said;
 };
 
-enum Kind { READ, WRITE, AS_INPUT, MANUAL_WRITES, MANUAL_READ, NO_DEPENDENCY, IN_GRAPH, KINDS };
+enum Kind {
+    READ,
+    WRITE,
+    AS_INPUT,
+    MANUAL_WRITES,
+    MANUAL_READ,
+    NO_DEPENDENCY,
+    AMONG_BLOCKS,
+    IN_GRAPH,
+    KINDS
+};
 
 Injected inject(Kind kind, std::uint64_t seed) {
     RandomScript random(seed, SMALL_DEVICE);
@@ -76,6 +86,16 @@ Injected inject(Kind kind, std::uint64_t seed) {
         made.said = {title(first) + " writes", title(first + 1) + " reads", "bytes " + begin,
                      "of tensor 0", "neither waits"};
         break;
+    case AMONG_BLOCKS: {
+        // The first block reads what the second one writes.
+        Submit one =
+            task(part(KL_ACCESS_IN, 1, offset + COLUMNS), part(KL_ACCESS_WRITE, 1, offset));
+        one.blocks = 2;
+        script.submit(one);
+        made.said = {"block 0 of " + title(first) + " reads", "block 1 writes", "bytes " + row,
+                     "of tensor 1", "neither waits"};
+        break;
+    }
     default: {
         // Inside of a graph.
         script.add({BEGIN_GRAPH});
