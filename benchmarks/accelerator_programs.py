@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,12 @@ COMMON = (ACCELERATOR / "include", NATIVE / "include")
 FLAGS = ("-std=gnu++20", "-O2", "-ffp-contract=off")
 LIBRARY = ("-shared", "-fPIC", "-fvisibility=hidden")
 RUNTIMES = ("hostgraph", "ringmap")
+
+
+def unit(path: Path, sources: Iterable[Path]) -> Path:
+    """A source that includes others, as the engine compiles the accelerator's programs."""
+    path.write_text("".join(f'#include "{source}"\n' for source in sources), encoding="utf-8")
+    return path
 
 
 def compiled(output: Path, sources: Sequence[Path], includes: Sequence[Path], *flags: str) -> None:
@@ -45,21 +51,23 @@ def build_events(folder: Path, settings: str) -> Program:
     """One translation unit: the program and the simulator."""
     simulator = ACCELERATOR / "platform" / "sim"
     sources = [*sorted(simulator.glob("*.cpp")), TREE / "benchmarks" / "accelerator_events.cpp"]
-    unit, program = folder / "unit.cpp", folder / "events"
-    unit.write_text("".join(f'#include "{path}"\n' for path in sources), encoding="utf-8")
+    program = folder / "events"
     (folder / "settings").write_text(settings, encoding="utf-8")
-    compiled(program, [unit], (simulator, *COMMON))
+    compiled(program, [unit(folder / "unit.cpp", sources)], (simulator, *COMMON))
     return Program(program, {})
 
 
 def build_scheduler(folder: Path) -> Program:
     control, library = ACCELERATOR / "control", ACCELERATOR / "tasks"
     graphs, rings = (control / "runtimes" / name for name in RUNTIMES)
-    sources = [
-        *(TREE / "benchmarks" / "accelerator_scheduler.cpp", graphs / "graph_order.cpp"),
-        *(control / "scheduler.cpp", control / "peaks.cpp"),
+    scheduler = [
+        *(control / "scheduler.cpp", control / "peaks.cpp", graphs / "graph_order.cpp"),
         *(rings / "ring_order.cpp", rings / "ring.cpp"),
-        *sorted(library.glob("*.cpp")),
+    ]
+    sources = [
+        TREE / "benchmarks" / "accelerator_scheduler.cpp",
+        unit(folder / "control.cpp", scheduler),
+        unit(folder / "tasks.cpp", sorted(library.glob("*.cpp"))),
     ]
     program = folder / "scheduler"
     compiled(program, sources, (control, graphs, rings, library, *COMMON))
@@ -78,7 +86,10 @@ def build_simulator(folder: Path, settings: str) -> Program:
     }
     files = {name: folder / f"{name.lower()}.so" for name in parts}
     for name, folders in parts.items():
-        sources = [path for part in folders for path in sorted(part.glob("*.cpp"))]
+        sources = [
+            unit(folder / f"{name.lower()}_{part.name}.cpp", sorted(part.glob("*.cpp")))
+            for part in folders
+        ]
         compiled(files[name], sources, [*folders, *COMMON], *LIBRARY)
     source = TREE / "benchmarks" / "accelerator_simulator.cpp"
     kernels = {"MATRIX": 0, "VECTOR": 1, "LANE": 1}
