@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -45,6 +46,11 @@ def compiled(output: str) -> set[str]:
     return {line.split(" -o ")[1].split()[0] for line in lines}
 
 
+def whole(output: str) -> set[str]:
+    """The same, units without the hash of their text."""
+    return {re.sub(r"-\w+\.o$", ".o", name) for name in compiled(output)}
+
+
 def test_one_target_builds_what_it_needs_and_no_more(tree: Path, built: Scons) -> None:
     assert compiled(built(RUNNER)) == {"main.o", "part.o", "runner"}
     assert run(tree / RUNNER) == "42"
@@ -75,22 +81,34 @@ def test_only_what_changed_is_built_again(tree: Path, built: Scons) -> None:
 def test_sources_of_a_folder_are_compiled_as_one_unit(tree: Path, built: Scons) -> None:
     declaration = tree / "native/runner/program.yaml"
     declaration.write_text(declaration.read_text() + "\nunity: true\n")
-    assert compiled(built(RUNNER)) == {"unity.o", "runner"}
+    assert whole(built(RUNNER)) == {"unity.o", "runner"}
     assert run(tree / RUNNER) == "42"
-    assert not (tree / "native/runner/unity.c").exists()
+    assert not list((tree / "native/runner").glob("unity*"))
     shown = built("--tree=all", RUNNER)
     assert "native/runner/main.c" in shown and "native/runner/part.h" in shown
-    assert "unity.c" not in shown
+    assert not re.search(r"unity-\w+\.c", shown)
     assert compiled(shown) == set()
     (tree / "native/runner/part.c").write_text(PART.replace("0", "1"))
     output = built("--debug=explain", RUNNER)
-    assert compiled(output) == {"unity.o", "runner"}
+    assert whole(output) == {"unity.o", "runner"}
     assert "native/runner/part.c:2: 'int part(void) { return 0; }'" in output
     commands = json.loads((tree / "build/compile_commands.json").read_text())
     files = [entry["file"] for entry in commands]
     assert sorted(files) == ["native/runner/main.c", "native/runner/part.c"]
-    (tree / "native/runner/unity.c").write_text("")
-    assert "has the name of the unit that includes all sources" in built(RUNNER, code=2)
+
+
+def test_programs_of_one_folder_have_units_of_their_own_sources(tree: Path, built: Scons) -> None:
+    codes = {"one": 3, "two": 7}
+    text = (tree / "native/runner/program.yaml").read_text()
+    for name, code in codes.items():
+        (tree / f"native/runner/{name}.c").write_text(f"int main(void) {{ return {code}; }}\n")
+        own = text.replace("name: runner", f"name: {name}").replace("*.c", f"../runner/{name}.c")
+        (tree / "native" / name).mkdir()
+        (tree / "native" / name / "program.yaml").write_text(f"{own}unity: true\n")
+    built(*codes)
+    for name, code in codes.items():
+        program = tree / f"build/lib/x86_64_v3/release/none/{name}"
+        assert subprocess.run([program]).returncode == code
 
 
 def test_a_flag_of_one_variant_concerns_that_variant(tree: Path, built: Scons) -> None:

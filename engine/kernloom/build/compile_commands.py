@@ -13,6 +13,7 @@ from kernloom.base.places import Places
 from kernloom.base.sealed import read_cache, write_sealed
 from kernloom.build.headers import without_linking
 from kernloom.build.native_commands import native_commands, native_state
+from kernloom.build.source_texts import is_unit
 from kernloom.plan.artifact import COMMANDS, FAILED, Artifact, steps_of
 
 SEAL_FILE = "index/compile_commands.json"
@@ -57,8 +58,7 @@ def _commands(
         elif folder_of:
             folder = places.build / folder_of / artifact.key
         sources = [path for path in artifact.files if path.endswith(_SUFFIXES)]
-        if artifact.kind == "object" and not (folder / artifact.main).is_file():
-            # A unit that includes the sources of a program.
+        if artifact.kind == "object" and is_unit(artifact.main):
             sources.remove(artifact.main)
         else:
             sources = [path for path in sources if path in artifact.argv]

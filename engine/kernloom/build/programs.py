@@ -22,7 +22,7 @@ from kernloom.build.program import (
     Program,
     read_program,
 )
-from kernloom.build.source_texts import UNIT, SourceTexts
+from kernloom.build.source_texts import SourceTexts
 from kernloom.build.toolchains import DRIVER, Detected
 from kernloom.config.schema import Toolchain
 from kernloom.plan.artifact import ARCHIVER, Artifact
@@ -233,14 +233,7 @@ class Programs:
             return sources
         folders: dict[str, list[str]] = {}
         for source in sources:
-            path = PurePosixPath(source)
-            if path.stem == UNIT:
-                raise ConfigError(
-                    f"{source} has the name of the unit that includes all sources",
-                    key=declared.key("unity"),
-                    hint="Rename it, or leave out `unity`.",
-                )
-            folders.setdefault(str(path.parent), []).append(source)
+            folders.setdefault(str(PurePosixPath(source).parent), []).append(source)
         return [texts.unit(members) for members in folders.values()]
 
     def _twice(self, name: str, path: str) -> ConfigError:

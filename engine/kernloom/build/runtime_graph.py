@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from kernloom.base.errors import KernloomError, UsageError
@@ -32,7 +32,7 @@ from kernloom.build.program import NATIVE, Program
 from kernloom.build.runtimes import HOST_TOOLCHAINS, Runtimes, all_runtimes
 from kernloom.build.shared_cache import KEY as CACHE_KEY
 from kernloom.build.shared_cache import SharedCache
-from kernloom.build.source_texts import UNIT
+from kernloom.build.source_texts import is_unit
 from kernloom.build.stable_paths import leads_right, make_links
 from kernloom.build.workspace import sweep, unwritable, workspace
 from kernloom.config.platforms import PLATFORMS, find_platform
@@ -322,7 +322,7 @@ class RuntimeGraph:
         """Files of an artifact; its unit of several sources is none."""
         for name in artifact.files:
             root = origin_of(artifact, name, self._roots)
-            if root or PurePosixPath(name).stem != UNIT:
+            if root or not is_unit(name):
                 yield (root or self._places.share) / name
 
     @cached_property

@@ -8,16 +8,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from kernloom.base.errors import ConfigError
-from kernloom.base.files import files_below
+from kernloom.base.files import files_below, sha256_text
 from kernloom.build.headers import HAS_INCLUDE, included, spliced
 from kernloom.build.program import NATIVE
 
 HEADERS = (".h", ".hpp", ".inc", ".def")
-UNIT = "unity"
-"""Name of the text that includes the sources of a folder."""
+_UNIT = "unity-"
+"""Begin of the name of a text that includes sources of a folder."""
 _OPERAND = re.compile(r'"([^"\n]+)"|<([^>\n]+)>')
 _ASKED = re.compile(HAS_INCLUDE + r"(?:_next)?\s*\(\s*([^)\n]+)")
 _NEXT = re.compile(r"include_next\b")
+
+
+def is_unit(path: str) -> bool:
+    """Whether a path may be that of a text that includes sources of a folder."""
+    return PurePosixPath(path).name.startswith(_UNIT)
 
 
 class SourceTexts:
@@ -47,12 +52,11 @@ class SourceTexts:
         return self._read[path]
 
     def unit(self, sources: Sequence[str]) -> str:
-        """Path of a text that includes some sources of one folder; no such file exists."""
-        path = posixpath.join(
-            posixpath.dirname(sources[0]), UNIT + PurePosixPath(sources[0]).suffix
-        )
-        names = map(posixpath.basename, sources)
-        self._read[path] = "".join(f'#include "{name}"\n' for name in names)
+        """Path of a text that includes some sources of one folder; no such file exists. It is named
+        by its text, since another program may include other sources of the folder."""
+        text = "".join(f'#include "{posixpath.basename(source)}"\n' for source in sources)
+        path = str(PurePosixPath(sources[0]).with_stem(f"{_UNIT}{sha256_text(text)[:8]}"))
+        self._read[path] = text
         return path
 
     def with_headers(self, source: str, include: Sequence[str]) -> dict[str, str]:

@@ -197,8 +197,9 @@ class AcceleratorSession(RunnerSession):
         """Deploy a library of core kernels; the same library is uploaded once. A path
         `builtin:NAME` is a timing model of the core program."""
         loaded = LoadedKernel.of(0, path, arguments)
-        words = (loaded.arguments, _path(path), _entry(entry), "", loaded.buffers)
-        response = self.exchange(Load(*words))
+        response = self.exchange(
+            Load(loaded.arguments, _path(path), _entry(entry), buffers=loaded.buffers)
+        )
         return replace(loaded, handle=response.value)
 
     def unload(self, kernel: LoadedKernel) -> None:
