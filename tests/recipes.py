@@ -1,4 +1,7 @@
-"""Recipes made in this process: written from plans without a run, read and planned again."""
+"""Recipes made in this process: written from plans without a run, read and planned again.
+
+They are of format 1, which needs no build: the rules for configs from a recipe are the same.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,14 @@ from typing import Any
 import yaml
 
 from command_line import Project
+from kernloom import __version__
+from kernloom.base.files import sha256_json
 from kernloom.base.places import find_places
 from kernloom.config.reader import load_yaml
+from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
-from kernloom.recipe.recipe import Entry, read_recipe, write_recipe
+from kernloom.recipe.entries import Entry, pinned, plain, recorded_config
+from kernloom.recipe.recipe import read_recipe
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import plan_each
 from kernloom.run.provenance import provenance_conditions
@@ -45,11 +52,12 @@ class RecipeBench:
             trial_of(plan, {}, now, **ended, conditions=provenance_conditions(plan))
             for plan in plans
         ]
-        write_recipe(self.folder / name, trials)
-        return self.folder / name
+        entries = [sealed(format1_entry(trial)) for trial in trials]
+        document = sealed({"recipe": 1, "kernloom": __version__, "trials": entries})
+        return self.save(name, document)
 
     def read(self, path: Path) -> list[Entry]:
-        return read_recipe(path, self.assembly.composer, self.local)
+        return read_recipe(path).entries(self.assembly.composer, self.local)
 
     def replan(self, path: Path) -> tuple[list[Entry], list[Planned]]:
         """A recipe read and planned as `recipe run` does."""
@@ -66,6 +74,28 @@ class RecipeBench:
         dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
         path.write_text(yaml.dump(document, Dumper=dumper, sort_keys=False), encoding="utf-8")
         return path
+
+
+def format1_entry(trial: Trial) -> dict[str, Any]:
+    """A trial in a recipe of format 1."""
+    return {
+        "point": plain(trial.point),
+        "config": pinned(recorded_config(trial), trial.params),
+        "expected": {
+            "id": trial.id,
+            "status": trial.status,
+            "verified": trial.verified,
+            "artifacts": {item["name"]: item["key"] for item in trial.artifacts},
+        },
+    }
+
+
+def sealed(data: dict[str, Any]) -> dict[str, Any]:
+    """The data of format 1 with its digest: that of a document is made of those of its trials."""
+    told = {**data}
+    if "trials" in told:
+        told["trials"] = [entry["digest"] for entry in told["trials"]]
+    return {**data, "digest": sha256_json(told)[:32]}
 
 
 def artifact_keys(plan: Planned) -> dict[str, str]:

@@ -15,7 +15,7 @@ from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.base.places import share_folder
 from kernloom.config.accelerator import OVERRIDDEN, OVERRIDE, PROVENANCE
 from kernloom.measure.ranking import FAULTS
-from kernloom.recipe.recipe import refusals
+from kernloom.recipe.entries import refusals
 from kernloom.run.plan_conditions import plan_conditions, with_plan_conditions
 from kernloom.run.provenance import provenance_conditions
 from kernloom.run.trials import trial_of

@@ -28,6 +28,10 @@ def sha256_text(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
+def sha256_bytes(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def sha256_json(value: Any) -> str:
     return sha256_text(canonical_json(value))
 

@@ -76,6 +76,11 @@ def machine_class() -> dict[str, Any]:
     }
 
 
+def cpu_facts() -> Mapping[str, str]:
+    """The first processor's entries of /proc/cpuinfo, by lower-case name."""
+    return _cpuinfo()
+
+
 def machine_facts() -> dict[str, Any]:
     """The machine's class and current state, without anything that identifies the machine."""
     system = os.uname()

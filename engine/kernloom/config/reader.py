@@ -25,9 +25,9 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
 
 
-def dump_yaml(data: Any) -> str:
+def dump_yaml(data: Any, width: int = 80) -> str:
     """YAML that `load_yaml` reads back as the same data."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False)
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=width)
 
 
 def read_yaml(path: Path, bounds: Bounds = CONFIG) -> Any:

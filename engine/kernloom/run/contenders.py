@@ -17,8 +17,9 @@ from kernloom.config.schema import OBSERVATIONS
 from kernloom.measure.trial import Trial
 from kernloom.plan.artifact import Artifact, is_key
 from kernloom.plan.planned import Planned
+from kernloom.recipe.entries import pinned
 from kernloom.recipe.fields import LOCAL_KEYS
-from kernloom.recipe.recipe import pinned, read_recipe
+from kernloom.recipe.recipe import read_recipe
 from kernloom.run.assembly import Assembly
 from kernloom.run.comparing import Contender
 from kernloom.run.planning import MEASURING, plan_each
@@ -129,7 +130,7 @@ class Contenders:
     def recipe(self, name: str, path: Path) -> list[Contender]:
         """The trials of a recipe."""
         made = []
-        entries = read_recipe(path, self._assembly.composer, self._local)
+        entries = read_recipe(path).entries(self._assembly.composer, self._local)
         for number, entry in enumerate(entries, 1):
             contender = Contender(name if len(entries) == 1 else f"{name}#{number}", fixed=True)
             contender.notes += entry.notes

@@ -98,7 +98,7 @@ def _run(assembly: Assembly, overrides: Overrides, invocation: Invocation) -> in
             write_refused(file)
         raise
     refused = [_refused(assembly, overrides, point) for point in unplanned]
-    results = execute_and_report(assembly, plans, invocation, refused)
+    results = execute_and_report(assembly, plans, invocation, refused, overrides=overrides)
     if file and not results.interrupted and not results.failure:
         from kernloom.run.objectives import write_objective
 
@@ -145,9 +145,10 @@ def execute_and_report(
     plans: list[Planned],
     invocation: Invocation,
     refused: Sequence[Trial] = (),
+    overrides: Overrides | None = None,
 ) -> Results:
     """Run the trials, write the recipe if requested, and print them, followed by those that were
-    refused without a plan."""
+    refused without a plan. `overrides` are those of the command."""
     experiment = plans[0].experiment
     recipe = destination(experiment.recipe, "recipe") if experiment.recipe else None
     for key in OBSERVATIONS:
@@ -175,13 +176,10 @@ def execute_and_report(
         results.screening = screening
         results.interrupted |= screening is not None and screening.interrupted
         if recipe and not results.interrupted and not results.failure:
-            from kernloom.recipe.recipe import refusals, write_recipe
+            from kernloom.cli.recipe.saving import save_run
 
             # Before the report: if it fails, stdout shows only the error.
-            write_recipe(recipe, results.trials)
-            print(f"recipe written: {recipe}", file=invocation.stderr)
-            for refusal in refusals(results.trials, assembly.composer):
-                print(f"warning: `recipe run` will refuse it: {refusal}", file=invocation.stderr)
+            save_run(recipe, overrides or Overrides(), plans, results.trials, assembly, invocation)
         if refused:
             results.trials = [*results.trials, *refused]
             for trial in refused:
