@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.gauges import GAUGES, RATES, USUAL_METRICS, metric_named
+from kernloom.config.sweeps import POINT as NAMED
 from kernloom.measure.trial import Trial
 
 Operator = Literal[">=", "<=", "==", ">", "<"]
@@ -195,11 +196,10 @@ class Described:
         )
 
     def others(self, keys: Sequence[str]) -> frozenset[tuple[str, frozenset[str]]]:
-        """All values except those of some keys, to find trials that differ in these only."""
-        hidden = {name for key in keys for name in self.values if _ends(name, key)}
-        shown = ("workload", "case", "target", "toolchain", "runtime")
-        kept = [name for name in self.values if name in shown or name.startswith(POINT)]
-        return frozenset((name, self.values[name]) for name in kept if name not in hidden)
+        """The swept values except those of some keys, to find trials that differ in these only."""
+        swept = [name for name in self.values if name.startswith(POINT)]
+        hidden = {name for name in swept if any(_ends(name, key) for key in (*keys, NAMED))}
+        return frozenset((name, self.values[name]) for name in swept if name not in hidden)
 
 
 POINT = "point:"

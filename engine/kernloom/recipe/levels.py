@@ -36,7 +36,7 @@ class Level:
     @property
     def line(self) -> str:
         said = f"{self.name} {self.status}: {MEANINGS[self.name]}"
-        return f"{said}: {self.reason}" if self.reason else said
+        return f"{said} ({self.reason})" if self.reason else said
 
 
 def compared(points: Sequence[LockedPoint], here: Sequence[Entry]) -> Level:
@@ -140,5 +140,6 @@ def other_count(locked: LockedPoint, trial: Trial) -> str:
 
 
 def name_of(trial: Trial) -> str:
-    point = " ".join(f"{key}={value}" for key, value in trial.point.items())
+    named = ("workload", "target")
+    point = " ".join(f"{key}={v}" for key, v in trial.point.items() if key not in named)
     return f"{trial.workload} on {trial.target}" + (f" ({point})" if point else "")

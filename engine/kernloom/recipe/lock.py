@@ -13,10 +13,13 @@ from typing import Any
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.files import sha256_json
 from kernloom.plan.artifact import is_key
+from kernloom.recipe.entries import plain
 from kernloom.recipe.tables import Sections, Table, section_in
 
 HASH_LENGTH = 32
 DIGEST = "digest"
+PARAMS, DATA = "(params)", "(data)"
+"""Names of tables beside those of config sections."""
 KEYS = (
     *("kernloom", "created", "request", "git", "host", "cost", "toolchains", "files", "file_sets"),
     *("commands", "artifacts", "configs", "points", DIGEST),
@@ -136,9 +139,10 @@ def to_document(lock: Lock) -> dict[str, Any]:
     ]
     points = []
     for one in lock.points:
+        sections = {**one.config, PARAMS: one.params, DATA: one.data}
         config = {
-            name: configs.setdefault(name, Sections()).number(value)
-            for name, value in one.config.items()
+            name: configs.setdefault(name, Sections()).number(plain(value))
+            for name, value in sections.items()
         }
         points.append(
             {
@@ -147,12 +151,10 @@ def to_document(lock: Lock) -> dict[str, Any]:
                 "config": {name: number for name, number in config.items() if number},
                 "config_hash": short(sha256_json(one.config)),
                 "id": one.id,
-                "params": one.params,
                 "artifacts": {name: numbers[key] for name, key in one.artifacts.items()},
                 "status": one.status,
                 "verified": one.verified,
                 "metrics": dict(one.metrics),
-                "data": dict(one.data),
                 **({"message": one.message} if one.message else {}),
             }
         )
@@ -252,16 +254,17 @@ def _points(
 ) -> Iterator[LockedPoint]:
     for one in documents:
         numbers = one["config"]
+        found = {name: rows[_number(numbers.get(name, 0))] for name, rows in configs.items()}
         yield LockedPoint(
             point=dict(one["point"]),
-            config={name: rows[_number(numbers.get(name, 0))] for name, rows in configs.items()},
-            params=dict(one["params"]),
+            params=dict(found.pop(PARAMS)),
+            data={_text(name): _text(value) for name, value in found.pop(DATA).items()},
+            config=found,
             id=_text(one["id"]),
             artifacts={_text(name): keys[_number(n)] for name, n in one["artifacts"].items()},
             status=_text(one["status"]),
             verified=one["verified"] is True,
             metrics=dict(one["metrics"]),
-            data={_text(name): _text(value) for name, value in one["data"].items()},
             message=_text(one.get("message", "")),
         )
 

@@ -59,8 +59,9 @@ def _lock_lines(lock: Lock) -> Iterator[str]:
 def point_text(point: LockedPoint) -> str:
     workload = (point.config.get("workload") or {}).get("name")
     target = (point.config.get("target") or {}).get("name")
-    swept = " ".join(f"{key}={value}" for key, value in point.point.items())
-    return " ".join(filter(None, (f"{workload} on {target}", swept)))
+    named = ("workload", "target")
+    swept = [f"{key}={value}" for key, value in point.point.items() if key not in named]
+    return " ".join([f"{workload} on {target}", *swept])
 
 
 def result_text(point: LockedPoint) -> str:
@@ -76,6 +77,8 @@ def result_text(point: LockedPoint) -> str:
 
 
 def toolchain_text(chain: Mapping[str, Any]) -> str:
+    if not chain.get("version"):
+        return f"{chain.get('name')}: the device's own driver"
     name = f"{chain.get('name')} {chain.get('version')} ({chain.get('package')})"
     return " ".join([name, f"for {chain.get('target')}", *(chain.get("flags") or ())])
 

@@ -60,7 +60,8 @@ class Recipe:
             return self.composed(composer, local)
         return [
             entries.entry(
-                pinned(one.config, one.params),
+                # A point that was refused has no parameters, and is refused again.
+                pinned(one.config, one.params) if one.artifacts else one.config,
                 one.point,
                 one.artifacts,
                 f"{self.path}: lock.points[{number}]",

@@ -182,4 +182,4 @@ def _rounded(value: Any) -> Any:
     """A number with the digits that mean something; counts stay whole."""
     if isinstance(value, dict):
         return {name: _rounded(inner) for name, inner in value.items()}
-    return float(f"{value:.9g}") if isinstance(value, float) else value
+    return float(f"{value:.8g}") if isinstance(value, float) else value

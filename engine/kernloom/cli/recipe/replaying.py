@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernloom.base.errors import UsageError, nearest
+from kernloom.base.errors import UnavailableError, UsageError, nearest
 from kernloom.cli.commands.run import execute_and_report
 from kernloom.cli.hydra_flags import places_of
 from kernloom.cli.invocation import Invocation
@@ -12,12 +12,13 @@ from kernloom.cli.progress import Progress
 from kernloom.cli.recipe.common import files_of, local_config
 from kernloom.recipe.entries import differences
 from kernloom.recipe.levels import LEVELS
+from kernloom.recipe.page import cost_text
 from kernloom.recipe.recipe import read_recipe
 from kernloom.report.documents import to_json, trial_document
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import exit_code
 from kernloom.run.planning import plan_each
-from kernloom.run.verifying import Verification, Verifying
+from kernloom.run.verifying import NOT_LOCKED, Verification, Verifying
 
 MAX_ROUNDS = 10
 
@@ -64,6 +65,12 @@ def verify(invocation: Invocation) -> int:
     progress = Progress(invocation.stderr, quiet=not invocation.for_people)
     local = local_config(assembly, invocation)
     verifying = Verifying(assembly, recipe, local, progress)
+    if invocation.for_people:
+        try:
+            whole = cost_text(verifying.cost())
+            print(f"the whole recipe: {whole}", file=invocation.stderr)
+        except UnavailableError as error:
+            print(f"note: {error.message}", file=invocation.stderr)
     found = verifying.first_look() if "proxy" in flags else verifying.verify(rounds=rounds)
     if invocation.for_people:
         _print(found, invocation, look="proxy" in flags)
@@ -86,8 +93,12 @@ def _rounds(text: str) -> int:
 
 def _print(found: Verification, invocation: Invocation, *, look: bool) -> None:
     out = invocation.stdout
+    locked = not any(level.reason == NOT_LOCKED for level in found.levels)
+    if not locked:
+        print("L1, L2 not checked: not locked; `kernloom recipe lock FILE` adds a lock", file=out)
     for level in found.levels:
-        print(level.line, file=out)
+        if level.reason != NOT_LOCKED:
+            print(level.line, file=out)
     for claim in found.claims:
         print(claim.line, file=out)
     for note in dict.fromkeys(found.notes):
@@ -97,7 +108,8 @@ def _print(found: Verification, invocation: Invocation, *, look: bool) -> None:
         good = sum(trial.good for trial in trials)
         print(f"first look: {good} of {len(trials)} verified; no level is claimed", file=out)
     else:
-        print(f"level reached: {found.reached or 'none'}", file=out)
+        reached = found.reached or ("none" if locked else "none, for it is not locked")
+        print(f"level reached: {reached}", file=out)
 
 
 def _document(file: str, found: Verification) -> dict[str, object]:

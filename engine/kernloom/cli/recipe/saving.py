@@ -22,6 +22,7 @@ from kernloom.recipe.from_trials import request_of_run, request_of_trials, with_
 from kernloom.recipe.recipe import add_lock, read_recipe, write_recipe
 from kernloom.recipe.request import Request
 from kernloom.report.results import parse_filters
+from kernloom.report.tables import print_failures
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, exit_code
 from kernloom.run.fleet import FleetSetup
@@ -132,10 +133,5 @@ def lock(invocation: Invocation) -> int:
     written = add_lock(recipe, made, beside="beside" in invocation.flags)
     good = sum(trial.good for trial in results.trials)
     print(f"lock written: {written}: {count(good, 'verified trial')}", file=invocation.stderr)
-    for trial in results.trials:
-        if not trial.good:
-            print(
-                f"warning: {trial.workload} on {trial.target} is {trial.status}: {trial.message}",
-                file=invocation.stderr,
-            )
+    print_failures(results.trials, invocation.stderr)
     return exit_code(results.trials, interrupted=False, failed=False)
