@@ -35,7 +35,7 @@ COMMANDS = {
     "check": "correctness only: every case of the workloads on the target",
     "compare": "measure two or more in the same rounds: faster, slower, equivalent",
     "results": "query the store: table, csv, json",
-    "recipe": "run a recipe file: recipe run FILE",
+    "recipe": "save, lock, run, verify, show, compare and pack recipes",
     "targets": "every target: available, or why not and what to install",
     "doctor": "this machine: compilers, clocks, noise, peak and bandwidth, places",
     "completion": "a script for bash, zsh or fish that completes these words",

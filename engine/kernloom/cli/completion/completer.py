@@ -146,7 +146,7 @@ class _Completer:
             case "targets" | "doctor":
                 return [Candidate(_OUTPUT, "more")]
             case "recipe":
-                return self._recipe()
+                return self._recipe(typed)
             case "results":
                 return self._results(typed)
             case "compare" if "--baseline" in self.line.before:
@@ -156,11 +156,15 @@ class _Completer:
                 return [*self._quoted(typed), *files]
         return self._overrides().candidates(typed)
 
-    def _recipe(self) -> list[Candidate]:
+    def _recipe(self, typed: str) -> list[Candidate]:
         match self._positional:
             case []:
                 return self._actions()
-            case ["run"]:
+            case ["unpack"] | ["pack", _]:
+                return files_after()
+            case ["save", *_]:
+                return [*stored.filters(typed, self._overrides()), *files_after(yaml=True)]
+            case [_] | ["diff", _]:
                 return files_after(yaml=True)
         return [Candidate(_OUTPUT, "more")]
 
