@@ -10,6 +10,7 @@ a metric with values of its own, every pair of trials that differ in just these 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,8 +116,11 @@ def _check(claim: Claim, key: str) -> None:
     if claim.within >= 1:
         raise ConfigError("a variation of 100% or more allows anything", key=key)
     for side in (claim.left, claim.right):
-        if not side.number:
-            raise ConfigError(f"claim '{claim.text}' compares with 0", key=key)
+        if not side.number or not math.isfinite(side.number):
+            raise ConfigError(
+                f"claim '{claim.text}' compares with {side.number:g}; only ratios can be judged",
+                key=key,
+            )
     if claim.operator == "==" and not claim.within and _is_sampled(claim):
         raise ConfigError(
             f"claim '{claim.text}': a measured time never equals a number",
@@ -137,6 +141,8 @@ def _side(text: str, key: str) -> Side:
     for sign, factor in _factors(text):
         if _NUMBER.fullmatch(factor):
             value = float(factor)
+            if not math.isfinite(value):
+                raise ConfigError(f"'{factor}' is no number that can be compared", key=key)
             if not value and sign == "/":
                 raise ConfigError(f"'{text.strip()}' divides by 0", key=key)
             number = number * value if sign == "*" else number / value

@@ -21,10 +21,20 @@ def flow(value: Any) -> str:
         return "[" + ", ".join(map(flow, value)) + "]"
     if isinstance(value, str):
         plain = _PLAIN.fullmatch(value) and not _SPECIAL.fullmatch(value)
-        return value if plain else json.dumps(value, ensure_ascii=True)
+        return value if plain else _quoted(value)
     if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))):
         return {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}[str(value)]
     return json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    """A text in quotes, in ASCII: YAML has no pairs of surrogates as JSON does."""
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\U{code:08x}" if code > 0xFFFF else json.dumps(character)[1:-1]
 
 
 def block(value: Any, depth: int = 1, indent: int = 0) -> Iterator[str]:
