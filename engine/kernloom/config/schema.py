@@ -50,6 +50,7 @@ STATUSES = (
     "refused",
     "unavailable",
     "unconverged",
+    "suspicious",
     "interrupted",
 )
 

@@ -23,7 +23,13 @@ SHORT_ID = 12
 SamplesOf = Callable[[Trial], Sequence[Samples]]
 """Returns a trial's samples, for example from the store."""
 
-_STYLES = {"ok": "green", "unconverged": "yellow", "unavailable": "yellow", "refused": "yellow"}
+_STYLES = {
+    "ok": "green",
+    "unconverged": "yellow",
+    "suspicious": "magenta",
+    "unavailable": "yellow",
+    "refused": "yellow",
+}
 
 
 def status_style(trial: Trial) -> str:
