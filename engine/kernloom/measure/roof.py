@@ -6,9 +6,8 @@ calibration is not part of a trial's identity: it rates a time and does not chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,8 +16,7 @@ from kernloom.base.machine import machine_class
 from kernloom.base.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
-    from kernloom.config.schema import Arch, Experiment
-    from kernloom.plan.planned import StepArtifact
+    from kernloom.config.schema import Arch
 
 FORMAT = 2
 MEMORY = "memory"
@@ -120,7 +118,7 @@ def roof_of(
         if not peaks:
             return None
         what = "FMA peak" if calibration.arches[name].fma else "multiply-add peak"
-        roofs.append(Roof(f"{dtype} {what}", flops / _with_threads(peaks, threads)))
+        roofs.append(Roof(f"{dtype} {what}", flops / with_threads(peaks, threads)))
     if bytes > 0:
         held = bytes if footprint is None else footprint
         level = level_of(calibration, held, threads)
@@ -168,7 +166,7 @@ def _bandwidth(
     here = [b for b in calibration.bandwidths if b.level == level]
     own = [b for b in here if b.arch == arch] or here
     rates = [
-        _with_threads(found, threads)
+        with_threads(found, threads)
         for name in PATTERNS
         if pattern in (None, name)
         and (found := {b.threads: b.gbytes_per_s for b in own if b.pattern == name})
@@ -176,57 +174,10 @@ def _bandwidth(
     return max(rates, default=None)
 
 
-def _with_threads(rates: Mapping[int, float], threads: int) -> float:
+def with_threads(rates: Mapping[int, float], threads: int) -> float:
     """One core's rate times the threads, limited by the rate of all cores."""
     one, most = rates[min(rates)], max(rates.values())
     return most if threads >= max(rates) else min(one * threads, most)
-
-
-class Roofs:
-    """Compares results with the roof of this machine; reads its calibration on first use."""
-
-    def __init__(self, folder: Path, say: Callable[[str], None] = lambda note: None) -> None:
-        self._folder = folder
-        self._say = say
-
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        return load_calibration(self._folder, say=self._say)
-
-    def fraction(
-        self, experiment: Experiment, steps: Sequence[StepArtifact], median_ns: float
-    ) -> tuple[float, str] | None:
-        """The share of the roof that a time reaches, and the roof; only for kernels that run on
-        this machine's cores without a sanitizer."""
-        from kernloom.device.devices import DEVICES
-
-        target = experiment.target
-        device = DEVICES.get(target.device, key="target.device")
-        if not device.runs_natively(target) or target.is_sanitized:
-            return None
-        if median_ns <= 0 or self.calibration is None:
-            return None
-        from kernloom.base.expressions import evaluate
-        from kernloom.measure.sampler import threads_of
-        from kernloom.plan.inspect import sizes_of, tensors_of
-
-        workload = experiment.workload
-        sizes, tensors = sizes_of(workload), tensors_of(workload)
-        bound = [a for s in steps for a in s.step.arguments if a.kind == "tensor"]
-        used = {str(argument.binding) for argument in bound}
-        written = {str(argument.binding) for argument in bound if argument.access != "read"}
-        roof = roof_of(
-            self.calibration,
-            experiment.arch,
-            workload.dtype,
-            evaluate(workload.cost.flops, sizes),
-            evaluate(workload.cost.bytes, sizes),
-            threads_of(steps),
-            footprint=sum(tensors[name].nbytes for name in used),
-            written=sum(tensors[name].nbytes for name in written),
-            cold=experiment.measure.cache == "cold",
-        )
-        return (roof.ns / median_ns, roof.limit) if roof else None
 
 
 def calibration_file(folder: Path, machine: Mapping[str, Any] | None = None) -> Path:

@@ -19,12 +19,12 @@ from kernloom.measure.launch_report import report_conditions, report_metrics
 from kernloom.measure.looking import keep
 from kernloom.measure.peers import Peers
 from kernloom.measure.placement import transfer_metrics
-from kernloom.measure.roof import Roofs
+from kernloom.measure.roofs import Roofs
 from kernloom.measure.sampler import Sampler
 from kernloom.measure.statistics import metrics_of, readings_of, timing
 from kernloom.measure.trial import Samples
 from kernloom.measure.turns import Order
-from kernloom.pipeline.stage import Context, Stage, Turns
+from kernloom.pipeline.stage import SUSPICIONS, Context, Stage, Turns
 from kernloom.plan.inspect import sizes_of
 from kernloom.plan.planned import StepArtifact
 
@@ -40,6 +40,7 @@ class Measure(Stage):
         "converged": "converged",
         "warnings": "warnings",
         "conditions": "conditions",
+        "suspicions": SUSPICIONS,
     }
 
     def run(self, context: Context, inputs: Mapping[str, Any]) -> Turns:
@@ -71,7 +72,10 @@ class Measure(Stage):
         roofs: Roofs | None = context.services.get(Roofs)
         if roofs and (found := roofs.fraction(experiment, steps, metrics.get(TIME.name, 0.0))):
             metrics[ROOF_FRACTION.name], conditions["roof"] = found
-        return _outputs(metrics, tuple(processes), not unconverged, warnings, conditions)
+        doubt = roofs.doubt(experiment, steps, metrics) if roofs else ""
+        return _outputs(
+            metrics, tuple(processes), not unconverged, warnings, conditions, (doubt,) * bool(doubt)
+        )
 
 
 def _outputs(
@@ -80,6 +84,7 @@ def _outputs(
     converged: bool,
     warnings: Sequence[str],
     conditions: Mapping[str, Any],
+    suspicions: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     return {
         "metrics": metrics,
@@ -87,6 +92,7 @@ def _outputs(
         "converged": converged,
         "warnings": tuple(warnings),
         "conditions": conditions,
+        "suspicions": suspicions,
     }
 
 

@@ -12,6 +12,9 @@ from kernloom.config.schema import Experiment
 T = TypeVar("T")
 Phase = Literal["plan", "build", "run"]
 PHASES: tuple[Phase, ...] = ("plan", "build", "run")
+SUSPICIONS = "suspicions"
+"""Type of an output of `run` stages: a tuple of reasons not to believe a verified result. With any
+reason the trial's status is `suspicious`."""
 Turns: TypeAlias = Generator[None, None, Mapping[str, Any]]
 """A generator stage that takes turns with those of other trials; it returns its outputs."""
 

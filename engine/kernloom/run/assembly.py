@@ -34,7 +34,7 @@ from kernloom.config.platforms import find_platform
 from kernloom.config.schema import Emulator, Experiment, Toolchain
 from kernloom.device.contract import PLATFORM
 from kernloom.device.devices import DEVICES
-from kernloom.measure.roof import Roofs
+from kernloom.measure.roofs import Roofs
 from kernloom.measure.rounds import Measure
 from kernloom.measure.verify import Verify
 from kernloom.pipeline.stage import Stage

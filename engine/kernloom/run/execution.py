@@ -327,6 +327,8 @@ class Execution:
         if not trial.good or TIME.name not in metrics:
             return trial
         roofs = self._assembly.roofs
+        if doubt := roofs.doubt(plan.experiment, plan.steps, metrics):
+            return replace(trial, status="suspicious", message=doubt)
         if roofs.calibration is None:
             return trial
         found = roofs.fraction(plan.experiment, plan.steps, metrics[TIME.name])

@@ -29,7 +29,7 @@ from kernloom.measure.sampler import Sampler, threads_of, with_clock
 from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.trial import Trial
 from kernloom.measure.turns import in_turns
-from kernloom.pipeline.stage import Context
+from kernloom.pipeline.stage import SUSPICIONS, Context
 from kernloom.plan.artifact import Artifact
 from kernloom.plan.planned import Planned, PlannedPeer
 from kernloom.plan.source import ENTRY
@@ -314,6 +314,13 @@ def _ended(
             "message": str(problem),
             "stderr": getattr(problem, "stderr", ""),
         }
+    if suspicions := [s for part in plan.graph.of_type(SUSPICIONS, outputs) for s in part]:
+        return found | {
+            "status": "suspicious",
+            "verified": verified,
+            "stage": _first_suspicious(plan, outputs),
+            "message": "; ".join(suspicions),
+        }
     if all(plan.graph.of_type("converged", outputs)):
         return found | {"status": "ok", "verified": verified}
     return found | {
@@ -321,6 +328,16 @@ def _ended(
         "verified": verified,
         "message": _why_unconverged(outputs),
     }
+
+
+def _first_suspicious(plan: Planned, outputs: Mapping[str, Any]) -> str:
+    """The first stage that does not believe the result."""
+    return next(
+        name
+        for name, node in plan.graph.nodes.items()
+        for output, kind in node.stage.outputs.items()
+        if kind == SUSPICIONS and outputs.get(name, {}).get(output)
+    )
 
 
 def _why_unconverged(outputs: Mapping[str, Any]) -> str:
