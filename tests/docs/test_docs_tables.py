@@ -34,6 +34,7 @@ from kernloom.report.formats import FORMATS
 from kernloom.run.assembly import STAGES
 from kernloom.run.fleets import FLEETS
 from kernloom.scene.scene import FIELDS
+from kernloom.tune.strategy import STRATEGIES
 
 TREE = Path(__file__).resolve().parents[2]
 ENGINE = TREE / "engine" / "kernloom"
@@ -169,6 +170,17 @@ def test_packages_import_only_what_the_architecture_allows() -> None:
         may = {"base", package, *(word.strip() for word in allowed.split(","))}
         for path in sorted((ENGINE / package).rglob("*.py")):
             assert imported_packages(path) <= may, f"{path.relative_to(ENGINE)}"
+
+
+def test_strategies_import_only_spaces() -> None:
+    for path in sorted((ENGINE / "tune" / "strategies").rglob("*.py")):
+        assert imported_packages(path) <= {"base", "space", "tune"}, path.name
+
+
+def test_tuning_lists_every_strategy() -> None:
+    shipped = {name: STRATEGIES.get(name, key="") for name in STRATEGIES.names()}
+    expected = [[name, cls.about] for name, cls in shipped.items()]
+    assert sorted(rows("guide/tuning.md", "strategies")) == sorted(expected)
 
 
 def test_every_package_stands_in_the_architecture() -> None:

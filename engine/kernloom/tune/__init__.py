@@ -1,0 +1,1 @@
+"""Tuning: search strategies, and the studies that use them."""

@@ -1,0 +1,58 @@
+"""A strategy that works on indices: what the shipped strategies share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+
+from kernloom.base.errors import UsageError
+from kernloom.tune.strategy import Point, Search, Strategy
+
+
+class IndexedStrategy(Strategy):
+    """Keeps the points asked and told, by their index in the product of all axes."""
+
+    def __init__(self, search: Search) -> None:
+        super().__init__(search)
+        self.space = search.space
+        self.asked: set[int] = set()
+        """Points asked or known."""
+        self.results: dict[int, float | None] = {}
+        self._first = deque(index for point in search.first if (index := self._index(point)) >= 0)
+        for point, value in search.known:
+            if (index := self._index(point)) >= 0:
+                self.asked.add(index)
+                self.results[index] = value
+
+    def ask(self, count: int) -> list[Point]:
+        points: list[Point] = []
+        while len(points) < count and (index := self._next()) is not None:
+            self.asked.add(index)
+            points.append(self.space.point_at(index))
+        return points
+
+    def tell(self, point: Point, value: float | None) -> None:
+        index = self.space.index(point)
+        self.asked.add(index)
+        self.results[index] = value
+        self.learn(index, value)
+
+    @abstractmethod
+    def propose(self) -> int | None:
+        """The next point, not in `asked`; None: no point is left."""
+
+    def learn(self, index: int, value: float | None) -> None:
+        """A result arrived."""
+
+    def _next(self) -> int | None:
+        while self._first:
+            if (index := self._first.popleft()) not in self.asked:
+                return index
+        return self.propose()
+
+    def _index(self, point: Point) -> int:
+        """The index of a valid point, else -1."""
+        try:
+            return self.space.index(point) if self.space.contains(point) else -1
+        except UsageError:
+            return -1
