@@ -233,10 +233,10 @@ def test_a_kernel_of_ones_own_is_packed_and_verified_elsewhere(
     assert statuses(sharing_project, recipe) == ["reached"] * 3
     assert sharing_project.run("recipe", "pack", str(recipe), str(archive)).code == 0
     other = Project(tmp_path / "other")
-    shown = other.run("recipe", "unpack", str(archive), "new")
+    shown = other.run("recipe", "unpack", str(archive), "new/project")
     assert shown.code == 2
     assert "twice.c" in shown.stdout and "--trust" in shown.stderr
-    assert other.run("recipe", "unpack", str(archive), "new", "--trust").code == 0
+    assert other.run("recipe", "unpack", str(archive), "new/project", "--trust").code == 0
     there = Project(other.folder / "new")
     assert statuses(there, there.folder / "recipe.yaml") == ["reached"] * 3
 

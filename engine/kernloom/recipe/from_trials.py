@@ -24,13 +24,19 @@ def request_of_run(overrides: Overrides, trials: Sequence[Trial], composer: Comp
     kept = overrides.without(*(key for key in LOCAL_KEYS if key != "sweep"))
     try:
         request = new_request(kept.text)
-        points = list(composer.points(overrides_of(request, composer), refuse=_ignored))
+        points = points_of(request, composer)
     except KernloomError:
         points = []
-    if [plain(point.swept) for point in points] == [plain(trial.point) for trial in trials]:
+    if points == [plain(trial.point) for trial in trials]:
         return request
     # Not all of its points were measured: some were screened out, or a program chose them.
     return request_of_trials(trials, composer)
+
+
+def points_of(request: Request, composer: Composer) -> list[dict[str, Any]]:
+    """The swept values of each point of a request."""
+    points = composer.points(overrides_of(request, composer), refuse=_ignored)
+    return [plain(point.swept) for point in points]
 
 
 def _ignored(row: Any, error: ConfigError) -> None:

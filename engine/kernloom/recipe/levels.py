@@ -60,8 +60,7 @@ class Changes:
 
 
 def changes_of(lock: Lock, key: str, artifact: Artifact) -> Changes:
-    if key == artifact.key:
-        return Changes()
+    """Why an artifact is not the locked one, or is rendered from other templates."""
     locked = {one.name: one for one in _locked_steps(lock, key)}
     steps = list(steps_of(artifact))
     for step in steps:
@@ -70,6 +69,8 @@ def changes_of(lock: Lock, key: str, artifact: Artifact) -> Changes:
             return Changes(failed=f"{artifact.name} has a new part, {step.name}")
         if changed := _changed_file(old, step):
             return Changes(failed=changed)
+    if key == artifact.key:
+        return Changes()
     for step in steps:
         old = locked[step.name]
         if old.toolchain != short(step.identity.digest):

@@ -10,7 +10,7 @@ from typing import Any
 from kernloom import __version__
 from kernloom.base.environment import UNKNOWN, git_facts, host_facts, package_of
 from kernloom.base.errors import UnavailableError
-from kernloom.base.files import sha256_bytes
+from kernloom.base.files import sha256_bytes, sha256_text
 from kernloom.base.gauges import GAUGES, RATES, ROOF_FRACTION
 from kernloom.build.manifest import read_manifest
 from kernloom.measure.data import DataSets
@@ -38,12 +38,20 @@ class Locking:
         self._seconds = 0.0
         """Time that the builds took."""
 
-    def lock(self, request: Request, trials: Sequence[Trial], plans: Sequence[Planned]) -> Lock:
-        """The lock of a request whose points are these trials, planned like this."""
+    def lock(
+        self,
+        request: Request,
+        trials: Sequence[Trial],
+        plans: Sequence[Planned],
+        points: Sequence[Mapping[str, Any]] = (),
+    ) -> Lock:
+        """The lock of a request whose points are these trials, planned like this. `points` are
+        the swept values of each, unless they are those of the trials."""
         artifacts = self._artifacts
         toolchains: dict[str, dict[str, Any]] = {}
-        points = []
-        for trial, plan in zip(trials, plans, strict=True):
+        locked = []
+        swept = points or [trial.point for trial in trials]
+        for trial, plan, point in zip(trials, plans, swept, strict=True):
             named = {str(item["name"]): str(item["key"]) for item in trial.artifacts}
             planned = {artifact.key: artifact for _, artifact in plan.named_artifacts}
             self._build(artifact for key, artifact in planned.items() if key in named.values())
@@ -58,9 +66,9 @@ class Locking:
                     if step.key not in artifacts:
                         artifacts[step.key] = self._artifact(step)
                         self._add_toolchain(toolchains, step)
-            points.append(
+            locked.append(
                 LockedPoint(
-                    point=plain(trial.point),
+                    point=plain(point),
                     config=recorded_config(trial),
                     params=plain(trial.params),
                     id=trial.id,
@@ -80,7 +88,7 @@ class Locking:
             host=host_facts(),
             toolchains=toolchains,
             artifacts=artifacts,
-            points=tuple(points),
+            points=tuple(locked),
             cost={
                 "build_s": round(self._seconds, 1),
                 "run_s": round(sum(trial.seconds for trial in trials), 1),
@@ -120,7 +128,8 @@ class Locking:
             inputs=_shortened(artifact.inputs),
             headers=_shortened(artifact.headers),
             linked=_shortened(artifact.linked),
-            origins=_shortened(manifest.get("origins") or {}),
+            # A manifest has the templates of the first build of these inputs.
+            origins={p: short(sha256_text(t)) for p, t in sorted(artifact.origins.items())},
             steps={path: step.key for path, step in artifact.steps.items()},
             output=short(manifest["output_sha256"]),
             bytes=artifact.path(build).stat().st_size,

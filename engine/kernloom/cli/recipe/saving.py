@@ -18,7 +18,7 @@ from kernloom.config.overrides import Overrides
 from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
 from kernloom.recipe.entries import pinned, refusals
-from kernloom.recipe.from_trials import request_of_run, request_of_trials, with_own_parts
+from kernloom.recipe.from_trials import points_of, request_of_run, request_of_trials, with_own_parts
 from kernloom.recipe.recipe import add_lock, read_recipe, write_recipe
 from kernloom.recipe.request import Request
 from kernloom.report.results import parse_filters
@@ -58,7 +58,13 @@ def _write(
     invocation: Invocation,
 ) -> None:
     request = with_own_parts(request, path)
-    write_recipe(path, request, Locking(assembly).lock(request, trials, plans))
+    points = points_of(request, assembly.composer)
+    if len(points) != len(trials):
+        raise UsageError(
+            f"recipe: {len(trials)} trials, of which only {len(points)} can be composed here",
+            hint="Their configs were removed or changed since they ran. Run them again.",
+        )
+    write_recipe(path, request, Locking(assembly).lock(request, trials, plans, points))
     print(f"recipe written: {path}", file=invocation.stderr)
     for refusal in refusals(trials, assembly.composer):
         print(f"warning: `recipe run` will refuse it: {refusal}", file=invocation.stderr)
