@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from command_line import ENGINE, Done, Project
 from example_package import install
 from kernloom.config.reader import dump_yaml, read_yaml
+from kernloom.recipe.lock import DIGEST, digest_of
 
 PYPROJECT = """\
 [project]
@@ -226,11 +228,17 @@ def test_a_recipe_calls_no_resolver(lab: Lab, tmp_path: Path) -> None:
     recipe = lab.project.folder / "made.yaml"
     done = lab.run("run", "workload=good", f"recipe={recipe}")
     assert done.code == 0, done.stderr
+    written = read_yaml(recipe)
     for change in ({"about": "${lab.calls:1}"}, {"sizes": {"n": "${lab.calls:1}"}}):
-        data = read_yaml(recipe)
-        data["trials"][0]["config"]["workload"] |= change
-        recipe.write_text(dump_yaml(data))
+        lock = deepcopy(written["lock"])
+        lock["configs"]["workload"][0] |= change
+        lock[DIGEST] = digest_of(lock)
+        recipe.write_text(dump_yaml(written | {"lock": lock}))
         lab.run("recipe", "run", str(recipe))
+    requested = {"recipe": 2, "run": "workload=good 'workload.about=${lab.calls:1}'"}
+    recipe.write_text(dump_yaml(requested))
+    done = lab.run("recipe", "run", str(recipe))
+    assert done.code == 2 and "does more than name a key of the config" in done.stderr
     assert not lab.calls.exists()
 
 

@@ -49,7 +49,7 @@ BEFORE = {
         "./kernloom run -m workload=axpy,softmax",
         "./kernloom results baseline save main",
     ],
-    r"recipe run mlp\.yaml": ["./kernloom run workload=mlp recipe=mlp.yaml"],
+    r"recipe verify mlp\.yaml": ["./kernloom run workload=mlp recipe=mlp.yaml"],
     r"recipe run build/axpy\.yaml": ["./kernloom run workload=axpy recipe=build/axpy.yaml"],
     r"explain.*": ["./kernloom run", "./kernloom run workload=mlp"],
     r"results sweep\.point=odd": ["kernloom run -m sweep=mine"],
@@ -196,7 +196,7 @@ def test_commands_are_found_in_blocks_tables_and_sentences() -> None:
     shown = {(s.page, s.text) for s in SHOWN}
     assert ("docs/guide/first-steps.md", "./kernloom run workload=softmax") in shown
     assert ("README.md", "./kernloom check") in shown
-    assert ("README.md", "kernloom recipe run mlp.yaml") in shown
+    assert ("README.md", "kernloom recipe verify mlp.yaml") in shown
     assert ("docs/guide/own-target.md", "kernloom check target=cortex_m3 case=small") in shown
     assert ("docs/guide/damaged-store.md", "kernloom results repair") in shown
     assert {s.text: s.code for s in SHOWN}["./kernloom run workload=sofmax"] == 2
