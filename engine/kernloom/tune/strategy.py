@@ -16,7 +16,7 @@ from kernloom.space.space import Space
 
 Point = Row
 """A point of a search space: its keys with their values."""
-DEFAULT = "auto"
+DEFAULT = "random"
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,11 @@ class Strategy(ABC):
         """The result of a point; None: the point failed."""
 
 
+SHIPPED = {
+    "random": "kernloom.tune.strategies.random:RandomSearch",
+}
 STRATEGIES: Registry[type[Strategy]] = Registry(
-    "strategy",
-    {},
-    later={
-        "random": "kernloom.tune.strategies.random:RandomSearch",
-    },
-    group="kernloom.strategies",
+    "strategy", {}, later=SHIPPED, group="kernloom.strategies"
 )
 
 

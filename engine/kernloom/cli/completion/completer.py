@@ -149,12 +149,25 @@ class _Completer:
                 return self._recipe(typed)
             case "results":
                 return self._results(typed)
+            case "tune" if any(word.startswith("space=") for word in [*self.line.before, typed]):
+                return self._replay(typed)
             case "compare" if "--baseline" in self.line.before:
                 return stored.filters(typed, self._overrides())
             case "compare":
                 files = files_after(yaml=True) if "=" not in typed else []
                 return [*self._quoted(typed), *files]
         return self._overrides().candidates(typed)
+
+    def _replay(self, typed: str) -> list[Candidate]:
+        """Keys of `tune space=FILE`."""
+        key, equals, value = typed.partition("=")
+        if key == "space" and equals:
+            return [one.after("space=") for one in files_after()]
+        if key == "strategy" and equals:
+            found = chosen_from(constants("tune/strategy").get("SHIPPED", {}), value)
+            return [one.after("strategy=") for one in found]
+        keys = ("strategy", "budget", "repeats", "seed", "objective", "output")
+        return [] if equals else [Candidate(f"{name}=", "more") for name in keys]
 
     def _recipe(self, typed: str) -> list[Candidate]:
         match self._positional:
