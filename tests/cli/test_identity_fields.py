@@ -412,6 +412,22 @@ CHANGES_NOTHING: dict[str, Change] = {
     "BuildSettings.cache": other("build.cache", "shared"),
     "ScreenSettings.keep": other("screen.keep", 3),
     "ScreenSettings.batch": other("screen.batch", 3),
+    "SearchSettings.name": other("search.name", "mine"),
+    "SearchSettings.about": other("search.about", "typo fixed"),
+    "SearchSettings.strategy": other("search.strategy", "grid"),
+    "SearchSettings.trials": other("search.trials", 3),
+    "SearchSettings.seconds": other("search.seconds", 3.0),
+    "SearchSettings.patience": other("search.patience", 3),
+    "SearchSettings.batch": other("search.batch", 3),
+    "SearchSettings.seed": other("search.seed", 3),
+    "SearchSettings.objective": other("search.objective", "gflops"),
+    "SearchSettings.steps": other("search.steps", ["multiply"]),
+    "SearchSettings.memory": other("search.memory", False),
+    "SearchSettings.screening": other("search.screening", "standard"),
+    "SearchSettings.racing": other("search.racing", "rigorous"),
+    "SearchSettings.leaders": other("search.leaders", 3),
+    "SearchSettings.stages": other("search.stages", 1),
+    "SearchSettings.limit": other("search.limit", 3.0),
 }
 """Field -> a change of it that leaves the trial what it is."""
 
@@ -430,7 +446,7 @@ SECTIONS = {
     f"Experiment.{name}"
     for name in (
         *("workload", "target", "arch", "toolchain", "runtime", "pipeline", "select"),
-        *("measure", "store", "fleet", "sweep", "build", "screen"),
+        *("measure", "store", "fleet", "sweep", "build", "screen", "search"),
     )
 }
 """Fields that are classified by what is inside."""

@@ -27,6 +27,7 @@ from kernloom.config.accelerator import SECTIONS, summary
 from kernloom.config.convert import convert
 from kernloom.config.groups import Groups
 from kernloom.config.schema import ROOT_KEYS, STATUSES, Arch, MicroKernel
+from kernloom.config.settings import SearchSettings
 from kernloom.config.validate import CORE_NAMES
 from kernloom.device.accelerator.infinite import RESOURCES
 from kernloom.device.accelerator.options import Options
@@ -183,6 +184,12 @@ def test_tuning_lists_every_strategy() -> None:
     assert sorted(rows("guide/tuning.md", "strategies")) == sorted(expected)
 
 
+def test_tuning_lists_every_search_setting() -> None:
+    keys = " ".join(key for key, _ in rows("guide/tuning.md", "search settings"))
+    settings = {field.name for field in fields(SearchSettings)} - {"name", "about"}
+    assert set(re.findall(r"\w+", keys)) == settings
+
+
 def test_every_package_stands_in_the_architecture() -> None:
     listed = {row[0] for row in rows("reference/architecture.md", "packages")}
     found = {path.parent.name for path in ENGINE.glob("*/__init__.py")}
@@ -197,6 +204,7 @@ def test_registries_lists_every_registry_and_what_it_names() -> None:
         if isinstance(call, ast.Call)
         for keyword in call.keywords
         if keyword.arg == "group" and isinstance(keyword.value, ast.Constant)
+        if isinstance(keyword.value.value, str)
         if isinstance(call.args[0], ast.Constant)
     )
     listed = [(group, what) for group, what, _, _ in rows("reference/registries.md", "registries")]
@@ -223,6 +231,7 @@ def test_command_line_lists_every_key_of_a_run() -> None:
     missing = set(ROOT_KEYS) - set(re.findall(r"`(\w+)", keys))
     assert missing == set(ROOT_KEYS) & {path.name for path in (TREE / "configs").iterdir()} - {
         "fleet",
+        "search",
         "store",
         "sweep",
     }

@@ -30,9 +30,9 @@ from kernloom.cli.invocation import Flag, Invocation, check_output, output_of, p
 COMMANDS = {
     "run": "one experiment, or with -m a sweep: build, verify, measure, store",
     "plan": "what would be built and run, what is cached, and why the rest is not",
+    "tune": "search the tunables of a workload on a target; space=FILE: a recorded space",
     "build": "build the experiment's artifacts (--all: every runtime whose toolchain is present)",
     "explain": "why an artifact is or was rebuilt",
-    "tune": "search for the best parameters; space=FILE: on a recorded space",
     "check": "correctness only: every case of the workloads on the target",
     "compare": "measure two or more in the same rounds: faster, slower, equivalent",
     "results": "query the store: table, csv, json",

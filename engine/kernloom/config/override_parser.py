@@ -23,7 +23,7 @@ _SWEPT_PATHS = re.compile(r"select\.file|workload\.tensors\.\w+\.fill\.path")
 """Paths that can be swept, so that commas separate values."""
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 _CHOICE = re.compile(r"choice\(.*\)", re.DOTALL)
-EXPRESSION_KEYS = re.compile(r"sweep\.where")
+EXPRESSION_KEYS = re.compile(r"sweep\.where|search\.objective")
 """Keys whose value is an expression: taken literally, unless it is a list."""
 
 HYDRA = ("hydra/", "hydra.")

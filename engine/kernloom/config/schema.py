@@ -27,6 +27,7 @@ from kernloom.config.limits import FINITE, at_least, between
 from kernloom.config.settings import (
     BuildSettings,
     ScreenSettings,
+    SearchSettings,
     StoreSettings,
     SweepSettings,
 )
@@ -604,6 +605,7 @@ class Experiment(Digested):
     sweep: SweepSettings
     build: BuildSettings
     screen: ScreenSettings = field(default_factory=ScreenSettings)
+    search: SearchSettings = field(default_factory=SearchSettings)
     case: str = "default"
     seed: int = field(default=0, metadata=at_least(0))
     output: str = "table"
@@ -655,6 +657,7 @@ NOT_IDENTITY = (
     "sweep",
     "build",
     "screen",
+    "search",
     "show",
 )
 """Root keys that are not part of a trial's identity."""

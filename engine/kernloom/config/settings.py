@@ -83,3 +83,41 @@ class ScreenSettings(Digested):
     without screening."""
     batch: int = field(default=25, metadata=between(1, 1000))
     """Maximum number of kernels that are compiled together."""
+
+
+@dataclass(frozen=True)
+class SearchSettings(Digested):
+    """A study: how the parameters of a workload are searched, and how its winner is found."""
+
+    name: str = "default"
+    strategy: str | None = None
+    """Name of a search strategy; null: the default one."""
+    trials: int | None = field(default=100, metadata=at_least(1))
+    """Maximum number of points to evaluate, those known before included; null: no limit."""
+    seconds: float | None = field(default=None, metadata=at_least(0.001))
+    """Maximum duration of the search; null: no limit."""
+    patience: int | None = field(default=None, metadata=at_least(1))
+    """Stop after so many points without an improvement; null: never."""
+    batch: int = field(default=0, metadata=between(0, 10_000))
+    """Points that are built and measured together; 0: four per core."""
+    seed: int = field(default=0, metadata=at_least(0))
+    """Of the strategy's random choices."""
+    objective: str | tuple[str, ...] | None = None
+    """A gauge, a metric or a formula of metrics, to be minimised (metrics where more is better are
+    maximised); several: the Pareto front; null: the gauge that trials are ranked by."""
+    steps: tuple[str, ...] = ()
+    """Steps whose tunables are searched; empty: all."""
+    memory: bool = True
+    """Start from what is known of this and of similar shapes, arches and toolchains."""
+    screening: str = "quick"
+    """Measuring policy of the search."""
+    racing: str = "standard"
+    """Measuring policy of the race among the leaders."""
+    leaders: int = field(default=5, metadata=between(1, 100))
+    """Number of points that take part in the race; 1: no race."""
+    stages: int = field(default=3, metadata=between(1, 10))
+    """Stages of the race, each with twice the rounds of the one before."""
+    limit: float | None = field(default=10.0, metadata=at_least(1.5))
+    """Stop a run or compilation that takes this many times longer than that of the best point;
+    null: never."""
+    about: str = ""

@@ -174,7 +174,16 @@ def _keys_that_end_in(data: Mapping[str, Any], end: str) -> list[str]:
     for kernel in _mapping(workload.get("kernels")).values():
         for transform, tunables in _tunables(_mapping(kernel), data).items():
             found |= dict.fromkeys(f"select.fixed.{transform}.{n}" for n in _mapping(tunables))
-    for section in ("measure", "toolchain", "arch", "target", "select", "screen", "fleet"):
+    for section in (
+        "measure",
+        "toolchain",
+        "arch",
+        "target",
+        "select",
+        "screen",
+        "search",
+        "fleet",
+    ):
         names = {*_mapping(data.get(section)), *fields_at(Experiment, [section])}
         found |= dict.fromkeys(f"{section}.{name}" for name in sorted(names - {"name"}))
     exact = [key for key in found if key.endswith(f".{end}")]

@@ -213,7 +213,7 @@ class TransformNames(tuple[str, ...]):
 
 def fixed(request: Request) -> Mapping[str, Scalar]:
     """Values under `select.fixed`, for all steps or for one."""
-    return _for_step(request.options.fixed, request.record)
+    return values_for_step(request.options.fixed, request.record)
 
 
 def file(request: Request) -> Mapping[str, Scalar]:
@@ -233,7 +233,7 @@ def file(request: Request) -> Mapping[str, Scalar]:
     if not isinstance(data, Mapping):
         raise ConfigError("expected transforms with their tunables", key=str(path))
     _check_given(data, request.steps or (request.record,), str(path))
-    return _for_step(data, request.record)
+    return values_for_step(data, request.record)
 
 
 def model(request: Request) -> Mapping[str, Scalar]:
@@ -255,7 +255,7 @@ def model(request: Request) -> Mapping[str, Scalar]:
 BUILT_IN: dict[str, Provider] = {"fixed": fixed, "file": file, "model": model}
 
 
-def _for_step(given: Mapping[str, Any], record: StepRecord) -> dict[str, Scalar]:
+def values_for_step(given: Mapping[str, Any], record: StepRecord) -> dict[str, Scalar]:
     """Values for one step: those for all steps, overridden by those under its name."""
     chosen: dict[str, Scalar] = {}
     for transform, group in given.items():

@@ -86,8 +86,8 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
     Experiment: _rules(
         "workload target arch toolchain runtime pipeline select measure"
         " case seed timeout memory_limit catch distribute",
-        LOCAL="store fleet sweep build screen output rerun recipe trace trace_level deps replay"
-        " whatif show",
+        LOCAL="store fleet sweep build screen search output rerun recipe trace trace_level deps"
+        " replay whatif show",
     ),
     Workload: _rules(
         "name sizes tensors kernels steps orchestration golden about dtype scalars tolerance cost"

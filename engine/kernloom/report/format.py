@@ -69,7 +69,20 @@ class ResultsReport:
     """Prints a note about the answer to the terminal."""
 
 
-Report: TypeAlias = RunReport | CheckReport | CompareReport
+@dataclass(frozen=True)
+class StudyReport:
+    """The outcome of `tune`."""
+
+    document: Mapping[str, Any]
+    """Leaders, importance, failures and the whole history, as plain data."""
+    trials: Sequence[Trial] = ()
+    """Those of the search and of the race, in order."""
+    samples_of: Callable[[Trial], Sequence[Samples]] = attrgetter("samples")
+    objective: str = ""
+    """The metric that was minimised."""
+
+
+Report: TypeAlias = RunReport | CheckReport | CompareReport | StudyReport
 TrialText: TypeAlias = Callable[[Trial], str]
 
 
@@ -85,6 +98,7 @@ class Format:
     run: Callable[[RunReport, TextIO], None] | None = None
     check: Callable[[CheckReport, TextIO], None] | None = None
     compare: Callable[[CompareReport, TextIO], None] | None = None
+    tune: Callable[[StudyReport, TextIO], None] | None = None
     results: Callable[[ResultsReport, TextIO], int] | None = None
     """Returns the number of trials."""
     results_file: Callable[[ResultsReport, Path], int] | None = None
@@ -115,6 +129,7 @@ class Format:
             "results": self.results or self.results_file,
             "compare": self.compare,
             "check": self.check,
+            "tune": self.tune,
         }
         return tuple(command for command, writer in writers.items() if writer)
 
@@ -126,5 +141,7 @@ class Format:
             self.check(report, out)
         elif isinstance(report, CompareReport) and self.compare:
             self.compare(report, out)
+        elif isinstance(report, StudyReport) and self.tune:
+            self.tune(report, out)
         else:
             raise KernloomError(f"this format ({self.about}) has no {type(report).__name__}")

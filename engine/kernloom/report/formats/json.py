@@ -7,13 +7,21 @@ from typing import Any, TextIO
 
 from kernloom.report.documents import (
     build_document,
+    plain,
     run_document,
     run_trial_document,
     screened_document,
     stored_document,
     to_json,
 )
-from kernloom.report.format import CheckReport, CompareReport, Format, ResultsReport, RunReport
+from kernloom.report.format import (
+    CheckReport,
+    CompareReport,
+    Format,
+    ResultsReport,
+    RunReport,
+    StudyReport,
+)
 from kernloom.report.questions import Answer
 from kernloom.report.streaming import write_list
 
@@ -45,6 +53,10 @@ def write_compare(report: CompareReport, out: TextIO) -> None:
     print(to_json(comparisons_document(report.found)), file=out)
 
 
+def write_study(report: StudyReport, out: TextIO) -> None:
+    print(to_json(plain(report.document)), file=out)
+
+
 def write_results(report: ResultsReport, out: TextIO) -> int:
     return write_list("trials", map(to_json, map(stored_document, report.trials)), {}, out)
 
@@ -58,6 +70,7 @@ JSON = Format(
     run=write_run,
     check=write_check,
     compare=write_compare,
+    tune=write_study,
     results=write_results,
     rows=write_rows,
     tells_screening=True,

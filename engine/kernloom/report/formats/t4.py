@@ -18,7 +18,7 @@ from kernloom.measure.trial import Samples, Trial
 from kernloom.report import questions
 from kernloom.report.columns import leaves
 from kernloom.report.documents import plain, to_json
-from kernloom.report.format import Format, ResultsReport
+from kernloom.report.format import Format, ResultsReport, StudyReport
 from kernloom.report.streaming import write_list
 from kernloom.store.keys import parse_key
 from kernloom.store.lookups import CHUNK
@@ -57,6 +57,16 @@ def write_results(report: ResultsReport, out: TextIO) -> int:
                 yield to_json(t4_result(trial, objective(trial), samples))
 
     return write_list("results", results(), REST, out)
+
+
+def write_study(report: StudyReport, out: TextIO) -> None:
+    """The evaluated points of a study."""
+    write_list(
+        "results",
+        (to_json(t4_result(t, report.objective, report.samples_of(t))) for t in report.trials),
+        REST,
+        out,
+    )
 
 
 def _rankable(report: ResultsReport) -> Iterable[Trial]:
@@ -127,4 +137,6 @@ def _unit(metric: str) -> str:
     return known.unit if known else ""
 
 
-T4 = Format("the T4 format (1.0.0) of autotuners", results=write_results, ranks=True)
+T4 = Format(
+    "the T4 format (1.0.0) of autotuners", results=write_results, tune=write_study, ranks=True
+)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TextIO
 
 from kernloom.base.spool import Spool
-from kernloom.report.format import CheckReport, CompareReport, Format, ResultsReport, RunReport
+from kernloom.report.format import (
+    CheckReport,
+    CompareReport,
+    Format,
+    ResultsReport,
+    RunReport,
+    StudyReport,
+)
 from kernloom.report.questions import Answer
 
 # Table modules are imported when a table is drawn: a run shows progress long before.
@@ -36,6 +43,12 @@ def write_compare(report: CompareReport, out: TextIO) -> None:
     print_comparisons(report.found, out)
 
 
+def write_study(report: StudyReport, out: TextIO) -> None:
+    from kernloom.report.studies import print_study
+
+    print_study(report.document, out)
+
+
 def write_results(report: ResultsReport, out: TextIO) -> int:
     from kernloom.report.tables import print_results
 
@@ -55,6 +68,7 @@ TABLE = Format(
     run=write_run,
     check=write_check,
     compare=write_compare,
+    tune=write_study,
     results=write_results,
     rows=write_rows,
     tells_screening=True,

@@ -1,0 +1,1 @@
+"""The command `tune`: studies on a device, and files of their winners."""

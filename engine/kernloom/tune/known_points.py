@@ -1,0 +1,93 @@
+"""What the store knows: results of the same study, and the best points of similar ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernloom.base.errors import ConfigError
+from kernloom.measure.trial import Trial
+from kernloom.plan.planned import Planned
+from kernloom.run.execution import reusable, stored_trials
+from kernloom.run.fleet import Fleet
+from kernloom.store.store import Store
+from kernloom.tune.planning import StudyPlan
+from kernloom.tune.tunables import Point
+
+MAX_TRIALS = 20_000
+"""Newest trials of the workload and target that are searched."""
+
+
+@dataclass(frozen=True)
+class KnownPoint:
+    """A point of the space with the trial that is stored for it."""
+
+    point: Point
+    trial: Trial
+
+
+@dataclass(frozen=True)
+class Similar:
+    """A point that is good for similar work."""
+
+    point: Point
+    source: str
+    """The work and the trial it is taken from."""
+    distance: float
+
+
+class KnownPoints:
+    """Points with stored trials that would be cache hits; others' are found while they work."""
+
+    def __init__(self, plan: StudyPlan, store: Store, fleet: Fleet) -> None:
+        self._plan = plan
+        self._store = store
+        self._fleet = fleet
+        self._seen: set[str] = set()
+        self._state: object = None
+
+    def seen(self, id: str) -> None:
+        """The study has this trial already."""
+        self._seen.add(id)
+
+    def of_this_work(self) -> Iterator[KnownPoint]:
+        """Every point of the space whose trial is stored."""
+        if self._plan.experiment.rerun == "all":
+            return
+        self._state = self._store.state()
+        plans: dict[str, tuple[Point, Planned]] = {}
+        for point in self._candidates():
+            try:
+                plan = self._plan.plan(point)
+            except ConfigError:
+                continue
+            if plan.id not in self._seen:
+                plans[plan.id] = point, plan
+        wanted = [plan for _, plan in plans.values()]
+        for plan, trial in stored_trials(self._store, self._fleet, wanted):
+            if reusable(trial, plan):
+                self._seen.add(plan.id)
+                yield KnownPoint(plans[plan.id][0], trial)
+
+    def others(self) -> Iterator[KnownPoint]:
+        """What other engines have stored since the last time."""
+        if self._plan.search.memory and self._store.state() != self._state and self._state:
+            yield from self.of_this_work()
+
+    def similar(self) -> Iterator[Similar]:
+        return iter(())
+
+    def _candidates(self) -> Iterator[Point]:
+        """The points of stored trials that may be of this study; planning shows which are."""
+        experiment = self._plan.experiment
+        asked = {"workload": experiment.workload.name, "target": experiment.target.name}
+        policy = experiment.measure.name
+        taken: list[Point] = []
+        for trial in self._store.stream(asked, MAX_TRIALS):
+            if trial.id in self._seen or trial.config.get("measure", {}).get("name") != policy:
+                continue
+            keys = {one.key: trial.point.get(one.key) for one in self._plan.study.varied}
+            point = self._plan.study.point_of(trial.params, keys, given=trial.point)
+            if point is not None and point not in taken:
+                taken.append(point)
+                yield point
