@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kernloom.base.errors import ConfigError
+from kernloom.base.lookup import MISSING, lookup
+from kernloom.config.overrides import Override
 from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
 from kernloom.run.execution import reusable, stored_trials
@@ -86,8 +89,16 @@ class KnownPoints:
         for trial in self._store.stream(asked, MAX_TRIALS):
             if trial.id in self._seen or trial.config.get("measure", {}).get("name") != policy:
                 continue
-            keys = {one.key: trial.point.get(one.key) for one in self._plan.study.varied}
+            keys = {one.key: _value_of(trial, one) for one in self._plan.study.varied}
             point = self._plan.study.point_of(trial.params, keys, given=trial.point)
             if point is not None and point not in taken:
                 taken.append(point)
                 yield point
+
+
+def _value_of(trial: Trial, varied: Override) -> Any:
+    """The value that a trial has at a varied key."""
+    found = lookup(trial.config, varied.key.split("."))
+    if varied.group:
+        found = found.get("name") if isinstance(found, Mapping) else MISSING
+    return found if found in varied.values else None
