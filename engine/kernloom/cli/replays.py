@@ -110,7 +110,7 @@ def _print(recording: Recording, budget: int, replays: Sequence[Replay], page: P
         page.table(headings, [_cells(repeat, recording) for repeat in one.repeats])
         page.line(
             f"score {one.score:+.3f} ± {one.error:.3f} (0 random search, 1 the best point at "
-            f"once), {three_digits(one.ms_per_point)} ms a suggestion"
+            f"once), {three_digits(one.ms_per_point)} ms of CPU time a suggestion"
         )
 
 

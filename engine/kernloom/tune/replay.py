@@ -47,7 +47,7 @@ class Replay:
     error: float
     """Standard error of the score."""
     ms_per_point: float
-    """Time of the strategy per suggestion."""
+    """CPU time of the strategy per suggestion."""
 
 
 def replay(
@@ -66,9 +66,9 @@ def replay(
     curves: list[Array] = []
     seconds = 0.0
     for number in range(seed, seed + repeats):
-        started = time.perf_counter()
+        started = time.process_time()
         points, values = _search(recording, strategy, budget, number, first)
-        seconds += time.perf_counter() - started
+        seconds += time.process_time() - started
         curve = best_so_far(recording, values, budget)
         curves.append(curve)
         mine = score(recording, [curve], random)

@@ -16,7 +16,7 @@ from kernloom.space.space import Space
 
 Point = Row
 """A point of a search space: its keys with their values."""
-DEFAULT = "random"
+DEFAULT = "auto"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,13 @@ class Strategy(ABC):
 
 
 SHIPPED = {
+    "auto": "kernloom.tune.strategies.auto:AutoSearch",
+    "surrogate": "kernloom.tune.strategies.surrogate:SurrogateSearch",
     "random": "kernloom.tune.strategies.random:RandomSearch",
+    "grid": "kernloom.tune.strategies.grid:GridSearch",
+    "local": "kernloom.tune.strategies.local:LocalSearch",
+    "annealing": "kernloom.tune.strategies.annealing:Annealing",
+    "genetic": "kernloom.tune.strategies.genetic:Genetic",
 }
 STRATEGIES: Registry[type[Strategy]] = Registry(
     "strategy", {}, later=SHIPPED, group="kernloom.strategies"
