@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+
 import pytest
 
 from command_line import KERNEL, Project
@@ -61,6 +64,59 @@ def test_a_study_finds_the_best_says_what_failed_and_goes_on_from_what_is_stored
     more = slow.json(*TUNE, "leaders=1", "stages=1", "toolchain=gcc,clang", "trials=9").document
     assert 0 < more["study"]["known"] < 9, "a toolchain is one more axis of what is known"
     assert more["study"]["axes"]["toolchain"] == ["gcc", "clang"]
+
+
+def test_what_is_stored_serves_the_same_and_similar_work(slow: Project) -> None:
+    asked = ("workload=slow", "select.providers=[stored,model]")
+    before = slow.json("plan", *asked).document["trials"][0]
+    assert before["provider"] == "model"
+    assert before["params"]["unroll"]["call"]["by"] == 6
+    assert slow.json("run", "workload=slow", "select.fixed.unroll.by=1").code == 0
+    assert slow.json("run", "workload=slow", "select.fixed.unroll.by=2").code == 0
+    same = slow.json("plan", *asked).document["trials"][0]
+    assert same["params"]["unroll"]["call"]["by"] == 1
+    assert same["origins"]["call"].endswith("the same work")
+    near = slow.run("run", *asked, "workload.sizes.n=2000")
+    assert "distance 1" in near.stderr
+    (point,) = slow.json("results", "--limit", "1", "provider=stored").trials
+    assert point["params"]["unroll"]["call"]["by"] == 1
+    far = slow.json("plan", *asked, "workload.sizes.n=2000000").document["trials"][0]
+    assert far["provider"] == "model", "eleven doublings are too far"
+    study = slow.json(
+        "tune", "workload=slow", "workload.sizes.n=2000", "trials=3", "leaders=1", "stages=1"
+    ).document
+    origins = [one["origin"] for one in study["history"]]
+    assert origins.count("similar") == 2, origins
+
+
+def test_winners_are_taken_home_as_parameters_results_and_c_sources(slow: Project) -> None:
+    done = slow.run(
+        *TUNE, "select.fixed.unroll.by=1,2", "stages=1", "export=best.yaml", "export=all.json",
+        "export=lib",
+    )  # fmt: skip
+    assert done.code == 0, done
+    found = slow.json("plan", "workload=slow", "select.file=best.yaml").document["trials"][0]
+    assert found["provider"] == "file"
+    assert found["params"]["unroll"]["call"]["by"] == 1
+    results = json.loads((slow.folder / "all.json").read_text())["results"]
+    assert {one["invalidity"] for one in results} == {"correct"}
+    built = subprocess.run(["sh", "build.sh"], cwd=slow.folder / "lib", capture_output=True)
+    assert built.returncode == 0, built.stderr
+    ran = subprocess.run(["./test"], cwd=slow.folder / "lib", capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout
+    assert "all right" in ran.stdout
+    bad = (slow.folder / "best.yaml").read_text()
+    (slow.folder / "other.yaml").write_text(bad.replace("kernel: slow", "kernel: fast"))
+    done = slow.run("plan", "workload=slow", "select.file=other.yaml")
+    assert done.code == 2
+    assert "are for kernel 'fast', and the step is 'slow'" in done.stderr
+    (slow.folder / "outside.yaml").write_text("unroll: {call: {by: 9}}")
+    done = slow.run("plan", "workload=slow", "select.file=outside.yaml")
+    assert done.code == 2
+    assert "outside.yaml: unroll.by=9 is not in the space of kernel 'slow'" in done.stderr
+    done = slow.run("tune", "workload=slow", "export=configs")
+    assert done.code == 2
+    assert "not an export of before" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def compare(
     allowances: Allowances | None = None,
 ) -> float:
     """The largest error as a share of the tolerance; raises if it is above 1."""
-    rtol, atol = workload.derive(_tolerance, result.dtype.name)
+    rtol, atol = workload.derive(tolerance_of, result.dtype.name)
     allowances = Allowances() if allowances is None else allowances
     if (share := allowances.largest_share(name, result, golden, rtol, atol)) <= 1:
         return share
@@ -91,7 +91,7 @@ def compare(
     return float(np.max(error[comparable] / allowed[comparable], initial=0.0))
 
 
-def _tolerance(workload: Workload, dtype: str) -> tuple[float, float]:
+def tolerance_of(workload: Workload, dtype: str) -> tuple[float, float]:
     """Relative and absolute tolerance."""
     tolerance = workload.tolerance_for(dtype)
     written = (tolerance.rtol, tolerance.atol)

@@ -12,7 +12,7 @@ from kernloom.base.errors import ConfigError, KernloomError, nearest
 from kernloom.base.files import read_text
 from kernloom.base.registry import Registry
 from kernloom.config.distribution import SPLITS, TRANSFORM
-from kernloom.config.schema import Arch, Scalar
+from kernloom.config.schema import Arch, Experiment, Scalar
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.answers import Answers
 from kernloom.plan.schedule import Schedule, StepRecord
@@ -38,13 +38,29 @@ class Request:
     """All steps of the workload, this one included."""
     answers: Answers = field(default_factory=Answers)
     """Cache of the model's answers."""
+    experiment: Experiment | None = None
+    """The whole experiment, for providers that ask where it runs."""
 
     def after(self, decided: Mapping[str, Scalar]) -> Request:
         """The same request with more decisions."""
         # `replace` would take longer than the rest of a provider call.
         return Request(
-            self.record, self.arch, self.options, dict(decided), self.steps, self.answers
+            self.record,
+            self.arch,
+            self.options,
+            dict(decided),
+            self.steps,
+            self.answers,
+            self.experiment,
         )
+
+
+class Answer(dict[str, Scalar]):
+    """An answer that says where its values come from."""
+
+    def __init__(self, values: Mapping[str, Scalar] | None = None, source: str = "") -> None:
+        super().__init__(values or {})
+        self.source = source
 
 
 Provider = Callable[[Request], Mapping[str, Scalar]]
@@ -68,6 +84,7 @@ class Select(Stage):
         "params": "choices",
         "provider": "provider",
         "provenance": "provenance",
+        "origins": "origins",
     }
     Options = SelectOptions
 
@@ -84,6 +101,7 @@ class Select(Stage):
             transform: {} for transform in context.need(TransformNames)
         }
         provenance: dict[str, dict[str, str]] = {}
+        sources: dict[str, str] = {}
         arch = context.experiment.arch
         splits_before = ""
         for record in steps:
@@ -92,8 +110,12 @@ class Select(Stage):
                     record,
                     unfusable=f"step '{splits_before}' has partial results (distribute.splits)",
                 )
-            undecided = Request(record, arch, self.options, {}, steps, registry.answers)
-            point, by = self._choose(undecided, providers, key)
+            undecided = Request(
+                record, arch, self.options, {}, steps, registry.answers, context.experiment
+            )
+            point, by, source = self._choose(undecided, providers, key)
+            if source:
+                sources[record.name] = source
             splits_before = record.name if _splits(record, point) else ""
             provenance[record.name] = by
             for transform, group in record.kernel.tunables.items():
@@ -102,11 +124,16 @@ class Select(Stage):
                 }
         asked = {name for by in provenance.values() for name in by.values()}
         order = [name for name in self.options.providers if name in asked]
-        return {"params": params, "provider": "+".join(order), "provenance": provenance}
+        return {
+            "params": params,
+            "provider": "+".join(order),
+            "provenance": provenance,
+            "origins": sources,
+        }
 
     def _choose(
         self, undecided: Request, providers: Sequence[tuple[str, Provider]], key: str
-    ) -> tuple[dict[str, Scalar], dict[str, str]]:
+    ) -> tuple[dict[str, Scalar], dict[str, str], str]:
         record = undecided.record
         try:
             return self._chosen(undecided, providers, key)
@@ -117,11 +144,12 @@ class Select(Stage):
 
     def _chosen(
         self, undecided: Request, providers: Sequence[tuple[str, Provider]], key: str
-    ) -> tuple[dict[str, Scalar], dict[str, str]]:
+    ) -> tuple[dict[str, Scalar], dict[str, str], str]:
         record, answers = undecided.record, undecided.answers
         wanted = [name for group in record.kernel.tunables.values() for name in group]
         decided: dict[str, Scalar] = {}
         by: dict[str, str] = {}
+        sources: list[str] = []
         for name, provider in providers:
             if len(decided) == len(wanted):
                 break
@@ -129,11 +157,14 @@ class Select(Stage):
             answer = _answer(name, provider, request, f"{key}.providers")
             for tunable, value in answer.items():
                 if tunable not in decided and tunable in wanted:
-                    decided[tunable] = allowed_value(record.kernel, tunable, value, key="select")
+                    where = str(self.options.file) if name == "file" else "select"
+                    decided[tunable] = allowed_value(record.kernel, tunable, value, key=where)
                     by[tunable] = name
+            if answer and (source := getattr(answer, "source", "")) and name in by.values():
+                sources.append(f"{name}: {source}")
             if provider is model:
                 # The model's point already satisfies the constraints, with all earlier decisions.
-                return decided, by
+                return decided, by, "; ".join(sources)
         missing = [name for name in wanted if name not in decided]
         if missing:
             raise ConfigError(
@@ -146,7 +177,7 @@ class Select(Stage):
         if not answers.is_valid(question):
             check_point(record.kernel, decided, known, key="select")
             answers.keep_valid(question)
-        return decided, by
+        return decided, by, "; ".join(sources)
 
 
 def _splits(record: StepRecord, point: Mapping[str, Scalar]) -> bool:
@@ -158,7 +189,8 @@ def _answer(name: str, provider: Provider, request: Request, key: str) -> Mappin
     if name in BUILT_IN:
         return provider(request)
     try:
-        return dict(provider(request))
+        found = provider(request)
+        return found if isinstance(found, Answer) else dict(found)
     except KernloomError:
         raise
     except Exception as error:  # code of another package
@@ -171,7 +203,7 @@ def check_applied(outputs: Mapping[str, Any], schedule: Schedule) -> None:
     """Refuse a given parameter that no stage has applied: the trial would show a false value."""
     for record in schedule:
         provenance = outputs["provenance"].get(record.name, {})
-        given = {name: who for name, who in provenance.items() if who != "model"}
+        given = {name: who for name, who in provenance.items() if who not in NOT_GIVEN}
         tunables = tunables_of(record.kernel) if given else {}
         for name, provider in given.items():
             transform = tunables[name][0]
@@ -232,8 +264,32 @@ def file(request: Request) -> Mapping[str, Scalar]:
     data = load_yaml(text, where=str(path)) or {}
     if not isinstance(data, Mapping):
         raise ConfigError("expected transforms with their tunables", key=str(path))
+    data = dict(data)
+    _check_made_for(data.pop(MADE_FOR, None), request.record, str(path))
     _check_given(data, request.steps or (request.record,), str(path))
     return values_for_step(data, request.record)
+
+
+MADE_FOR = "for"
+"""Section of a parameter file that says what it was made for: `steps` with their kernels."""
+
+
+def _check_made_for(told: Any, record: StepRecord, key: str) -> None:
+    """Refuse parameters of another kernel, whose tunables may have the same names."""
+    if told is None:
+        return
+    steps = told.get("steps") if isinstance(told, Mapping) else None
+    if not isinstance(steps, Mapping):
+        raise ConfigError("expected steps with their kernels", key=f"{key}: {MADE_FOR}")
+    step = steps.get(record.name)
+    kernel = step.get("kernel") if isinstance(step, Mapping) else None
+    if kernel is not None and kernel != record.kernel.name:
+        raise ConfigError(
+            f"the parameters of step '{record.name}' are for kernel '{kernel}', and the step is "
+            f"'{record.kernel.name}'",
+            key=key,
+            hint="Choose the file that was exported for this workload.",
+        )
 
 
 def model(request: Request) -> Mapping[str, Scalar]:
@@ -252,6 +308,8 @@ def model(request: Request) -> Mapping[str, Scalar]:
     return point
 
 
+NOT_GIVEN = ("model", "stored", "tuned")
+"""Providers whose values nobody asked for by name: they may be without effect."""
 BUILT_IN: dict[str, Provider] = {"fixed": fixed, "file": file, "model": model}
 
 

@@ -43,8 +43,19 @@ from kernloom.plan.distribute import Distribute
 from kernloom.plan.inspect import Inspect
 from kernloom.plan.microkernels import Catch
 from kernloom.plan.render import Render, Renderer
-from kernloom.plan.select import BUILT_IN, Providers, Select, TransformNames
+from kernloom.plan.select import (
+    BUILT_IN,
+    Answer,
+    Provider,
+    Providers,
+    Request,
+    Select,
+    TransformNames,
+)
 from kernloom.plan.transforms import TRANSFORMS, Transform
+from kernloom.run.known_parameters import StoredParameters
+from kernloom.run.stores import store_location
+from kernloom.store.store import open_store
 
 STAGES: dict[str, type[Stage]] = {
     "inspect": Inspect,
@@ -110,13 +121,34 @@ class Assembly:
     def planning_services(self) -> Mapping[type, Any]:
         """The services of plan and build stages."""
         return {
-            Providers: Providers("provider", BUILT_IN, group="kernloom.providers"),
+            Providers: Providers("provider", self._providers, group="kernloom.providers"),
             TransformNames: TransformNames(list(self.transforms.values())),
             Renderer: self.renderer,
             Compilers: self.compilers,
             Images: Images(self.compilers, self._declared),
             Roofs: self.roofs,
         }
+
+    @property
+    def _providers(self) -> Mapping[str, Provider]:
+        """The providers that ship, with those that need the store."""
+        return {**BUILT_IN, "stored": self._stored}
+
+    def _stored(self, request: Request) -> Answer:
+        """The provider `stored`: the best parameters in the experiment's store."""
+        if request.experiment is None:
+            return Answer()
+        return self.stored_parameters(request.experiment).provide(request)
+
+    def stored_parameters(self, experiment: Experiment) -> StoredParameters:
+        """The parameters in the store of an experiment, as it was at the last refresh."""
+        place = store_location(experiment.store, self.places)
+
+        def read() -> StoredParameters:
+            with open_store(place) as store:
+                return StoredParameters(store)
+
+        return self.here.by_key((StoredParameters, str(place)), read)
 
     @cached_property
     def roofs(self) -> Roofs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from kernloom.base.errors import ConfigError
@@ -13,10 +14,14 @@ from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
 from kernloom.run.execution import reusable, stored_trials
 from kernloom.run.fleet import Fleet
+from kernloom.run.known_parameters import distinct
 from kernloom.store.store import Store
 from kernloom.tune.planning import StudyPlan
 from kernloom.tune.tunables import Point
 
+MAX_SIMILAR = 8
+"""Points of similar work that a study starts with."""
+MAX_LOOKED_AT = 500
 MAX_TRIALS = 20_000
 """Newest trials of the workload and target that are searched."""
 
@@ -78,7 +83,31 @@ class KnownPoints:
             yield from self.of_this_work()
 
     def similar(self) -> Iterator[Similar]:
-        return iter(())
+        """The best points of similar work: of other shapes, types, arches and toolchains."""
+        study, experiment = self._plan.study, self._plan.experiment
+        stored = self._plan.assembly.stored_parameters(experiment)
+        records = [r for r in self._plan.schedule if any(t.step == r.name for t in study.tunables)]
+        lists = [
+            list(distinct(islice(stored.ranked(record, experiment), MAX_LOOKED_AT), MAX_SIMILAR))
+            for record in records
+        ]
+        defaults = self._plan.models[0] if self._plan.models else {}
+        for place in range(MAX_SIMILAR):
+            # The best of every step together, then the second best, and so on.
+            chosen = {
+                record.name: found[min(place, len(found) - 1)]
+                for record, found in zip(records, lists, strict=True)
+                if found
+            }
+            if not chosen or place >= max(map(len, lists)):
+                return
+            point = {**defaults}
+            for axis in study.tunables:
+                if axis.step in chosen:
+                    point[axis.key] = chosen[axis.step].params[axis.name]
+            if study.space.contains(point):
+                source = "; ".join(one.source for one in chosen.values())
+                yield Similar(point, source, max(one.distance for one in chosen.values()))
 
     def _candidates(self) -> Iterator[Point]:
         """The points of stored trials that may be of this study; planning shows which are."""

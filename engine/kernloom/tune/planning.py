@@ -64,6 +64,18 @@ class StudyPlan:
         (plan,) = plan_each(self.assembly, points, alone=False, without=self.without)
         return plan
 
+    def plan_without_tunables(self, point: Point, more: Iterable[Override]) -> Planned:
+        """Plan the varied keys of a point, with parameters from other providers."""
+        varied = {one.key for one in self.study.varied}
+        own = [one for one in self.study.overrides(point) if one.key in varied]
+        rest = self.overrides.where(
+            lambda one: one.root != "arch" and not one.key.startswith(FIXED)
+        )
+        words = rest.then([*own, *more])
+        points = self.assembly.composer.points(replace(words, multirun=True))
+        (plan,) = plan_each(self.assembly, points, alone=False)
+        return plan
+
     def under(self, policy: str) -> StudyPlan:
         """The same study with another measuring policy."""
         rest = self.overrides.where(lambda one: not (one.key == "measure" and one.group))

@@ -26,6 +26,7 @@ from kernloom.run.estimating import estimate
 from kernloom.run.execution import once_each, reusable, stored_trials
 from kernloom.run.fleet import FleetSetup
 from kernloom.run.fleets import create_fleet
+from kernloom.run.plan_conditions import origins_of
 from kernloom.run.planning import plan_points
 from kernloom.run.progress import NoProgress
 from kernloom.run.reasons import Reason, reasons_for
@@ -105,6 +106,7 @@ def _trial(plan: Planned, stored: set[str], reason: Reason | None, *, same: bool
         "point": plain(plan.point.swept),
         "params": plan.params,
         "provider": plan.provider,
+        "origins": origins_of(plan),
         "stored": plan.id in stored,
         "same": same and not plan.refusal,
         "artifacts": [artifact.key for _, artifact in plan.named_artifacts],

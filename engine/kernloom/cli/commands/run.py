@@ -63,6 +63,7 @@ from kernloom.run.insight import (
     find_insight,
     has_virtual_time,
 )
+from kernloom.run.plan_conditions import origin_lines
 from kernloom.run.planning import Unplanned, plan_points
 from kernloom.run.screening import Screening, screen
 from kernloom.run.stores import store_of
@@ -193,7 +194,10 @@ def execute_and_report(
             insight = find_insight(assembly, plans, results.trials)
         report(results, form, invocation, samples_of, insight)
         for trial in results.trials:
-            for line in lines_about(trial.conditions, experiment):
+            for line in (
+                *origin_lines(trial.conditions),
+                *lines_about(trial.conditions, experiment),
+            ):
                 print(line, file=invocation.stderr)
     return results
 

@@ -8,7 +8,11 @@ is separated from the others, and it is verified on every case of the workload.
   kernloom tune workload=softmax target=aarch64 trials=60 patience=20
   kernloom tune workload=matmul toolchain=gcc,clang select.fixed.parallelize.threads=1
   kernloom tune workload=matmul objective='cpu_ns * processes'
+  kernloom tune workload=matmul export=matmul_library export=matmul.yaml
   kernloom tune workload=mlp steps=[fc1,act1] search=brief
+
+export=FILE.yaml writes the winner's parameters (for select.file), export=FILE.json every result in
+T4, export=FOLDER the winner as C sources with a test program that need no Kernloom.
 
 Keys with several values are searched beside the tunables. Settings of the search, also search.KEY:
 

@@ -7,7 +7,8 @@ from contextlib import closing
 
 from kernloom.cli.invocation import Invocation
 from kernloom.cli.progress import Progress
-from kernloom.cli.tuning.words import with_long_names
+from kernloom.cli.tuning.exports import Export
+from kernloom.cli.tuning.words import take, with_long_names
 from kernloom.measure.trial import Samples, Trial
 from kernloom.report.format import StudyReport
 from kernloom.report.formats import format_for
@@ -22,7 +23,9 @@ INTERRUPTED = 130
 
 def run_study_command(invocation: Invocation) -> int:
     assembly = Assembly()
-    words = with_long_names(invocation.words)
+    exports, rest = take(invocation.words, "export")
+    files = [Export.of(text) for text in exports]
+    words = with_long_names(rest)
     overrides = assembly.composer.parse(words, multirun=True)
     form = format_for(invocation.output, "tune")
     progress = Progress(invocation.stderr)
@@ -40,6 +43,9 @@ def run_study_command(invocation: Invocation) -> int:
             objective = document["study"]["objective"][0]
             report = StudyReport(document, _trials(outcome), samples_of, objective)
             form.write(report, invocation.out_for(form))
+            if outcome.found:
+                for one in files:
+                    print(f"kernloom: {one.write(outcome, report)}", file=invocation.stderr)
     if failure:
         print(f"kernloom: error: {failure}", file=invocation.stderr)
     if document["study"]["interrupted"]:

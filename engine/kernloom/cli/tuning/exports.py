@@ -1,0 +1,62 @@
+"""`export=PATH` of `tune`: a parameter file, results in T4, or a folder of C sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernloom.base.errors import UsageError
+from kernloom.base.files import write_atomically
+from kernloom.cli.invocation import destination
+from kernloom.report.format import StudyReport
+from kernloom.report.formats import write_file
+from kernloom.tune.document import Outcome
+from kernloom.tune.export import MANIFEST
+from kernloom.tune.parameter_file import parameter_file
+
+PARAMETERS = (".yaml", ".yml")
+RESULTS = (".json",)
+
+
+@dataclass(frozen=True)
+class Export:
+    """One destination, refused before any work if it cannot be written."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, text: str) -> Export:
+        path = Path(text)
+        if path.suffix in (*PARAMETERS, *RESULTS):
+            return cls(destination(text, "export"))
+        if not text or path.is_file():
+            raise UsageError(
+                f"export: '{text}' is neither a folder nor a .yaml or .json file",
+                hint="FILE.yaml: parameters; FILE.json: all results in T4; FOLDER: C sources.",
+            )
+        if path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).exists():
+            raise UsageError(
+                f"export: {path} is not empty, and not an export of before",
+                hint="Name a new folder.",
+            )
+        if not path.parent.is_dir():
+            raise UsageError(
+                f"export: cannot write {path}: there is no folder {path.parent}",
+                hint="Make the folder first, or name another one.",
+            )
+        return cls(path)
+
+    def write(self, outcome: Outcome, report: StudyReport) -> str:
+        """Write it; returns what was written, for people."""
+        best = outcome.race.best
+        if self.path.suffix in RESULTS:
+            write_file("t4", report, self.path)
+            return f"results written: {self.path} ({len(report.trials)} trials, T4)"
+        if best is None:
+            return f"not written: {self.path}"
+        if self.path.suffix in PARAMETERS:
+            write_atomically(self.path, parameter_file(outcome, best))
+            return f"parameters written: {self.path} (use it: select.file={self.path})"
+        from kernloom.tune.export.library import write_library
+
+        return write_library(outcome, best, self.path)

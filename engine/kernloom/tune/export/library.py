@@ -1,0 +1,228 @@
+"""Writes an export: sources, one header, CMake and plain build files, and a test with its data."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from kernloom.base.errors import KernloomError
+from kernloom.base.places import share_folder
+from kernloom.base.units import count
+from kernloom.config.schema import Experiment
+from kernloom.measure.data import DataSets
+from kernloom.measure.verify import tolerance_of
+from kernloom.plan.inspect import tensors_of
+from kernloom.plan.planned import Planned
+from kernloom.plan.schedule import CTYPE, Schedule
+from kernloom.plan.source import ENTRY
+from kernloom.tune.document import Outcome
+from kernloom.tune.export import MANIFEST
+from kernloom.tune.export.ctext import dispatcher, header, test_program
+from kernloom.tune.export.variants import Library, Variant, function_name, library_of
+from kernloom.tune.racing import Leader
+
+MAX_TEST_BYTES = 8 * 2**20
+"""Cases with more data are not part of the test program."""
+SHIPPED = ("parallel.c", "check.h")
+TestCase = tuple[str, Schedule, dict[str, int], dict[str, tuple[float, float]]]
+
+
+def write_library(outcome: Outcome, best: Leader, folder: Path) -> str:
+    """Write the library of a study's winner; returns what was written, for people."""
+    library = library_of(outcome, best)
+    name = re.sub(r"\W", "_", outcome.plan.experiment.workload.name)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
+        number = _write(outcome, best, library, name, Path(made) / "export")
+        if folder.exists():
+            shutil.rmtree(folder)
+        (Path(made) / "export").rename(folder)
+    functions = count(len(library.functions), "function")
+    return f"library written: {folder} ({functions}, {count(number, 'variant')}); see README.md"
+
+
+def _write(outcome: Outcome, best: Leader, library: Library, name: str, folder: Path) -> int:
+    (folder / "data").mkdir(parents=True)
+    files: list[tuple[str, tuple[str, ...]]] = []
+    for function in library.functions.values():
+        variants = library.variants[function.name]
+        for number, variant in enumerate(variants):
+            files.append(_write_variant(folder, f"{function.name}_{number}", variant))
+        text = dispatcher(function, variants, f"{name}.h")
+        (folder / f"{function.name}.c").write_text(text, encoding="utf-8")
+        files.append((f"{function.name}.c", ("-O2",)))
+    for shipped in SHIPPED:
+        shutil.copyfile(share_folder() / "templates" / "export" / shipped, folder / shipped)
+    files.append(("parallel.c", ("-O2",)))
+    about = f"Kernels of workload '{outcome.plan.experiment.workload.name}', tuned by Kernloom."
+    (folder / f"{name}.h").write_text(header(library, name, about), encoding="utf-8")
+    _write_test(outcome, best, library, name, folder)
+    texts = {
+        "build.sh": _build_script(name, files),
+        "CMakeLists.txt": _cmake(name, files),
+        "README.md": _readme(outcome, best, library, name),
+        MANIFEST: json.dumps({"workload": name, "trial": best.trial.id}) + "\n",
+    }
+    for file, text in texts.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    (folder / "build.sh").chmod(0o755)
+    return sum(map(len, library.variants.values()))
+
+
+def _write_variant(folder: Path, name: str, variant: Variant) -> tuple[str, tuple[str, ...]]:
+    """Write the files of a variant; returns the one to compile, with its flags."""
+    own = folder / name
+    main = variant.source.main
+    function = ""
+    for file, text in variant.source.files.items():
+        (own / file).parent.mkdir(parents=True, exist_ok=True)
+        if file == main:
+            text = f"/* {variant.about} */\n#define {ENTRY} {name}\n{text}"
+            function = text
+        (own / file).write_text(text, encoding="utf-8")
+    flags = (*variant.flags, *variant.source.flags)
+    # Functions of plain C files are not static: each variant has names of its own.
+    texts = [t for file, t in variant.source.files.items() if file != main]
+    for symbol in sorted(
+        set(re.findall(r"^(?!static)[\w*\s]+?\b(\w+)\s*\(", "\n".join(texts), re.M))
+    ):
+        if re.search(rf"\b{symbol}\b", function) and not symbol.startswith("kl_"):
+            flags = (*flags, f"-D{symbol}={name}_{symbol}")
+    return f"{name}/{main}", flags
+
+
+def _write_test(outcome: Outcome, best: Leader, library: Library, name: str, folder: Path) -> None:
+    plan = outcome.plan
+    cases: list[TestCase] = []
+    inputs: dict[str, list[str]] = {}
+    dtypes: dict[str, str] = {}
+    data = DataSets(plan.assembly.places.roots)
+    names = ["default", *map(str, plan.base.point.data["workload"].get("cases") or {})]
+    for case in names:
+        try:
+            planned = plan.in_case(case).plan(best.point)
+        except KernloomError:
+            continue
+        experiment = planned.experiment
+        tensors = tensors_of(experiment.workload)
+        steps = tuple(item.step for item in planned.steps)
+        used = {a.binding for s in steps for a in s.arguments if a.kind == "tensor"}
+        sizes = {t: spec.nbytes for t, spec in tensors.items() if t in used}
+        if sum(sizes.values()) > MAX_TEST_BYTES or not _has_functions(planned, library):
+            continue
+        dtypes |= {t: CTYPE[spec.dtype] for t, spec in tensors.items()}
+        inputs[case], outputs = _write_data(experiment, data, case, used, folder / "data")
+        cases.append((case, steps, sizes, outputs))
+    names_of = {item.step.name: function_name(item.step) for item in library.plan.steps}
+    text = test_program(library, f"{name}.h", cases, names_of, inputs, dtypes)
+    (folder / "test.c").write_text(text, encoding="utf-8")
+
+
+def _has_functions(plan: Planned, library: Library) -> bool:
+    return all(function_name(item.step) in library.functions for item in plan.steps)
+
+
+def _write_data(
+    experiment: Experiment, data: DataSets, case: str, used: Container[object], folder: Path
+) -> tuple[list[str], dict[str, tuple[float, float]]]:
+    """Write inputs and expected outputs; returns the inputs, and the tolerances of the outputs."""
+    workload = experiment.workload
+    tensors = tensors_of(workload)
+    found = data.inputs(workload, experiment.seed)
+    for tensor, values in found.items():
+        if tensor in used:
+            np.ascontiguousarray(values).tofile(folder / f"{case}_{tensor}.bin")
+    outputs: dict[str, tuple[float, float]] = {}
+    for tensor, values in data.goldens(workload, experiment.seed).items():
+        values.astype(np.float64).tofile(folder / f"{case}_{tensor}_expected.bin")
+        outputs[tensor] = tolerance_of(workload, tensors[tensor].dtype)
+    return [tensor for tensor in found if tensor in used], outputs
+
+
+Files = Sequence[tuple[str, tuple[str, ...]]]
+
+
+def _build_script(name: str, files: Files) -> str:
+    lines = [
+        "#!/bin/sh",
+        "# A plain build: one compiler call for each file. CC=clang sh build.sh uses another one.",
+        "set -e",
+        'cd "$(dirname "$0")"',
+        'CC="${CC:-gcc}"',
+    ]
+    objects = []
+    for file, flags in files:
+        target = f"{file.removesuffix('.c').replace('/', '_')}.o"
+        objects.append(target)
+        lines.append(f"$CC {' '.join(flags)} -fPIC -I. -c {file} -o {target}")
+    lines += [
+        f"$CC -O2 -I. test.c {' '.join(objects)} -o test -lm -pthread",
+        f"ar rcs lib{name}.a {' '.join(objects)}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _cmake(name: str, files: Files) -> str:
+    lines = [
+        "cmake_minimum_required(VERSION 3.13)",
+        f"project({name} C)",
+        "find_package(Threads REQUIRED)",
+        f"add_library({name} STATIC",
+        *(f"  {file}" for file, _ in files),
+        ")",
+        f"target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})",
+        f"target_link_libraries({name} PUBLIC Threads::Threads m)",
+        f"set_target_properties({name} PROPERTIES POSITION_INDEPENDENT_CODE ON)",
+    ]
+    for file, flags in files:
+        text = ";".join(flags)
+        lines.append(f'set_source_files_properties({file} PROPERTIES COMPILE_OPTIONS "{text}")')
+    lines += [
+        f"add_executable({name}_test test.c)",
+        f"target_link_libraries({name}_test {name})",
+        "enable_testing()",
+        f"add_test(NAME {name} COMMAND {name}_test ${{CMAKE_CURRENT_SOURCE_DIR}}/data)",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _readme(outcome: Outcome, best: Leader, library: Library, name: str) -> str:
+    experiment = outcome.plan.experiment
+    lines = [
+        f"# {experiment.workload.name}",
+        "",
+        f"{experiment.workload.about or 'Kernels'}: tuned by Kernloom on target "
+        f"'{experiment.target.name}' ({experiment.arch.name}, {experiment.toolchain.name}); "
+        f"the winner took {outcome.objectives[0].shown(best.trial)}.",
+        "",
+        "Nothing here needs Kernloom. Plain:",
+        "",
+        "    sh build.sh && ./test",
+        f"    gcc your_program.c -I. lib{name}.a -lm -pthread",
+        "",
+        "or by CMake:",
+        "",
+        "    cmake -B build . && cmake --build build && ctest --test-dir build",
+        "",
+        f"`{name}.h` declares the functions. Each calls the variant for the best ISA that the CPU "
+        "has, and among those the one that was tuned for the nearest shape:",
+        "",
+        "| function | variant | arch | tuned for | parameters from |",
+        "|---|---|---|---|---|",
+    ]
+    for function, variants in library.variants.items():
+        for number, one in enumerate(variants):
+            shapes = "; ".join(_shape(shape) for shape in one.shapes)
+            lines.append(f"| `{function}` | {number} | {one.arch.name} | {shapes} | {one.about} |")
+    return "\n".join([*lines, ""])
+
+
+def _shape(sizes: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={size}" for name, size in sizes.items())
