@@ -20,7 +20,10 @@ WORDS = (
     (),
     ("fleet.overlap=true",),
     ("fleet.exclusive=measuring",),
-    ("measure=standard", "measure.max_rounds=2", "measure.min_rounds=2", "measure.bound=1"),
+    (
+        *("measure=standard", "measure.max_rounds=2", "measure.min_rounds=2", "measure.bound=1"),
+        "measure.span_s=0",
+    ),
 )
 CASES = [
     (engines, killed, words)

@@ -348,3 +348,17 @@ def test_results_show_how_often_a_trial_was_reused(project: Project) -> None:
         assert project.run("run", "workload=good").code == 0
     assert project.json("results").trials[0]["reuses"] == 2
     assert "2×" in project.run("results").stdout
+
+
+def test_attempts_over_time_are_shown(swept: Project) -> None:
+    again = ("run", "workload=good", "workload.sizes.n=100", "seed=1", "rerun=all")
+    assert swept.run(*again).code == 0
+    found = swept.json("results", "stability").document["trials"]
+    assert [len(item["attempts"]) for item in found] == [2, 1, 1, 1]
+    shown = swept.run("results", "stability", "n=100", "seed=1").stdout
+    assert "2 attempts" in shown and "intervals include the median of all attempts" in shown
+    assert "4 trials, 5 attempts" in swept.run("results", "stability").stdout
+    refused = swept.run("results", "stability", "--limit", "3")
+    assert refused.code == 2 and "takes no --limit" in refused.stderr
+    nothing = swept.run("results", "stability", "workload=god")
+    assert nothing.code == 0 and "Did you mean 'good'" in nothing.stderr

@@ -48,6 +48,7 @@ ROUNDS = (
     "measure.min_rounds=2",
     "measure.max_rounds=2",
     "measure.bound=1",
+    "measure.span_s=0",
 )
 
 

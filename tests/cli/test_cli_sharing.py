@@ -22,7 +22,7 @@ SWEEP = ("run", "-m", "workload=shared", "output=json")
 SIZES = f"workload.sizes.n={','.join(str(size) for size in range(100, 112))}"
 ROUNDS = (
     *("measure=standard", "measure.together=4", "measure.samples=3", "measure.min_sample_us=50"),
-    *("measure.min_rounds=2", "measure.max_rounds=2", "measure.bound=1"),
+    *("measure.min_rounds=2", "measure.max_rounds=2", "measure.bound=1", "measure.span_s=0"),
 )
 
 

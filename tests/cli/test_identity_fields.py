@@ -280,6 +280,8 @@ CHANGES_THE_RESULT: dict[str, Change] = {
     "Policy.max_rounds": other("measure.max_rounds", 9),
     "Policy.min_sample_us": other("measure.min_sample_us", 3.0),
     "Policy.bound": other("measure.bound", 0.5),
+    "Policy.span_s": other("measure.span_s", 3.0),
+    "Policy.drift": other("measure.drift", 0.3),
     "Policy.budget_s": other("measure.budget_s", 3.0),
     "Policy.clock": other("measure.clock", "wall"),
     "Policy.pin": other("measure.pin", False),

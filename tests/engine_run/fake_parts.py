@@ -412,6 +412,9 @@ class FakeStore:
             if (found := self.attempts.get(id))
         }
 
+    def history(self, id: str, limit: int) -> list[Trial]:
+        return [replace(found, samples=()) for found in self.attempts.get(id, ())][::-1][:limit]
+
     def state(self) -> object:
         return self._changes
 

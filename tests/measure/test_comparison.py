@@ -85,7 +85,7 @@ def test_noise_that_rounds_cannot_beat_is_inconclusive_and_said():
 def test_a_budget_too_short_for_the_rounds_is_named():
     found, done = compared(100, 0.01, 1, budget_s=0)
     assert found.verdict == "inconclusive"
-    assert "the budget of 0 s ended after 1 of at least 10 rounds" in done.ended
+    assert "the budget of 0 s ended after 1 of at least 20 rounds" in done.ended
 
 
 def test_the_speedup_is_above_one_where_the_second_is_faster():

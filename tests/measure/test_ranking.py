@@ -110,3 +110,17 @@ def test_trials_with_injected_faults_are_not_ranked(timed):
     assert ratios(*whole, *faulty) == {"a": 1, "b": 2}
     assert ratios(*faulty) == {}
     assert objective(faulty[0]).work != objective(whole[0]).work
+
+
+def test_trials_of_the_same_rounds_are_told_apart_by_what_these_rounds_leave_open(timed):
+    """Drift from minute to minute widens an interval, and moves all trials of a round alike."""
+
+    def seen(id: str, median: float, begin: str, end: str):
+        near = {"rounds_low_ns": median - 1, "rounds_high_ns": median + 1}
+        wide = {"median_ns": median, "ci_low_ns": median - 9, "ci_high_ns": median + 9}
+        look = [f"2026-01-01T00:00:{second}+00:00" for second in (begin, end)]
+        return timed(id, 0, metrics={**wide, **near}, conditions={"looked": look})
+
+    together = standings([seen("a", 100, "00", "04"), seen("b", 105, "01", "05")])
+    apart = standings([seen("a", 100, "00", "04"), seen("b", 105, "30", "34")])
+    assert together["b"].certain and not apart["b"].certain

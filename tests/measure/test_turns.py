@@ -72,3 +72,48 @@ def test_the_number_of_the_round_is_told_before_each_turn():
 def test_so_many_share_their_rounds_and_the_rest_come_later():
     assert [list(block) for block in blocks([1, 2, 3, 4, 5], 2)] == [[1, 2], [3, 4], [5]]
     assert list(blocks([], 3)) == []
+
+
+class Clock:
+    """A clock that only pauses and turns advance."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.starts: list[float] = []
+
+    def read(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+    def trial(self, rounds: int, each: float, wanted: float | None) -> Generator[float | None]:
+        for number in range(rounds):
+            self.starts.append(self.now)
+            self.now += each
+            if number < rounds - 1:
+                yield wanted
+
+
+def paced(clock: Clock, *trials: Generator[float | None]) -> list[float]:
+    list(in_turns(trials, shuffled=False, pause=clock.pause, clock=clock.read))
+    return clock.starts
+
+
+def test_rounds_begin_as_far_apart_as_a_trial_asks():
+    clock = Clock()
+    assert paced(clock, clock.trial(4, 0.1, 0.5)) == pytest.approx([0, 0.5, 1, 1.5])
+    assert clock.now == pytest.approx(1.6)  # No pause at the end.
+
+
+def test_rounds_of_many_trials_are_spread_without_pauses():
+    clock = Clock()
+    trials = [clock.trial(3, 0.1, 0.5) for _ in range(10)]
+    assert paced(clock, *trials)[::10] == pytest.approx([0, 1, 2])
+    assert clock.now == pytest.approx(3)
+
+
+def test_the_trial_that_asks_for_least_sets_the_pace():
+    clock = Clock()
+    paced(clock, clock.trial(3, 0.1, 0.5), clock.trial(3, 0.1, None))
+    assert clock.now == pytest.approx(0.6)

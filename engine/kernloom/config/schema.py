@@ -569,6 +569,11 @@ class Policy(Digested):
     """A sample's inner loop is repeated until it lasts this long."""
     bound: float = field(default=0.0, metadata=at_least(0))
     """Target relative half-width of the 95% confidence interval; 0: a single pass."""
+    span_s: float = field(default=0.0, metadata=between(0, 86_400))
+    """Seconds over which the least number of rounds is spread; 0: one after the other."""
+    drift: float = field(default=0.0, metadata=between(0, 1))
+    """Assumed standard deviation of times between episodes of the machine, until attempts show it;
+    0: the interval is that of the rounds alone."""
     budget_s: float = field(default=60.0, metadata=at_least(0))
     clock: Literal["auto", "cpu", "wall"] = "auto"
     pin: bool = True

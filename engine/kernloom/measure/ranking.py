@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 
 from kernloom.base.files import canonical_json
@@ -12,6 +13,7 @@ from kernloom.base.gauges import VIRTUAL_TIME, Gauge, ranking_gauge
 from kernloom.base.lookup import MISSING, lookup
 from kernloom.base.units import count
 from kernloom.config.schema import SANITIZED
+from kernloom.measure.drift import ROUNDS_HIGH, ROUNDS_LOW, looked, same_rounds
 from kernloom.measure.trial import Trial
 
 BETWEEN_PROCESSES = 0.1
@@ -69,6 +71,9 @@ class Ranked:
     low: float | None
     high: float | None
     """The bounds of its interval."""
+    near: tuple[float, float] | None = None
+    """The bounds within its rounds, for comparison with trials of the same rounds."""
+    looked: tuple[datetime, datetime] | None = None
 
 
 def objective(trial: Trial) -> Objective:
@@ -116,6 +121,8 @@ def _ranked(trial: Trial, gauge: Gauge, value: float) -> Ranked:
         metrics.get("processes"),
         metrics.get(gauge.low),
         metrics.get(gauge.high),
+        (metrics[ROUNDS_LOW], metrics[ROUNDS_HIGH]) if ROUNDS_LOW in metrics else None,
+        looked(trial.conditions),
     )
 
 
@@ -184,4 +191,7 @@ def _clearly_differ(best: Ranked, other: Ranked) -> bool:
     if 1 in (low.processes, high.processes):
         # The interval of one process does not cover the variation between processes.
         return high.value > low.value * (1 + BETWEEN_PROCESSES)
+    if low.near and high.near and same_rounds(low.looked, high.looked):
+        # What drifted between episodes affected both alike.
+        return low.near[1] < high.near[0]
     return low.high is not None and high.low is not None and low.high < high.low

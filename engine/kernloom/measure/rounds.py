@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from kernloom.base.expressions import evaluate
@@ -15,6 +16,7 @@ from kernloom.base.gauges import ROOF_FRACTION, TIME
 from kernloom.config.schema import Policy as Policy
 from kernloom.measure import noise
 from kernloom.measure.bench import Bench
+from kernloom.measure.drift import LOOKED, drift_metrics, times_text
 from kernloom.measure.launch_report import report_conditions, report_metrics
 from kernloom.measure.looking import keep
 from kernloom.measure.peers import Peers
@@ -51,7 +53,7 @@ class Measure(Stage):
         if gauge.exact:
             metrics = exact(sampler, peers)
             return _outputs(metrics, (), True, peers.warnings(), _exact_conditions(sampler))
-        load = noise.load()
+        load, begun = noise.load(), datetime.now(UTC)
         processes, unconverged = yield from _rounds(sampler, peers)
         experiment, clock = context.experiment, sampler.clock
         sizes, cost = sizes_of(experiment.workload), experiment.workload.cost
@@ -61,6 +63,8 @@ class Measure(Stage):
         if bench.placement or "transfers" in bench.device.capabilities:
             metrics |= transfer_metrics(processes, sampler.transfer_bytes)
         metrics |= readings_of(processes, bench.device.gauges)
+        if gauge == TIME:
+            metrics |= drift_metrics(processes, clock, sampler.policy.drift)
         if ratios := peers.metrics(processes, sampler.ranked_by, gauge):
             metrics["peers"] = ratios
         warnings = [
@@ -68,7 +72,7 @@ class Measure(Stage):
             *noise.warnings_of(processes, clock, sampler.threads, max(load, noise.load())),
             *peers.warnings(),
         ]
-        conditions = _conditions(sampler, load)
+        conditions = _conditions(sampler, load) | {LOOKED: times_text(begun, datetime.now(UTC))}
         roofs: Roofs | None = context.services.get(Roofs)
         if roofs and (found := roofs.fraction(experiment, steps, metrics.get(TIME.name, 0.0))):
             metrics[ROOF_FRACTION.name], conditions["roof"] = found
@@ -125,7 +129,7 @@ def exact(sampler: Sampler, peers: Peers) -> dict[str, Any]:
     return metrics | ({"peers": ratios} if ratios else {})
 
 
-def _rounds(sampler: Sampler, peers: Peers) -> Generator[None, None, tuple[list[Samples], str]]:
+def _rounds(sampler: Sampler, peers: Peers) -> Generator[float, None, tuple[list[Samples], str]]:
     """Samples of each process, and why they are less precise than the policy asks, if they are."""
     processes: list[Samples] = []
     spent = 0.0
@@ -145,7 +149,14 @@ def _rounds(sampler: Sampler, peers: Peers) -> Generator[None, None, tuple[list[
             spent += time.monotonic() - start
         if (reason := ended(processes, sampler, spent)) is not None:
             return processes, reason
-        yield
+        yield pace(sampler.policy, len(processes))
+
+
+def pace(policy: Policy, rounds: int) -> float:
+    """Seconds from the start of a round to the start of the next one: the least rounds are spread
+    over the policy's span, further ones come twice as fast."""
+    even = policy.span_s / max(1, policy.min_rounds - 1)
+    return even if rounds < policy.min_rounds else even / 2
 
 
 def ended(processes: Sequence[Samples], sampler: Sampler, spent: float) -> str | None:

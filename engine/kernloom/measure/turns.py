@@ -1,8 +1,10 @@
-"""Trials in turns: each round gives every unfinished trial one turn, in an order of its own."""
+"""Trials in turns: each round gives every unfinished trial one turn, in an order of its own, and
+begins no sooner after the one before than the trials ask for."""
 
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from random import Random
 from typing import Generic, TypeVar
@@ -41,15 +43,19 @@ class Order(Generic[T]):
 
 
 def in_turns(
-    trials: Sequence[Generator[None, None, T]],
+    trials: Sequence[Generator[float | None, None, T]],
     *,
     shuffled: bool,
     seed: int | None = None,
     turn: Callable[[int], None] = lambda round: None,
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[tuple[int, T]]:
     """Index and outcome of each trial as it ends; if interrupted, closes the unfinished ones.
 
-    `turn` receives the number of the round before each turn.
+    `turn` receives the number of the round before each turn. A trial may yield the seconds that it
+    wants between the starts of its rounds; the least of a round counts, since other trials may be
+    done with waiting.
     """
     waiting = list(range(len(trials)))
     order = Order(waiting, seed)
@@ -57,14 +63,18 @@ def in_turns(
         for round in itertools.count(1):
             if not waiting:
                 return
+            begun, wanted = clock(), []
             for number in order.next() if shuffled else list(waiting):
                 turn(round)
                 try:
-                    next(trials[number])
+                    wanted.append(next(trials[number]) or 0.0)
                 except StopIteration as end:
                     order.drop(number)
                     waiting.remove(number)
                     yield number, end.value
+            left = begun + min(wanted, default=0.0) - clock()
+            if left > 0:
+                pause(left)
     finally:
         for trial in trials:
             trial.close()

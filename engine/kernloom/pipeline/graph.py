@@ -74,8 +74,9 @@ class StageGraph(Digested):
 
     def turns(
         self, phase: Phase, context: Context, values: dict[str, Mapping[str, Any]]
-    ) -> Iterator[None]:
-        """The same as a generator that yields wherever a stage lets other trials take a turn."""
+    ) -> Iterator[float | None]:
+        """The same as a generator that yields wherever a stage lets other trials take a turn, what
+        the stage yields."""
         for name, node in self.nodes.items():
             if node.stage.phase != phase:
                 continue

@@ -15,8 +15,9 @@ PHASES: tuple[Phase, ...] = ("plan", "build", "run")
 SUSPICIONS = "suspicions"
 """Type of an output of `run` stages: a tuple of reasons not to believe a verified result. With any
 reason the trial's status is `suspicious`."""
-Turns: TypeAlias = Generator[None, None, Mapping[str, Any]]
-"""A generator stage that takes turns with those of other trials; it returns its outputs."""
+Turns: TypeAlias = Generator[float | None, None, Mapping[str, Any]]
+"""A generator stage that takes turns with those of other trials; it returns its outputs. It may
+yield the least seconds from the start of this round to the start of the next one."""
 
 
 @dataclass(frozen=True)

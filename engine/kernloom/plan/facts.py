@@ -36,6 +36,8 @@ POLICY = (
     "max_rounds",
     "min_sample_us",
     "bound",
+    "span_s",
+    "drift",
     "budget_s",
     "clock",
     "pin",

@@ -157,8 +157,8 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
     Pipeline: _rules("name about", STAGES="stages"),
     SelectSettings: _rules("providers fixed", NEVER="file"),
     Policy: _rules(
-        "name samples warmup min_rounds max_rounds min_sample_us bound budget_s clock pin"
-        " scheduling cache aslr together peers floor about"
+        "name samples warmup min_rounds max_rounds min_sample_us bound span_s drift budget_s clock"
+        " pin scheduling cache aslr together peers floor about"
     ),
 }
 """Dataclass of the schema -> field -> rule. Stage types, providers, generators, references and

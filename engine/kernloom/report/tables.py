@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from kernloom.base.units import count, time_text
 from kernloom.config.accelerator import OVERRIDDEN, PROVENANCE
+from kernloom.measure.drift import DRIFT, looked
 from kernloom.measure.ranking import FAULTS, WITH_FAULTS, is_sanitized, standings
 from kernloom.measure.trial import Trial
 from kernloom.report.columns import (
@@ -55,7 +56,7 @@ def print_run(
     _warnings(page, trials)
     if any(trial.good and is_sanitized(trial) for trial in trials):
         page.line(SANITIZED_NOTE)
-    for note in (*fault_notes(trials), *provenance_notes(trials)):
+    for note in (*fault_notes(trials), *provenance_notes(trials), *looked_notes(trials)):
         page.line(note)
     page.line(closing_line(trials, build))
 
@@ -68,6 +69,26 @@ def fault_notes(trials: Iterable[Trial]) -> list[str]:
     more = len(faults) - MAX_FAULTS_LISTED
     listed = [*list(faults)[:MAX_FAULTS_LISTED], *([f"and {more} more"] if more > 0 else [])]
     return [f"note: {WITH_FAULTS}, so not ranked: {'; '.join(listed)}"]
+
+
+def looked_notes(trials: Iterable[Trial]) -> list[str]:
+    """For how long trials of several rounds were looked at; empty without any."""
+    seconds: list[float] = []
+    rounds: list[int] = []
+    drift = False
+    for trial in trials:
+        look, number = looked(trial.conditions), trial.metrics.get("processes", 1)
+        if look and trial.good and number > 1:
+            seconds.append((look[1] - look[0]).total_seconds())
+            rounds.append(int(number))
+            drift = drift or DRIFT in trial.metrics
+    if not seconds:
+        return []
+    span = [f"{second:.1f}" for second in (min(seconds), max(seconds))]
+    number = [str(value) for value in (min(rounds), max(rounds))]
+    allowing = "; intervals allow for drift from one minute to the next" if drift else ""
+    span_text, number_text = (" to ".join(dict.fromkeys(ends)) for ends in (span, number))
+    return [f"note: looked for {span_text} s, in {number_text} rounds{allowing}"]
 
 
 def provenance_notes(trials: Iterable[Trial]) -> list[str]:

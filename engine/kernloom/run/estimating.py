@@ -10,11 +10,12 @@ from typing import Any
 
 from kernloom.base.errors import ConfigError
 from kernloom.base.expressions import evaluate
-from kernloom.base.gauges import TIME
+from kernloom.base.gauges import TIME, leading_gauge
 from kernloom.build.builder import Builder
 from kernloom.build.explain import Index
 from kernloom.build.manifest import read_manifest
 from kernloom.config.schema import Policy
+from kernloom.device.devices import DEVICES
 from kernloom.plan.artifact import Artifact
 from kernloom.plan.inspect import sizes_of
 from kernloom.plan.planned import Planned
@@ -108,7 +109,14 @@ def _running_each(waiting: Sequence[Planned], store: Store) -> Part:
             known[key] = _ran_before(plan, store)
     durations = [_scaled(known[_kind_of_work(plan)], plan) for plan in waiting]
     guesses = (_guess(plan.experiment.measure) for plan in waiting)
-    return _part(sum(_with_guesses(durations, guesses)), durations)
+    # Rounds are spread over the span; trials that share them wait together.
+    span = max((plan.experiment.measure.span_s for plan in waiting if _sampled(plan)), default=0.0)
+    return _part(max(span, sum(_with_guesses(durations, guesses))), durations)
+
+
+def _sampled(plan: Planned) -> bool:
+    device = DEVICES.get(plan.experiment.target.device, key="target.device")
+    return plan.refusal is None and not leading_gauge(device.gauges).exact
 
 
 def _kind_of_work(plan: Planned) -> tuple[str, ...]:

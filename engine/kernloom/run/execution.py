@@ -27,6 +27,7 @@ from kernloom.measure.turns import blocks
 from kernloom.plan.artifact import Artifact
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
+from kernloom.run.attempts import with_attempts
 from kernloom.run.fleet import Fleet, Keep
 from kernloom.run.plan_conditions import with_plan_conditions
 from kernloom.run.progress import Progress
@@ -187,6 +188,7 @@ class Execution:
             if self._store and not stored:
                 named = names.get(plan.id)
                 try:
+                    trial = with_attempts(trial, plan.brief.measure.drift, self._store)
                     self._store.add(replace(trial, point=named) if named else trial)
                 except UnavailableError as error:
                     results.failure = error

@@ -231,6 +231,8 @@ def _policy(policy: Policy) -> Policy:
         min_rounds=1,
         max_rounds=1,
         bound=0.0,
+        span_s=0.0,
+        drift=0.0,
         peers=(),
     )
 

@@ -95,7 +95,7 @@ class Trials:
             for number, trial in in_turns(turns, shuffled=shuffled, turn=turn):
                 yield plans[number], trial
 
-    def _turns(self, plan: Planned, shared: _Shared) -> Generator[None, None, Trial]:
+    def _turns(self, plan: Planned, shared: _Shared) -> Generator[float | None, None, Trial]:
         created = datetime.now(UTC)
         start = time.monotonic()
         if plan.refusal:
@@ -118,9 +118,9 @@ class Trials:
             with self.bench(plan) as bench:
                 services = {Bench: bench, Peers: self._peers(plan, shared)}
                 context = Context(plan.experiment, {**self._assembly.planning_services, **services})
-                for _ in plan.graph.turns("run", context, outputs):
+                for pause in plan.graph.turns("run", context, outputs):
                     seconds += time.monotonic() - start
-                    yield
+                    yield pause
                     start = time.monotonic()
         except KernloomError as error:
             problem = error

@@ -150,6 +150,10 @@ class Store:
         found = self._read(lambda it: it.trials(rows_for(it.connection, statement, wanted)))
         return {trial.id: trial for trial in found}
 
+    def history(self, id: str, limit: int) -> list[Trial]:
+        """The newest attempts of a trial, newest first."""
+        return self.query([Filter(parse_key("id"), id)], limit, history=True)
+
     def samples(self, id: str) -> tuple[Samples, ...]:
         """The samples of each process of a trial's newest attempt."""
         newest = "SELECT id, max(attempt) AS attempt FROM trials WHERE id = ? GROUP BY id"

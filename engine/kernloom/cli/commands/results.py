@@ -14,6 +14,7 @@ kernloom results output=csv > trials.csv
 kernloom results output=parquet --to trials.parquet   # output=t4: for other autotuners
 kernloom results baseline save main workload=matmul   # for kernloom compare --baseline main
 kernloom results baseline list                        # also: show NAME, remove NAME
+kernloom results stability workload=matmul            # attempts of each trial over time
 kernloom results repair                               # recovers a damaged store
 """
 
@@ -43,8 +44,8 @@ from kernloom.store.keys import SOURCE, Filter, Key, parse_key
 from kernloom.store.store import Store, open_store
 
 USAGE = (
-    "[baseline save|list|show|remove | repair] [key=value ...] [--sort KEY] [--limit N] "
-    "[--columns KEYS | --group KEYS | --pivot ROWS COLUMNS [METRIC]] [--history] "
+    "[baseline save|list|show|remove | stability | repair] [key=value ...] [--sort KEY] "
+    "[--limit N] [--columns KEYS | --group KEYS | --pivot ROWS COLUMNS [METRIC]] [--history] "
     "[--all-sources] [--to FILE]"
 )
 READS_CONFIGS = True
@@ -66,6 +67,7 @@ FLAGS = {
 SHAPES = ("columns", "group", "pivot")
 ACTIONS = {
     "baseline": "save, list, show and remove baselines, for compare --baseline",
+    "stability": "the attempts of each trial over time, and whether they agree",
     "repair": "recover a damaged store",
 }
 """First words that are not filters."""
@@ -93,6 +95,11 @@ def run(invocation: Invocation) -> int:
 
         with open_store(place) as store:
             return saved_baselines.run(words[1:], places, store, invocation)
+    if words and words[0] == "stability":
+        from kernloom.cli import stability
+
+        with open_store(place) as store:
+            return stability.run(words[1:], store, invocation)
     shown_as = _ResultsOutput(
         invocation, destination(flags["to"], "--to") if "to" in flags else None
     )
