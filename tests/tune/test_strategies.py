@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import pytest
@@ -9,7 +10,11 @@ import pytest
 from kernloom.space.space import Space
 from kernloom.tune.strategy import STRATEGIES, Point, Search, create_strategy
 
-NAMES = STRATEGIES.names()
+NAMES = [
+    name
+    for name in STRATEGIES.names()
+    if not name.startswith("optuna") or importlib.util.find_spec("optuna")
+]
 
 
 def key(point: Point) -> tuple[tuple[str, Any], ...]:

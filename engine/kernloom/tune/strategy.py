@@ -60,6 +60,8 @@ SHIPPED = {
     "auto": "kernloom.tune.strategies.auto:AutoSearch",
     "surrogate": "kernloom.tune.strategies.surrogate:SurrogateSearch",
     "random": "kernloom.tune.strategies.random:RandomSearch",
+    "optuna_tpe": "kernloom.tune.strategies.optuna:OptunaTPE",
+    "optuna_nsga2": "kernloom.tune.strategies.optuna:OptunaGenetic",
     "grid": "kernloom.tune.strategies.grid:GridSearch",
     "local": "kernloom.tune.strategies.local:LocalSearch",
     "annealing": "kernloom.tune.strategies.annealing:Annealing",
