@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +36,7 @@ class Program:
     environment: dict[str, str]
 
     def run(self, *words: object) -> dict[str, float]:
-        """The lines `key=value` that it prints."""
+        """The lines `key=number` that it prints; others are left out."""
         done = subprocess.run(
             [str(self.path), *map(str, words)],
             check=True,
@@ -43,8 +44,12 @@ class Program:
             text=True,
             env=os.environ | self.environment,
         )
-        pairs = (line.split("=") for line in done.stdout.splitlines())
-        return {key: float(value) for key, value in pairs}
+        numbers = {}
+        for line in done.stdout.splitlines():
+            key, _, value = line.partition("=")
+            with suppress(ValueError):
+                numbers[key] = float(value)
+        return numbers
 
 
 def build_events(folder: Path, settings: str) -> Program:

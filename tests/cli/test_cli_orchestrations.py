@@ -42,7 +42,7 @@ extern "C" void kl_orchestrate(struct kl_orchestrator *self)
 """
 ARGUMENTS = "kernel 'add' takes 4 arguments, not"
 STILL = "a scope that began after 0 tasks does not end"
-OTHER = "the orchestration threw something that is no std::exception"
+OTHER = "the orchestration threw something that is no std::exception after 0 tasks"
 LOST = "of an orchestration and its tasks"
 ELEMENT = "{w.x.id(), KL_DTYPE_FLOAT32, 1 << 20, KL_EQUAL, 0, {0}}"
 BAD: dict[str, tuple[dict[str, str], str, str]] = {
@@ -85,7 +85,11 @@ BAD: dict[str, tuple[dict[str, str], str, str]] = {
     ),
     "mixed": ({"MORE": ".vectors(2, w.add)"}, "refused", "task 0 'add': a mixed task takes a "),
     "spelling": ({"BEFORE": "tasks.submt(0)"}, "build_failed", "'submit'"),
-    "throwing": ({"BEFORE": 'throw std::runtime_error("no luck")'}, "refused", "no luck"),
+    "throwing": (
+        {"AFTER": 'throw std::runtime_error("no luck")'},
+        "refused",
+        "the orchestration threw after 3 tasks: no luck",
+    ),
     "endless": (
         {"BEFORE": "for (;;) tasks.dummy().submit()"},
         "out_of_memory",

@@ -40,9 +40,12 @@ class Orchestrator : public kl_orchestrator {
         } catch (const std::bad_alloc &) {
             fail(KL_STATUS_OUT_OF_MEMORY, "no memory for the tasks of the orchestration");
         } catch (const std::exception &problem) {
-            fail(KL_STATUS_INVALID, text_of("the orchestration threw: %.400s", problem.what()));
+            fail(KL_STATUS_INVALID, text_of("the orchestration threw after %llu tasks: %.400s",
+                                            static_cast<Number>(submitted_), problem.what()));
         } catch (...) {
-            fail(KL_STATUS_INVALID, "the orchestration threw something that is no std::exception");
+            fail(KL_STATUS_INVALID, text_of("the orchestration threw something that is no "
+                                            "std::exception after %llu tasks",
+                                            static_cast<Number>(submitted_)));
         }
         if (failed())
             return problem_;

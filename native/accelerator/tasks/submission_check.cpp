@@ -110,6 +110,14 @@ bool Check::blocks() {
     const kl_submission &given = submission_;
     const bool mixed = given.vectors != 0;
     if (mixed) {
+        // A kernel is built for a core type that the arch has: without one, the types of both say
+        // nothing.
+        for (std::uint32_t type = 0; type < KL_CORE_TYPES; type++)
+            if (!machine_.of_cube[type])
+                return refuse(KL_STATUS_UNSUPPORTED,
+                              text_of("a mixed task takes a matrix PE and vector PEs, and the arch "
+                                      "has no %s PEs (arch.topology.pes.%s)",
+                                      name_of_core_type(type), name_of_core_type(type)));
         const std::uint32_t types[] = {kernels_[given.kernel].core_type,
                                        kernels_[given.vector_kernel].core_type};
         if (types[0] == KL_CORE_VECTOR || types[1] == KL_CORE_MATRIX)
@@ -117,10 +125,6 @@ bool Check::blocks() {
                                              "kernel");
         const std::uint32_t most =
             std::min<std::uint32_t>(KL_MAX_VECTORS, machine_.of_cube[KL_CORE_VECTOR]);
-        if (!machine_.of_cube[KL_CORE_MATRIX])
-            return refuse(KL_STATUS_UNSUPPORTED,
-                          "a mixed task takes a matrix PE, and the arch has none "
-                          "(arch.topology.pes.matrix)");
         if (given.vectors > most)
             return refuse(KL_STATUS_UNSUPPORTED,
                           text_of("a mixed task with %u vector PEs is wider than a cube, which has "

@@ -500,7 +500,7 @@ TEST(BadInput, OrchestrationsThatFailThrowOrGoOn) {
     fails.add({FAIL});
     expect_refused(fails, {"the orchestration failed: as the script says"});
     throws.add({THROW});
-    expect_refused(throws, {"the orchestration threw: as the script says"});
+    expect_refused(throws, {"the orchestration threw after ", " tasks: as the script says"});
     floods.add({FLOOD});
     expect_refused(floods, {"submits more than 1000 tasks"},
                    "ring.submissions=1000\ngraph.tasks=1000\n");

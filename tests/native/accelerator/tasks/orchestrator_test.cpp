@@ -280,9 +280,16 @@ TEST(Orchestrations, wider_than_the_arch) {
     EXPECT_EQ(launch.problem([](const Orchestration &tasks) { tasks.submit(1).value(0); }),
               "task 0 'matrix': kernel 'matrix' is for matrix PEs, and the arch has none "
               "(arch.topology.pes.matrix)");
-    EXPECT_EQ(launch.problem([](const Orchestration &tasks) { tasks.submit(0).vectors(1, 0); }),
-              "task 0 'any': a mixed task takes a matrix PE, and the arch has none "
-              "(arch.topology.pes.matrix)");
+    EXPECT_EQ(
+        launch.problem([](const Orchestration &tasks) { tasks.submit(0).vectors(1, 0); }),
+        "task 0 'any': a mixed task takes a matrix PE and vector PEs, and the arch has no matrix "
+        "PEs (arch.topology.pes.matrix)");
+    for (std::uint8_t &type : launch.arch.core_types)
+        type = KL_CORE_MATRIX;
+    EXPECT_EQ(
+        launch.problem([](const Orchestration &tasks) { tasks.submit(1).value(0).vectors(1, 1); }),
+        "task 0 'matrix': a mixed task takes a matrix PE and vector PEs, and the arch has no "
+        "vector PEs (arch.topology.pes.vector)");
 }
 
 TEST(Orchestrations, blocks) {
@@ -398,9 +405,9 @@ TEST(Orchestrations, exceptions) {
         tasks.dummy();
         throw std::runtime_error("no such layer");
     }),
-              "the orchestration threw: no such layer");
+              "the orchestration threw after 1 tasks: no such layer");
     EXPECT_EQ(launch.problem([](const Orchestration &) { throw 7; }),
-              "the orchestration threw something that is no std::exception");
+              "the orchestration threw something that is no std::exception after 0 tasks");
     EXPECT_EQ(launch.problem([](const Orchestration &tasks) {
         tasks.fail("before");
         throw std::runtime_error("after");
