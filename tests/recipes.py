@@ -14,18 +14,23 @@ import yaml
 
 from command_line import Project
 from kernloom import __version__
-from kernloom.base.files import sha256_json
+from kernloom.base.files import sha256_json, sha256_text
 from kernloom.base.places import find_places
 from kernloom.config.reader import load_yaml
 from kernloom.measure.trial import Trial
+from kernloom.plan.artifact import steps_of
 from kernloom.plan.planned import Planned
 from kernloom.recipe.entries import Entry, pinned, plain, recorded_config
+from kernloom.recipe.lock import Lock, LockedArtifact, LockedPoint, request_hashes, short
 from kernloom.recipe.recipe import read_recipe
+from kernloom.recipe.request import Request
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import plan_each
 from kernloom.run.provenance import provenance_conditions
 from kernloom.run.trials import trial_of
 from parsed import plans_of, points_of
+
+ENDED: dict[str, Any] = {"status": "ok", "verified": True}
 
 
 class RecipeBench:
@@ -47,9 +52,8 @@ class RecipeBench:
     def write(self, name: str, plans: Sequence[Planned]) -> Path:
         """The recipe of trials that these plans would be."""
         now = datetime.now(UTC)
-        ended = {"status": "ok", "verified": True}
         trials = [
-            trial_of(plan, {}, now, **ended, conditions=provenance_conditions(plan))
+            trial_of(plan, {}, now, **ENDED, conditions=provenance_conditions(plan))
             for plan in plans
         ]
         entries = [sealed(format1_entry(trial)) for trial in trials]
@@ -96,6 +100,60 @@ def sealed(data: dict[str, Any]) -> dict[str, Any]:
     if "trials" in told:
         told["trials"] = [entry["digest"] for entry in told["trials"]]
     return {**data, "digest": sha256_json(told)[:32]}
+
+
+def lock_of(request: Request, plans: Sequence[Planned]) -> Lock:
+    """The lock of plans as if they had been built and run."""
+    steps = {
+        step.key: step
+        for plan in plans
+        for _, artifact in plan.named_artifacts
+        for step in steps_of(artifact)
+    }
+    identities = {short(step.identity.digest): step.identity for step in steps.values()}
+    return Lock(
+        kernloom=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        request=request_hashes(request.written),
+        git={"commit": "unknown"},
+        host={"cpu": "unknown"},
+        toolchains={
+            digest: {"name": one.toolchain, "version": one.version, "parts": dict(one.parts)}
+            for digest, one in identities.items()
+        },
+        artifacts={
+            key: LockedArtifact(
+                key=key,
+                name=step.name,
+                kind=step.kind,
+                argv=step.argv,
+                toolchain=short(step.identity.digest),
+                inputs={path: short(digest) for path, digest in step.inputs.items()},
+                headers={path: short(digest) for path, digest in step.headers.items()},
+                linked={path: short(digest) for path, digest in step.linked.items()},
+                origins={path: short(sha256_text(text)) for path, text in step.origins.items()},
+                steps={path: one.key for path, one in step.steps.items()},
+                output="0" * 32,
+                bytes=1,
+            )
+            for key, step in steps.items()
+        },
+        points=tuple(
+            LockedPoint(
+                point=plain(plan.point.swept),
+                config=recorded_config(trial_of(plan, {}, datetime.now(UTC), **ENDED)),
+                params=plain(plan.params),
+                id=plan.id,
+                artifacts=artifact_keys(plan),
+                status="ok",
+                verified=True,
+                metrics={"median_ns": 100.0, "ci_low_ns": 99.0, "ci_high_ns": 101.0},
+                data={"golden": "0" * 32},
+            )
+            for plan in plans
+        ),
+        cost={"build_s": 1.0, "run_s": 1.0, "bytes": 1},
+    )
 
 
 def artifact_keys(plan: Planned) -> dict[str, str]:

@@ -18,15 +18,18 @@ from pathlib import Path, PurePosixPath
 from kernloom.base.errors import ConfigError
 from kernloom.base.files import MAX_SOURCE_BYTES, files_below, sha256_bytes, write_atomically
 from kernloom.base.places import PROJECT_FILE
+from kernloom.recipe.archived_configs import GROUPS, OWN_GROUPS, check_archived_config
 from kernloom.recipe.lock import Lock, short
 from kernloom.recipe.recipe import Recipe, lock_path, read_recipe
-from kernloom.recipe.request import REFERENCE
 
 RECIPE_FILE = "recipe.yaml"
-CONFIG_GROUPS = ("workload", "kernel", "measure", "sweep", "experiment", "runtime", "select")
-"""Config groups that name no program and no compiler flag."""
 MAX_FILES = 5_000
 MAX_BYTES = 64 << 20
+MAX_NAME = 200
+"""Longest name of a file in characters; archives of the plain format have no longer ones."""
+_BLOCK = tarfile.BLOCKSIZE
+_UNPACKED = MAX_BYTES + MAX_FILES * 2 * _BLOCK
+"""Limit of the size of an archive without its compression."""
 _MARKER = "# A packed recipe: kernloom recipe verify recipe.yaml\n"
 _TOP = ("templates", "native", "configs", "data")
 _SOURCE = re.compile(r"\.(?:c|h|hpp|cpp|cl|s|S|j2)$")
@@ -77,15 +80,21 @@ def packed(recipe: Recipe, roots: Sequence[Path]) -> tuple[Packed, list[str]]:
         files[path] = found.read_bytes()
     notes: list[str] = []
     for root in roots[:-1]:
-        for group in CONFIG_GROUPS:
+        for group in GROUPS:
             for file in files_below(root / "configs" / group, (".yaml",)):
-                files[file.relative_to(root).as_posix()] = file.read_bytes()
+                name, content = file.relative_to(root).as_posix(), file.read_bytes()
+                try:
+                    check_archived_config(name, content)
+                except ConfigError as error:
+                    notes.append(f"{name} is not packed: {error.message}")
+                else:
+                    files[name] = content
         notes += _left_out(lock, root)
     return Packed(dict(sorted(files.items()))), notes
 
 
 def _left_out(lock: Lock, project: Path) -> Iterator[str]:
-    for group in ("target", "toolchain", "arch", "pipeline"):
+    for group in OWN_GROUPS:
         names = {str((point.config.get(group) or {}).get("name")) for point in lock.points}
         for name in sorted(names):
             if (project / "configs" / group / f"{name}.yaml").is_file():
@@ -132,57 +141,85 @@ def write_archive(packed: Packed, path: Path) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, content in packed.files.items():
+            _check_name(name, path)
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(content), 0o644
-            archive.addfile(member, io.BytesIO(content))
+            try:
+                archive.addfile(member, io.BytesIO(content))
+            except ValueError as error:
+                raise ConfigError(f"cannot hold '{name}': {error}", key=str(path)) from None
     write_atomically(path, gzip.compress(buffer.getvalue(), mtime=0))
 
 
 def read_archive(path: Path) -> Packed:
     """The files of an archive, none of which leads outside or is more than data and sources."""
     files: dict[str, bytes] = {}
-    total = 0
     try:
-        with tarfile.open(path, mode="r:gz") as archive:
-            for member in archive:
-                name = _checked_name(member, path)
-                total += member.size
-                if len(files) >= MAX_FILES or total > MAX_BYTES or member.size > MAX_SOURCE_BYTES:
-                    raise ConfigError("holds more than an archive of a recipe can", key=str(path))
-                if name in files:
-                    raise ConfigError(f"holds '{name}' twice", key=str(path))
-                content = archive.extractfile(member)
-                files[name] = content.read(member.size) if content else b""
+        with gzip.open(path) as compressed:
+            data = compressed.read(_UNPACKED + 1)
+        if len(data) > _UNPACKED:
+            raise ConfigError("holds more than an archive of a recipe can", key=str(path))
+        for name, content in _members(data, path):
+            _check_name(name, path)
+            if len(files) >= MAX_FILES or len(content) > MAX_SOURCE_BYTES:
+                raise ConfigError("holds more than an archive of a recipe can", key=str(path))
+            if name in files:
+                raise ConfigError(f"holds '{name}' twice", key=str(path))
+            files[name] = content
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", key=str(path)) from None
-    except (tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
         raise ConfigError(f"is no archive of a recipe: {error}", key=str(path)) from None
     if RECIPE_FILE not in files:
         raise ConfigError(f"is no archive of a recipe: it has no {RECIPE_FILE}", key=str(path))
+    for name in files:
+        for folder in PurePosixPath(name).parents:
+            if str(folder) in files:
+                raise ConfigError(f"'{folder}' is both a file and a folder", key=str(path))
     return Packed(files)
 
 
-def _checked_name(member: tarfile.TarInfo, path: Path) -> str:
-    """The name of a member that may be unpacked."""
-    name = member.name
+def _members(data: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file. Header by header: tarfile's own iteration follows extended
+    headers, whose size and number have no limit."""
+    place = 0
+    while data[place : place + _BLOCK].strip(b"\0"):
+        header = data[place : place + _BLOCK]
+        member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise ConfigError(
+                f"{member.name!a} is no plain file inside the archive's folder", key=str(path)
+            )
+        start = place + _BLOCK
+        if not 0 <= member.size <= len(data) - start:
+            raise ConfigError(f"is cut off in {member.name!a}", key=str(path))
+        yield member.name, data[start : start + member.size]
+        place = start + -(-member.size // _BLOCK) * _BLOCK
+
+
+def _check_name(name: str, path: Path) -> None:
+    """Refuse the name of a file that may not be unpacked."""
     pure = PurePosixPath(name)
     lock = lock_path(Path(RECIPE_FILE)).name
     known = name in (PROJECT_FILE, RECIPE_FILE, lock) or pure.parts[:1] in {(t,) for t in _TOP}
-    if not member.isreg() or pure.is_absolute() or ".." in pure.parts or "\0" in name:
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
         raise ConfigError(f"'{name}' is no file inside the archive's folder", key=str(path))
+    if not name.isprintable() or len(name.encode("utf-8", "replace")) > MAX_NAME:
+        raise ConfigError(
+            f"{name[:MAX_NAME]!a} is a name with control characters, or too long", key=str(path)
+        )
     if str(pure) != name or any(part.startswith(".") for part in pure.parts):
         raise ConfigError(f"'{name}' is a hidden or oddly written name", key=str(path))
-    if not known and not _is_source_or_data(name):
+    if (not known and not _is_source_or_data(name)) or name in _TOP:
         raise ConfigError(f"'{name}' belongs to no recipe", key=str(path))
-    if pure.parts[0] == "configs" and pure.parts[1:2] not in {(g,) for g in CONFIG_GROUPS}:
+    if pure.parts[0] == "configs" and pure.parts[1:2] not in {(g,) for g in GROUPS}:
         raise ConfigError(
             f"'{name}' is a config that could name programs or flags",
             key=str(path),
-            hint=f"Allowed: configs/{{{','.join(CONFIG_GROUPS)}}}/.",
+            hint=f"Allowed: configs/{{{','.join(GROUPS)}}}/.",
         )
     if pure.name == "program.yaml" or pure.suffix == ".py":
         raise ConfigError(f"'{name}' could start programs", key=str(path))
-    return name
 
 
 def _is_source_or_data(name: str) -> bool:
@@ -193,17 +230,14 @@ def unpack(packed: Packed, folder: Path) -> Recipe:
     """Write the files of an archive into a new folder, once they are known to be harmless."""
     for name, content in packed.files.items():
         if name.startswith("configs/"):
-            text = content.decode("utf-8", errors="replace")
-            if REFERENCE.search(text):
-                raise ConfigError(
-                    "does more than name keys of the config",
-                    key=name,
-                    hint="Allowed: ${key.of.the.config}.",
-                )
+            check_archived_config(name, content)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists and is not empty", hint="Name a new folder.")
-    for name, content in packed.files.items():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content if name != PROJECT_FILE else _MARKER.encode())
+    try:
+        for name, content in packed.files.items():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content if name != PROJECT_FILE else _MARKER.encode())
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", key=str(folder)) from None
     return read_recipe(folder / RECIPE_FILE)

@@ -36,9 +36,12 @@ MAX_CLAIMS = 1000
 MAX_WORDS = 1000
 _LOCAL = frozenset(LOCAL_KEYS) - {"sweep"}
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
-REFERENCE = re.compile(r"\$\{(?![A-Za-z_][\w.]*\})")
-"""An interpolation that is no plain reference to a key of the config: it could call a resolver,
-which may read the environment."""
+REFERENCE = re.compile(
+    rf"\$\{{(?!(?!(?:{'|'.join(_LOCAL)})\b)[A-Za-z_][\w.]*\}})",
+    re.ASCII,
+)
+"""An interpolation that is no plain reference to a key of the experiment: it could call a resolver,
+which may read the environment, or copy a setting of whoever runs the recipe, such as a store."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def read_request(data: Mapping[str, Any], where: str) -> Request:
     sweep = data.get("sweep")
     if sweep is not None and not isinstance(sweep, (str, Mapping)):
         raise ConfigError("expected a sweep or the name of one", key=f"{where}: sweep")
-    _check_references(sweep, f"{where}: sweep")
+    check_references(sweep, f"{where}: sweep")
     claims = data.get("claims") or []
     if not isinstance(claims, list) or len(claims) > MAX_CLAIMS:
         raise ConfigError(f"expected a list of at most {MAX_CLAIMS}", key=f"{where}: claims")
@@ -154,17 +157,17 @@ def _words(value: Any, where: str) -> tuple[str, ...]:
             raise ConfigError("leave -m out: several values are a sweep", key=where)
         if word.startswith("-") or ("=" not in word.lstrip("~") and not word.startswith("~")):
             raise ConfigError(f"'{word}' is not key=value", key=where)
-    _check_references(words, where)
+    check_references(words, where)
     return tuple(words)
 
 
-def _check_references(value: Any, where: str) -> None:
+def check_references(value: Any, where: str) -> None:
     """Refuse interpolations that could read more than the config."""
     if isinstance(value, Mapping):
-        _check_references([*value, *value.values()], where)
+        check_references([*value, *value.values()], where)
     elif isinstance(value, (list, tuple)):
         for one in value:
-            _check_references(one, where)
+            check_references(one, where)
     elif isinstance(value, str) and REFERENCE.search(value):
         raise ConfigError(
             f"'{value}' does more than name a key of the config",
