@@ -37,6 +37,8 @@ NOT_RUN = {
 }
 """Pattern of a command -> why it is not run here, or the test that runs it."""
 SWEEP = "./kernloom run -m workload=softmax workload.sizes.N=64,128,256 toolchain=gcc,clang"
+SAVED = "./kernloom run workload=axpy recipe=build/axpy.yaml"
+HAND_WRITTEN = "recipes/mlp-on-two-task-runtimes.yaml"
 BEFORE = {
     r"results .*workload=softmax.*": [SWEEP],
     r"results .*mr=8.*": ["./kernloom run -m select.fixed.tile.mr=4,6,8 toolchain=gcc,clang"],
@@ -50,7 +52,10 @@ BEFORE = {
         "./kernloom results baseline save main",
     ],
     r"recipe verify mlp\.yaml": ["./kernloom run workload=mlp recipe=mlp.yaml"],
-    r"recipe run build/axpy\.yaml": ["./kernloom run workload=axpy recipe=build/axpy.yaml"],
+    r"recipe save .*": [SAVED],
+    r"recipe \w+ build/axpy\.yaml.*": [SAVED],
+    r"recipe unpack .*": [SAVED, "./kernloom recipe pack build/axpy.yaml build/axpy.tar.gz"],
+    r"recipe verify .* --require L3": [f"./kernloom recipe lock {HAND_WRITTEN}"],
     r"explain.*": ["./kernloom run", "./kernloom run workload=mlp"],
     r"results sweep\.point=odd": ["kernloom run -m sweep=mine"],
     r"results repair|results --history": ["kernloom run workload=axpy"],
