@@ -1,12 +1,14 @@
-"""The recipes that ship with Kernloom replay."""
+"""The recipes that ship with Kernloom verify, and their exact claims hold."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from command_line import Project
+from parts import without
 
 RECIPES = sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
 
@@ -14,12 +16,31 @@ RECIPES = sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_a_shipped_recipe_verifies(recipe: Path, shared_project: Project) -> None:
-    done = shared_project.json("recipe", "run", str(recipe))
+    done = shared_project.json("recipe", "verify", str(recipe))
     if "which this CPU does not have" in done.stderr:
         pytest.skip("this CPU has no AVX2")
-    assert done.code == 0, done.stderr
+    assert done.code in (0, 1), done.stderr
+    claims = [Claimed(**one) for one in done.document["claims"]]
+    assert claims
+    missing = [one["message"] for one in done.trials if one["status"] == "unavailable"]
+    if missing:
+        without(missing[0])
     assert all(trial["verified"] for trial in done.trials)
-    assert "edited" not in done.stderr
+    for claim in claims:
+        # What others do on this machine meanwhile may fail a claim about times.
+        exact = any(name in claim.claim for name in ("instructions", "virtual_ns"))
+        other_compiler = claim.reason.startswith("no trial has") and "compiler=" in claim.claim
+        assert not exact or claim.verdict == "holds" or other_compiler, claim
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A claim in the document of `recipe verify`."""
+
+    claim: str
+    verdict: str
+    reason: str
+    trials: list[str]
 
 
 def test_there_are_recipes() -> None:

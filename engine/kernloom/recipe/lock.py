@@ -6,6 +6,7 @@ digest over all of it shows edits. Hashes are the first 32 digits of SHA-256.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ from kernloom.recipe.tables import Sections, Table, section_in
 
 HASH_LENGTH = 32
 DIGEST = "digest"
+DETERMINISTIC, PEERS = "deterministic", "peers"
+"""Metrics that are not numbers."""
 PARAMS, DATA = "(params)", "(data)"
 """Names of tables beside those of config sections."""
 KEYS = (
@@ -195,7 +198,15 @@ def from_document(data: Any, where: str) -> Lock:
         )
     try:
         return _read(data)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ) as error:
         problem = f"{type(error).__name__}: {error}"
         raise ConfigError(f"the lock is damaged ({problem})", key=where) from None
 
@@ -259,14 +270,52 @@ def _points(
             point=dict(one["point"]),
             params=dict(found.pop(PARAMS)),
             data={_text(name): _text(value) for name, value in found.pop(DATA).items()},
-            config=found,
+            config=_config(found),
             id=_text(one["id"]),
             artifacts={_text(name): keys[_number(n)] for name, n in one["artifacts"].items()},
             status=_text(one["status"]),
             verified=one["verified"] is True,
-            metrics=dict(one["metrics"]),
+            metrics=_metrics(one["metrics"]),
             message=_text(one.get("message", "")),
         )
+
+
+def _config(sections: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Sections of a config that are mappings; the rest is checked when it is replayed."""
+    for name in ("workload", "target", "toolchain", "pipeline"):
+        _mapping(sections.get(name))
+    for stage in _mapping(_mapping(sections["pipeline"]).get("stages")).values():
+        _mapping(stage)
+    return sections
+
+
+def _metrics(value: Any) -> dict[str, Any]:
+    """Numbers by name; beside them the names of the exact ones, and the numbers of each peer."""
+    metrics = dict(_mapping(value))
+    for name, found in metrics.items():
+        if name == DETERMINISTIC:
+            if not isinstance(found, list):
+                raise TypeError(f"{found!r} is not a list of metrics")
+        elif name == PEERS:
+            for peer in _mapping(found).values():
+                _check_numbers(_mapping(peer))
+        elif isinstance(found, Mapping):
+            _check_numbers(found)
+        else:
+            _check_numbers({name: found})
+    return metrics
+
+
+def _check_numbers(found: Mapping[str, Any]) -> None:
+    for name, value in found.items():
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise TypeError(f"{name} is {value!r}, which is no number")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r} is not keys and values")
+    return value
 
 
 def _text(value: Any) -> str:
