@@ -91,6 +91,11 @@ def artifact(number: int, **more: Any) -> LockedArtifact:
 def lock(points: int) -> Lock:
     """A lock of a sweep in which every point has a kernel of its own."""
     workload = {"name": "matmul", "about": "x" * 2000, "sizes": {"N": 0, "M": 64}}
+    others = {
+        "target": {"name": "host"},
+        "toolchain": {"name": "gcc"},
+        "pipeline": {"name": "native", "stages": {"source": {"use": "render"}}},
+    }
     artifacts = [artifact(0, name="runner", kind="program", steps={"a.o": f"{1:032x}"})]
     artifacts += [artifact(number) for number in range(1, points + 1)]
     return Lock(
@@ -104,7 +109,11 @@ def lock(points: int) -> Lock:
         points=tuple(
             LockedPoint(
                 point={"workload.sizes.N": n, "select.fixed.tile.mr": n % 7},
-                config={"workload": {**workload, "sizes": {"N": n, "M": 64}}, "seed": 0},
+                config={
+                    "workload": {**workload, "sizes": {"N": n, "M": 64}},
+                    **others,
+                    "seed": 0,
+                },
                 params={
                     "tile": {"multiply": {"mr": n % 7, "nv": 2, "kc": 512, "nc": 512}},
                     "vectorize": {"multiply": {"lanes": 16}},

@@ -299,8 +299,6 @@ def _metrics(value: Any) -> dict[str, Any]:
         elif name == PEERS:
             for peer in _mapping(found).values():
                 _check_numbers(_mapping(peer))
-        elif isinstance(found, Mapping):
-            _check_numbers(found)
         else:
             _check_numbers({name: found})
     return metrics
