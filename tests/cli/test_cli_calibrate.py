@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from command_line import Project
+from kernloom.measure.roof import MIXES, PATTERNS
 from parts import needs
 
 
@@ -37,12 +39,14 @@ def test_a_calibrated_machine_shows_the_share_of_its_roof(project: Project) -> N
     assert {peak["arch"] for peak in found["peaks"]} == set(found["arches"])
     assert all(peak["gflops"] > 0 for peak in found["peaks"])
     assert {"L1", "L2", "memory"} <= {entry["level"] for entry in found["bandwidths"]}
-    assert {entry["pattern"] for entry in found["bandwidths"]} == {"read", "copy", "update"}
+    assert {entry["pattern"] for entry in found["bandwidths"]} == set(PATTERNS)
+    assert {peak["mix"] for peak in found["peaks"]} == set(MIXES)
     assert all(entry["gbytes_per_s"] > 0 for entry in found["bandwidths"])
 
     shown = project.run("doctor")
     assert "float32" in shown.stdout and "memory" in shown.stdout
     assert "--calibrate" not in shown.stdout
+    assert re.search(r"suspicious beyond.*float32.* GFLOP/s \+\d+%.*L1 .*memory", shown.stdout)
 
     known = project.json("run", "workload=axpy").trial
     assert known["id"] == before["id"]

@@ -1,8 +1,8 @@
 """Measures this machine's peak and bandwidth, in the runner and for as long as kernels are
 measured.
 
-A round is one fresh process that runs every probe once. Each process counts by its median; the peak
-is the best process, because other load can only lower it.
+A round is one fresh process that runs every probe once. Each process counts by its best sample; the
+peak is the best process, because other load can only lower it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernloom.device.contract import Buffer, Call, Device, LaunchSettings, Scalar, Session
-from kernloom.measure.roof import COLD, MEMORY, PRIVATE, Bandwidth, Peak
-from kernloom.measure.statistics import median
+from kernloom.measure.roof import COLD, MEMORY, MIXES, MULTIPLY_ADD, PRIVATE, Bandwidth, Peak
 from kernloom.plan.schedule import ELEMENT
 
 DTYPES = ("float32", "float64", "int32")
@@ -23,6 +22,8 @@ STREAMED = "float32"
 ROUNDS = 3
 TIMEOUT_S = 60.0
 ARGUMENTS = 6
+OPERATIONS = {MULTIPLY_ADD: 2.0, "add": 1.0, "mixed": 1.5}
+"""Operations per chain; half of mixed chains are sums."""
 ITERATIONS = 20_000
 """Multiply-adds per call, so many that the start of threads does not count."""
 TRAFFIC = 4 * 1024 * 1024
@@ -30,13 +31,19 @@ TRAFFIC = 4 * 1024 * 1024
 GRAIN = 4096
 """Windows are whole pages for every core, and therefore whole vectors."""
 LEAST_MEMORY = 64 * 1024 * 1024
-BEYOND_CACHES = 4
-"""Size of the memory window as a multiple of the last cache."""
+BEYOND_CACHES = 2
+"""Size of the memory window as a multiple of the last cache: farther beyond, fewer of its hits are
+left, and kernels with less data would exceed the roof."""
 COLD_WINDOW = 2 * 1024 * 1024
 """The default size of a workload's tensors."""
-VARIANTS = {"read": ("read",), "copy": ("copy", "copy_streamed"), "update": ("update",)}
-"""Pattern -> functions that implement it; streaming stores only help in memory."""
-MOVED = {"read": 1.0, "copy": 1.0, "update": 1.5}
+VARIANTS = {
+    "read": ("read", "read_ahead"),
+    "copy": ("copy", "copy_streamed"),
+    "update": ("update", "update_ahead", "update_streamed"),
+    "write": ("write", "write_streamed"),
+}
+"""Pattern -> functions that implement it; streaming stores and prefetches only help in memory."""
+MOVED = {"read": 1.0, "copy": 1.0, "update": 1.5, "write": 1.0}
 """Bytes moved per byte of the window, counted as workloads count them."""
 
 
@@ -95,7 +102,13 @@ def probes_of(libraries: Sequence[Library], windows: Mapping[str, int], cores: i
     """All probes, for one core and for all cores."""
     threads = sorted({1, cores})
     first = libraries[0].arch
-    found = [probe for library in libraries for t in threads for probe in _peaks(library, t)]
+    found = [
+        probe
+        for library in libraries
+        for t in threads
+        for mix in (MIXES if library.arch == first else (MULTIPLY_ADD,))
+        for probe in _peaks(library, t, mix)
+    ]
     for library in libraries:
         if library.dtype == STREAMED:
             for level, window in windows.items():
@@ -105,16 +118,16 @@ def probes_of(libraries: Sequence[Library], windows: Mapping[str, int], cores: i
     return found
 
 
-def _peaks(library: Library, threads: int) -> Iterator[Probe]:
+def _peaks(library: Library, threads: int, mix: str) -> Iterator[Probe]:
     for chains in library.chains:
         yield Probe(
-            Peak(library.arch, library.dtype, threads, 0.0),
+            Peak(library.arch, library.dtype, threads, 0.0, mix=mix),
             library.path,
-            f"multiply_add_{chains}",
+            f"{mix}_{chains}",
             threads * chains * library.lanes * ELEMENT[library.dtype],
             ITERATIONS * threads,
             1,
-            2.0 * ITERATIONS * threads * chains * library.lanes,
+            OPERATIONS[mix] * ITERATIONS * threads * chains * library.lanes,
         )
 
 
@@ -124,7 +137,7 @@ def _streams(library: Library, level: str, window: int, threads: int) -> Iterato
     for pattern, functions in VARIANTS.items():
         for function in functions if level == MEMORY else functions[:1]:
             # Two tensors share the window.
-            gone_over = whole if pattern == "read" else whole // 2
+            gone_over = whole if pattern in ("read", "write") else whole // 2
             yield Probe(
                 Bandwidth(library.arch, level, pattern, threads, 0.0),
                 library.path,
@@ -189,8 +202,8 @@ class _ProbeSession:
         )
         cold = isinstance(probe.finds, Bandwidth) and probe.finds.level == COLD
         result = self._session.launch([call], replace(settings, cold=cold))
-        # Load on one core delays all threads, so with several cores the best sample counts.
-        ns = median(result.cpu_ns) if threads == 1 else min(result.wall_ns)
+        # The best sample: whatever disturbs a probe makes it slower.
+        ns = min(result.cpu_ns if threads == 1 else result.wall_ns)
         return probe.work * result.inner / ns
 
     def _pair(self, nbytes: int) -> tuple[Buffer, Buffer]:

@@ -18,14 +18,19 @@ from kernloom.base.sealed import read_sealed, write_sealed
 if TYPE_CHECKING:
     from kernloom.config.schema import Arch
 
-FORMAT = 2
+FORMAT = 3
 MEMORY = "memory"
 COLD = "cold memory"
 """Memory under data that the caches could hold but do not: nothing has to be written back yet."""
 PRIVATE = ("L1", "L2")
 """Levels that are private to each core."""
-PATTERNS = {"read": 0.0, "update": 1 / 3, "copy": 1 / 2}
+PATTERNS = {"read": 0.0, "update": 1 / 3, "copy": 1 / 2, "write": 1.0}
 """Access pattern -> the share of the moved bytes that are written."""
+
+MULTIPLY_ADD = "multiply_add"
+MIXES = (MULTIPLY_ADD, "add", "mixed")
+"""Instructions of a peak: multiply-adds, the roof of kernels; sums; or both at once. Some cores add
+beside their multiply-adds, or faster: only the best of all is a bound that nothing exceeds."""
 
 T = TypeVar("T", bound="Peak | Bandwidth")
 
@@ -40,7 +45,7 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Peak:
-    """Peak rate of an arch in multiply-adds, each counted as two operations."""
+    """Peak rate of an arch; a multiply-add counts as two operations."""
 
     arch: str
     dtype: str
@@ -48,6 +53,7 @@ class Peak:
     gflops: float
     processes: tuple[float, ...] = ()
     """The result of each process."""
+    mix: str = MULTIPLY_ADD
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,9 @@ def roof_of(
     roofs = []
     if flops > 0:
         peaks = {
-            p.threads: p.gflops for p in calibration.peaks if (p.arch, p.dtype) == (name, dtype)
+            p.threads: p.gflops
+            for p in calibration.peaks
+            if (p.arch, p.dtype, p.mix) == (name, dtype, MULTIPLY_ADD)
         }
         if not peaks:
             return None

@@ -8,7 +8,8 @@ from typing import TextIO
 from kernloom.base.expressions import format_size
 from kernloom.base.units import three_digits
 from kernloom.measure.calibration import DTYPES
-from kernloom.measure.roof import COLD, MEMORY, PATTERNS, Calibration
+from kernloom.measure.plausible import calibrated_ceiling
+from kernloom.measure.roof import COLD, MEMORY, MULTIPLY_ADD, PATTERNS, Calibration
 from kernloom.report.page import print_rows
 
 CALIBRATE_COMMAND = "kernloom doctor --calibrate"
@@ -24,6 +25,8 @@ def print_calibration(calibration: Calibration | None, file: TextIO) -> None:
     print(f"\npeak in GFLOP/s{many}, measured {calibration.created}", file=file)
     rates: dict[tuple[str, str], dict[int, float]] = {}
     for peak in calibration.peaks:
+        if peak.mix != MULTIPLY_ADD:
+            continue
         rates.setdefault((peak.arch, peak.dtype), {})[peak.threads] = peak.gflops
     print_rows(
         [
@@ -52,6 +55,20 @@ def print_calibration(calibration: Calibration | None, file: TextIO) -> None:
         ],
         file,
     )
+    print(f"\n{_bounds(calibration)}", file=file)
+
+
+def _bounds(calibration: Calibration) -> str:
+    """What no result of one core may exceed: the best of all patterns and mixes, with the
+    uncertainty."""
+    ceilings = {dtype: calibrated_ceiling(calibration, dtype, 1) for dtype in DTYPES}
+    found = [bound for ceiling in ceilings.values() if ceiling for bound in ceiling.flops]
+    found += next((ceiling.bytes for ceiling in ceilings.values() if ceiling), ())
+    texts = [
+        f"{bound.what} {three_digits(bound.rate)} {bound.unit} +{bound.uncertainty:.0%}"
+        for bound in found
+    ]
+    return f"results of one core are suspicious beyond {', '.join(texts)}"
 
 
 def _shown(rates: Mapping[int, float]) -> str:
