@@ -93,6 +93,19 @@ def test_the_share_that_is_written_tells_how_memory_is_used(share: float, patter
     assert roof.ns == pytest.approx(nbytes / (200 * PATTERN_SPEEDS[pattern]))
 
 
+def test_tensors_that_the_nearer_cache_holds_in_part_have_a_roof_between_both():
+    made = replace(made_up(), windows={"L2": 96 * KIB})
+
+    def ns(footprint: float) -> float:
+        found = roof_of(made, arch(), "float32", 0, 1e6, footprint=footprint, written=0)
+        assert found and found.limit == "L2 bandwidth"
+        return found.ns
+
+    assert ns(32 * KIB + 4) == pytest.approx(1e6 / 200, rel=1e-3)
+    assert ns(64 * KIB) == pytest.approx((1e6 / 200 + 1e6 / 100) / 2)
+    assert ns(96 * KIB) == ns(500 * KIB) == pytest.approx(1e6 / 100)
+
+
 def test_without_knowing_what_is_written_the_fastest_pattern_is_the_roof():
     roof = roof_of(made_up(), arch(), "float32", 0, 16 * KIB)
     assert roof and roof.ns == pytest.approx(16 * KIB / (200 * 1.2))

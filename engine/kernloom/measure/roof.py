@@ -131,9 +131,12 @@ def roof_of(
         held = bytes if footprint is None else footprint
         level = level_of(calibration, held, threads)
         level = COLD if cold and level != MEMORY else level
-        rate = _bandwidth(calibration, name, level, _pattern(written, bytes), threads)
+        pattern = _pattern(written, bytes)
+        rate = _bandwidth(calibration, name, level, pattern, threads)
         if rate is None:
             return None
+        if level != COLD:
+            rate = _straddling(calibration, name, level, rate, pattern, held, threads)
         roofs.append(Roof(f"{level} bandwidth", bytes / rate))
     return max(roofs, key=lambda roof: roof.ns, default=None)
 
@@ -180,6 +183,37 @@ def _bandwidth(
         and (found := {b.threads: b.gbytes_per_s for b in own if b.pattern == name})
     ]
     return max(rates, default=None)
+
+
+def _straddling(
+    calibration: Calibration,
+    arch: str,
+    level: str,
+    rate: float,
+    pattern: str | None,
+    footprint: float,
+    threads: int,
+) -> float:
+    """The rate for tensors that the nearer level holds in part: between both levels' rates, by the
+    place of the footprint between that level's size and the window that the farther one was
+    measured with."""
+    order = [*calibration.levels, MEMORY]
+    at = order.index(level)
+    if not at or level not in calibration.windows:
+        return rate
+    cores = max((entry.threads for entry in calibration.bandwidths), default=1)
+    held, window = (
+        size * (min(threads, cores) if of in PRIVATE else 1)
+        for of, size in (
+            (order[at - 1], calibration.levels[order[at - 1]]),
+            (level, calibration.windows[level]),
+        )
+    )
+    near = _bandwidth(calibration, arch, order[at - 1], pattern, threads)
+    if near is None or near <= rate or not held < footprint < window:
+        return rate
+    share = (footprint - held) / (window - held)
+    return 1 / ((1 - share) / near + share / rate)
 
 
 def with_threads(rates: Mapping[int, float], threads: int) -> float:
