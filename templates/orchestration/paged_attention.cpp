@@ -1,5 +1,7 @@
 // Paged attention: for each page of a sequence scores (matrix PE), weights (vector PE), weighted values (matrix PE), and
 // the merge with the pages before (vector PE). Pages of a sequence are merged in order; all else may run at once.
+#include <optional>
+
 #include "workload.hpp"
 
 using namespace kernloom;
@@ -88,15 +90,19 @@ class Page {
     uint64_t first_, count_, at_;
 };
 
-// All pages of some sequences. What a page needs for itself dies with it.
+// All pages of some sequences. What a page needs for itself dies with it, but for the first: its state is that of all.
 void attend(const Orchestration &tasks, const Launch &w, uint64_t first, uint64_t count, bool manual)
 {
     const uint32_t kind = manual ? KL_SCOPE_MANUAL : KL_SCOPE_DERIVED;
     const Scope scope(tasks, kind);
     kl_tensor state = 0;
     kl_task before = 0;
-    for (uint64_t at = 0; at < w.length; at++)
+    for (uint64_t at = 0; at < w.length; at++) {
+        std::optional<Scope> page;
+        if (at > 0)
+            page.emplace(tasks, kind);
         before = Page(tasks, w, first, count, at).submit(state, before, manual);
+    }
 }
 
 } // namespace

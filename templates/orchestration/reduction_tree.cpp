@@ -19,6 +19,8 @@ extern "C" void kl_orchestrate(struct kl_orchestrator *self)
             auto level = tasks.dummy();
             to = tasks.tensor<Element>(level.name("level").output<Element>({sums}).new_tensor(0), {sums});
         }
+        // A scope of their own, so that their slots in a ring are free while the level's tensor lives on.
+        const Scope scope(tasks);
         for (uint64_t i = 0; i < sums; i++) {
             const Range range{i * each, std::min((i + 1) * each, count)};
             tasks.submit(w.add).name("add").value(range.count()).in(part(from, {range})).out(part(to, {{i, i + 1}}));

@@ -203,6 +203,21 @@ def test_workloads_of_tasks_replay_from_a_recipe(project: Project) -> None:
     assert [trial["metrics"]["virtual_ns"] for trial in again.trials] == times
 
 
+@pytest.mark.parametrize(
+    "large",
+    [
+        ("workload=reduction_tree", "case=large"),
+        ("workload=paged_attention", "workload.sizes.length=300", "workload.sizes.batch=1"),
+    ],
+    ids=["reduction_tree", "paged_attention"],
+)
+def test_more_tasks_than_a_ring_has_slots(project: Project, large: tuple[str, ...]) -> None:
+    trial = project.json("run", "target=a5", "runtime=ringmap", *large).trial
+    assert trial["verified"], trial["message"]
+    peaks = trial["conditions"]["why"]["peaks"]
+    assert max(peak[0] for name, peak in peaks.items() if name.endswith(".slots")) < 100
+
+
 def test_partial_results_are_verified_on_the_device(project: Project) -> None:
     chosen = "select.fixed={tile: {m: 32, n: 32, k: 16}, distribute: {splits: 2, group: 2}}"
     assert project.json("run", "target=mppa", "case=ragged", chosen).trial["verified"]
