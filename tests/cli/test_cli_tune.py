@@ -89,6 +89,21 @@ def test_what_is_stored_serves_the_same_and_similar_work(slow: Project) -> None:
     assert origins.count("similar") == 2, origins
 
 
+def test_a_pipeline_tunes_on_demand_and_planning_does_not(slow: Project) -> None:
+    asked = ("workload=slow", "select.providers=[tuned]", "search.stages=1", "search.leaders=2")
+    planned = slow.json("plan", *asked).document["trials"][0]
+    assert planned["origins"]["call"].startswith("tuned: unresolved")
+    assert slow.json("results").document["trials"] == [], "planning measures nothing"
+    done = slow.json("run", *asked)
+    assert done.code == 0, done
+    assert done.trial["provider"] == "tuned"
+    assert done.trial["params"]["unroll"]["call"]["by"] == 1
+    assert "winner of a study of 7 points" in done.trial["conditions"]["parameters"]["call"]
+    again = slow.run("run", *asked, "fleet=slurm")
+    assert again.code == 2
+    assert "'tuned' measures while it plans" in again.stderr
+
+
 def test_winners_are_taken_home_as_parameters_results_and_c_sources(slow: Project) -> None:
     done = slow.run(
         *TUNE, "select.fixed.unroll.by=1,2", "stages=1", "export=best.yaml", "export=all.json",

@@ -334,6 +334,7 @@ CHANGES_NOTHING: dict[str, Change] = {
     "Kernel.epilogues": other(f"{KERNEL_AT}.epilogues", ["relu"]),
     "Tunable.off": other(f"{KERNEL_AT}.tunables.unroll.k.off", 2),
     "SelectSettings.providers": other("pipeline.stages.choice.providers", ["model"]),
+    "SelectSettings.python": other("pipeline.stages.choice.python", "other", "unasked"),
     "SelectSettings.file": other("pipeline.stages.choice.file", "tuned.yaml", "unasked"),
     "Target.variants": other("target.variants", ["release"]),
     "Target.sanitized": other("target.sanitized", []),

@@ -554,6 +554,8 @@ class SelectSettings(Digested):
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Transform -> tunable -> value, or transform -> step -> tunable -> value."""
     file: str | None = None
+    python: str | None = None
+    """Name of a function of another package, for the provider `python`."""
 
 
 @dataclass(frozen=True)

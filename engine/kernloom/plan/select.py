@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from kernloom.base.errors import ConfigError, KernloomError, nearest
 from kernloom.base.files import read_text
 from kernloom.base.registry import Registry
+from kernloom.config.compose import Point
 from kernloom.config.distribution import SPLITS, TRANSFORM
 from kernloom.config.schema import Arch, Experiment, Scalar
 from kernloom.pipeline.stage import Context, Stage
@@ -40,6 +41,8 @@ class Request:
     """Cache of the model's answers."""
     experiment: Experiment | None = None
     """The whole experiment, for providers that ask where it runs."""
+    point: Point | None = None
+    """The overrides that compose it, for providers that run others like it."""
 
     def after(self, decided: Mapping[str, Scalar]) -> Request:
         """The same request with more decisions."""
@@ -52,6 +55,7 @@ class Request:
             self.steps,
             self.answers,
             self.experiment,
+            self.point,
         )
 
 
@@ -74,6 +78,8 @@ class SelectOptions:
     providers: tuple[str, ...] = ("fixed", "file", "model")
     fixed: Mapping[str, Any] = field(default_factory=dict)
     file: str | None = None
+    python: str | None = None
+    """Name of a function that chooses parameters (entry points `kernloom.parameters`)."""
 
 
 class Select(Stage):
@@ -111,7 +117,8 @@ class Select(Stage):
                     unfusable=f"step '{splits_before}' has partial results (distribute.splits)",
                 )
             undecided = Request(
-                record, arch, self.options, {}, steps, registry.answers, context.experiment
+                *(record, arch, self.options, {}, steps, registry.answers),
+                *(context.experiment, context.services.get(Point)),
             )
             point, by, source = self._choose(undecided, providers, key)
             if source:
@@ -186,7 +193,7 @@ def _splits(record: StepRecord, point: Mapping[str, Scalar]) -> bool:
 
 
 def _answer(name: str, provider: Provider, request: Request, key: str) -> Mapping[str, Scalar]:
-    if name in BUILT_IN:
+    if name in SHIPPED:
         return provider(request)
     try:
         found = provider(request)
@@ -308,9 +315,18 @@ def model(request: Request) -> Mapping[str, Scalar]:
     return point
 
 
+def python(request: Request) -> Mapping[str, Scalar]:
+    """What a function of another package chooses, by its name in `select.python`."""
+    name = request.options.python
+    return PARAMETERS.get(name, key="select.python")(request) if name else {}
+
+
+PARAMETERS: Registry[Provider] = Registry("parameters", {}, group="kernloom.parameters")
+"""Functions for the provider `python`; all come from other packages."""
 NOT_GIVEN = ("model", "stored", "tuned")
 """Providers whose values nobody asked for by name: they may be without effect."""
-BUILT_IN: dict[str, Provider] = {"fixed": fixed, "file": file, "model": model}
+SHIPPED: dict[str, Provider] = {"fixed": fixed, "file": file, "model": model}
+BUILT_IN: dict[str, Provider] = {**SHIPPED, "python": python}
 
 
 def values_for_step(given: Mapping[str, Any], record: StepRecord) -> dict[str, Scalar]:

@@ -155,7 +155,7 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
     Ring: _rules("slots heap dependencies depths submissions"),
     GraphSizes: _rules("tasks heap edges"),
     Pipeline: _rules("name about", STAGES="stages"),
-    SelectSettings: _rules("providers fixed", NEVER="file"),
+    SelectSettings: _rules("providers fixed", NEVER="file python"),
     Policy: _rules(
         "name samples warmup min_rounds max_rounds min_sample_us bound span_s drift budget_s clock"
         " pin scheduling cache aslr together peers floor about"

@@ -40,6 +40,9 @@ def print_plan(document: Mapping[str, Any], file: TextIO) -> None:
     ]
     print_rows(rows, file)
     _more(len(trials), "trial", file)
+    for trial in trials[:SHOWN]:
+        for step, origin in trial.get("origins", {}).items():
+            print(f"parameters of {step}: {origin}", file=file)
     for line in why_to_run(trials):
         print(line, file=file)
     total = document["summary"]

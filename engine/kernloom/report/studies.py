@@ -11,6 +11,7 @@ from kernloom.report.page import Heading, Page
 _STYLES = {"best": "bold green", "equal": "green", "undecided": "yellow", "failed": "red"}
 MAX_FAILURES = 5
 """Limit of reasons for failures that are listed."""
+MAX_SOURCES = 2
 MIN_SHARE = 0.005
 """Parameters that explain less of the variation are left out."""
 
@@ -21,7 +22,7 @@ def print_study(document: Mapping[str, Any], file: TextIO) -> None:
     _leaders(page, document)
     _importance(page, document["importance"])
     _failures(page, document["failures"])
-    for line in (*_winner_lines(document), *map(_similar_line, document["similar"][:3])):
+    for line in (*_winner_lines(document), *_similar_lines(document["similar"])):
         page.line(line)
     for note in document["notes"]:
         page.line(f": {note}", mark="note", style="yellow")
@@ -147,8 +148,13 @@ def _model_lines(model: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
-def _similar_line(one: Mapping[str, Any]) -> str:
-    return f"started from {one['source']}"
+def _similar_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """`started from 8 points of similar work; the nearest: trial ...`."""
+    if not found:
+        return []
+    sources = list(dict.fromkeys(found[0]["source"].split("; ")))
+    nearest = "; ".join(sources[:MAX_SOURCES]) + ("; ..." if len(sources) > MAX_SOURCES else "")
+    return [f"started from {count(len(found), 'point')} of known work; the first: {nearest}"]
 
 
 def closing_line(document: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from kernloom.config.compose import Composer
 from kernloom.config.convert import convert
 from kernloom.config.groups import composed_cache
 from kernloom.config.platforms import find_platform
-from kernloom.config.schema import Emulator, Experiment, Toolchain
+from kernloom.config.schema import Emulator, Experiment, Scalar, Toolchain
 from kernloom.device.contract import PLATFORM
 from kernloom.device.devices import DEVICES
 from kernloom.measure.roofs import Roofs
@@ -87,6 +88,8 @@ class Assembly:
         self.renderer = Renderer(self.template_folders, self.places.cache / "rendered")
         self.ahead = Ahead()
         """SCons, if it was started ahead of need; whoever does that closes it."""
+        self.tuner: Provider | None = None
+        """The provider `tuned`; a command may replace it."""
         self._reset_machine_caches()
 
     def _reset_machine_caches(self) -> None:
@@ -132,13 +135,21 @@ class Assembly:
     @property
     def _providers(self) -> Mapping[str, Provider]:
         """The providers that ship, with those that need the store."""
-        return {**BUILT_IN, "stored": self._stored}
+        return {**BUILT_IN, "stored": self._stored, "tuned": self._tuned}
 
     def _stored(self, request: Request) -> Answer:
         """The provider `stored`: the best parameters in the experiment's store."""
         if request.experiment is None:
             return Answer()
         return self.stored_parameters(request.experiment).provide(request)
+
+    def _tuned(self, request: Request) -> Mapping[str, Scalar]:
+        """The provider `tuned`: the winner of a study that is run now."""
+        if self.tuner is None:
+            # Named and not imported: studies depend on the engine.
+            provider = import_module("kernloom.tune.provider")
+            self.tuner = provider.Tuner(self.places)
+        return self.tuner(request)
 
     def stored_parameters(self, experiment: Experiment) -> StoredParameters:
         """The parameters in the store of an experiment, as it was at the last refresh."""

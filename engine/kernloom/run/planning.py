@@ -334,7 +334,7 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
             key="pipeline.stages",
             hint="Keep a stage with `use: verify`.",
         )
-    context = Context(experiment, assembly.planning_services)
+    context = Context(experiment, {**assembly.planning_services, Point: plan.point})
     plan.graph.run("plan", context, plan.outputs)
     for shaped in plan.graph.of_type("tensors", plan.outputs):
         check_memory(shaped, memory)

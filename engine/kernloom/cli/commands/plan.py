@@ -19,6 +19,7 @@ from kernloom.plan.artifact import Artifact
 from kernloom.plan.planned import Planned, StepArtifact
 from kernloom.plan.render import StepSource
 from kernloom.plan.schedule import StepRecord, TensorSpec, describe
+from kernloom.plan.select import Answer, Request, model
 from kernloom.report.documents import plain
 from kernloom.report.plans import print_plan
 from kernloom.run.assembly import Assembly
@@ -37,6 +38,7 @@ SWEEPS = True
 
 def run(invocation: Invocation) -> int:
     assembly = Assembly()
+    assembly.tuner = _unresolved
     overrides = assembly.composer.parse(invocation.words, multirun=invocation.multirun)
     plans = plan_points(assembly, overrides)
     wanted = plans[0].experiment.show
@@ -85,6 +87,12 @@ def run(invocation: Invocation) -> int:
     else:
         print(json.dumps(document), file=invocation.stdout)
     return 0
+
+
+def _unresolved(request: Request) -> Answer:
+    """The provider `tuned` measures, which planning never does."""
+    source = "unresolved: a run would tune it first; this is the choice of the model"
+    return Answer(model(request), source)
 
 
 def _artifact(artifact: Artifact, state: State) -> dict[str, Any]:

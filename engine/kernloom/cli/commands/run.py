@@ -82,6 +82,10 @@ def run(invocation: Invocation) -> int:
 
         assembly.composer.check_for_hydra(overrides)
         return run_by_hydra(assembly.places, overrides, invocation.output, invocation.data_out)
+    if "tuned" in (name for value in overrides.values("select.providers") for name in value or ()):
+        from kernloom.tune.provider import Tuner
+
+        assembly.tuner = Tuner(assembly.places, Progress(invocation.stderr))
     with closing(assembly.ahead):
         return _run(assembly, overrides, invocation)
 
