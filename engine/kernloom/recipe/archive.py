@@ -166,10 +166,10 @@ def read_archive(path: Path) -> Packed:
             if name in files:
                 raise ConfigError(f"holds '{name}' twice", key=str(path))
             files[name] = content
+    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:
+        raise ConfigError(f"is no archive of a recipe: {error}", key=str(path)) from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", key=str(path)) from None
-    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
-        raise ConfigError(f"is no archive of a recipe: {error}", key=str(path)) from None
     if RECIPE_FILE not in files:
         raise ConfigError(f"is no archive of a recipe: it has no {RECIPE_FILE}", key=str(path))
     for name in files:
