@@ -74,6 +74,12 @@ def test_rounds_that_drift_raise_the_assumption():
     assert spread_of_blocks(processes([1.0, 2.0, 3.0]), "cpu") == 0.0
 
 
+def test_a_look_of_many_minutes_averages_their_drift():
+    short, long = (drift_of(ASSUMPTION, 0.0, seconds=seconds) for seconds in (5, 9 * EPISODE_S))
+    assert short == drift_of(ASSUMPTION, 0.0)
+    assert long.reach == pytest.approx(short.reach / 3)
+
+
 def test_attempts_within_a_minute_are_one_episode():
     looks = [look(second, 100) for second in (0, 20, 59, 61, 130)]
     assert [len(found) for found in episodes(looks)] == [3, 1, 1]

@@ -53,11 +53,14 @@ class Drift:
     deviation: float
     freedom: float
     """Degrees of freedom of the estimate."""
+    episodes: float = 1.0
+    """Number of episodes that the look lasted: their drift is averaged."""
 
     @property
     def reach(self) -> float:
-        """How far an episode may be from the long run, with the confidence of intervals."""
-        return self.deviation * student(1 - (1 - CONFIDENCE) / 2, self.freedom)
+        """How far a look may be from the long run, with the confidence of intervals."""
+        quantile = student(1 - (1 - CONFIDENCE) / 2, self.freedom)
+        return self.deviation * quantile / math.sqrt(self.episodes)
 
 
 @dataclass(frozen=True)
@@ -68,15 +71,19 @@ class Look:
     ns: float
 
 
-def drift_of(assumed: float, blocks: float, looks: Sequence[Look] = ()) -> Drift:
+def drift_of(
+    assumed: float, blocks: float, looks: Sequence[Look] = (), seconds: float = 0.0
+) -> Drift:
     """The drift to allow for: that of episodes seen so far, and of an assumption that counts as
-    much as some of them. `blocks` is the spread within the newest look."""
+    much as some of them. `blocks` is the spread within the newest look, which lasted so many
+    seconds."""
     prior = max(assumed, SLOWER_DRIFT * blocks)
     seen = episodes(looks)
     centre = fmean(map(fmean, seen)) if seen else 0.0
     squares = sum(fmean((value - centre) ** 2 for value in values) for values in seen)
     freedom = ASSUMED + max(0, len(seen) - 1)
-    return Drift(math.sqrt((ASSUMED * prior**2 + squares) / freedom), freedom)
+    deviation = math.sqrt((ASSUMED * prior**2 + squares) / freedom)
+    return Drift(deviation, freedom, max(1.0, seconds / EPISODE_S))
 
 
 def episodes(looks: Sequence[Look]) -> list[list[float]]:
@@ -116,13 +123,15 @@ def drift_metrics(
     clock: RankingClock,
     assumed: float,
     looks: Sequence[Look] = (),
+    seconds: float = 0.0,
 ) -> dict[str, float]:
-    """The metrics of a time's interval, with drift; none for a policy that assumes no drift."""
+    """The metrics of a time's interval, with drift; none for a policy that assumes no drift.
+    `looks` are those of all attempts, this one's included, which lasted so many seconds."""
     measured = [process for process in processes if process.wall_ns]
     if not assumed or not measured:
         return {}
     rounds = timing(measured, clock)
-    drift = drift_of(assumed, spread_of_blocks(measured, clock), looks)
+    drift = drift_of(assumed, spread_of_blocks(measured, clock), looks, seconds)
     found = widened(rounds, drift)
     return {
         TIME.low: found.low,
@@ -177,6 +186,10 @@ def looked(conditions: Mapping[str, Any]) -> tuple[datetime, datetime] | None:
     return begun, ended
 
 
+def seconds_of(look: tuple[datetime, datetime] | None) -> float:
+    return (look[1] - look[0]).total_seconds() if look else 0.0
+
+
 def same_rounds(
     first: tuple[datetime, datetime] | None, second: tuple[datetime, datetime] | None
 ) -> bool:
@@ -184,6 +197,4 @@ def same_rounds(
     if first is None or second is None:
         return False
     both = (min(first[1], second[1]) - max(first[0], second[0])).total_seconds()
-    return both > 0 and both >= SHARED * min(
-        (end - begin).total_seconds() for begin, end in (first, second)
-    )
+    return both > 0 and both >= SHARED * min(seconds_of(first), seconds_of(second))

@@ -16,7 +16,7 @@ from kernloom.base.gauges import ROOF_FRACTION, TIME
 from kernloom.config.schema import Policy as Policy
 from kernloom.measure import noise
 from kernloom.measure.bench import Bench
-from kernloom.measure.drift import LOOKED, drift_metrics, times_text
+from kernloom.measure.drift import LOOKED, drift_metrics, seconds_of, times_text
 from kernloom.measure.launch_report import report_conditions, report_metrics
 from kernloom.measure.looking import keep
 from kernloom.measure.peers import Peers
@@ -55,6 +55,7 @@ class Measure(Stage):
             return _outputs(metrics, (), True, peers.warnings(), _exact_conditions(sampler))
         load, begun = noise.load(), datetime.now(UTC)
         processes, unconverged = yield from _rounds(sampler, peers)
+        look = (begun, datetime.now(UTC))
         experiment, clock = context.experiment, sampler.clock
         sizes, cost = sizes_of(experiment.workload), experiment.workload.cost
         metrics = metrics_of(
@@ -64,7 +65,9 @@ class Measure(Stage):
             metrics |= transfer_metrics(processes, sampler.transfer_bytes)
         metrics |= readings_of(processes, bench.device.gauges)
         if gauge == TIME:
-            metrics |= drift_metrics(processes, clock, sampler.policy.drift)
+            metrics |= drift_metrics(
+                processes, clock, sampler.policy.drift, seconds=seconds_of(look)
+            )
         if ratios := peers.metrics(processes, sampler.ranked_by, gauge):
             metrics["peers"] = ratios
         warnings = [
@@ -72,7 +75,7 @@ class Measure(Stage):
             *noise.warnings_of(processes, clock, sampler.threads, max(load, noise.load())),
             *peers.warnings(),
         ]
-        conditions = _conditions(sampler, load) | {LOOKED: times_text(begun, datetime.now(UTC))}
+        conditions = _conditions(sampler, load) | {LOOKED: times_text(*look)}
         roofs: Roofs | None = context.services.get(Roofs)
         if roofs and (found := roofs.fraction(experiment, steps, metrics.get(TIME.name, 0.0))):
             metrics[ROOF_FRACTION.name], conditions["roof"] = found

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernloom.base.gauges import TIME
-from kernloom.measure.drift import drift_metrics, excludes, look_of
+from kernloom.measure.drift import drift_metrics, excludes, look_of, looked, seconds_of
 from kernloom.measure.trial import Trial
 from kernloom.store.store import Store
 
@@ -26,8 +26,9 @@ def with_attempts(trial: Trial, drift: float, store: Store) -> Trial:
     warnings = (*trial.warnings, *disagreement(trial, earlier))
     now = look_of(trial)
     clock = str(trial.conditions.get("clock", "cpu"))
+    seconds = seconds_of(looked(trial.conditions))
     seen = [*looks, *([now] if now else [])]
-    widened = drift_metrics(trial.samples, clock, drift, seen)
+    widened = drift_metrics(trial.samples, clock, drift, seen, seconds)
     return replace(trial, metrics={**trial.metrics, **widened}, warnings=warnings)
 
 
