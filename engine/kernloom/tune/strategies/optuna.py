@@ -105,7 +105,7 @@ class OptunaSearch(IndexedStrategy):
         if not self._open.any():
             return self.random_point()
         at = self._candidates.encoded([self.space.index_at(ranks)])
-        distance = numpy.abs(self._candidates.scaled - at).sum(axis=1)
+        distance = numpy.abs(self._candidates.encoding - at).sum(axis=1)
         return self._candidates.indices[int(numpy.argmin(numpy.where(self._open, distance, 1e9)))]
 
 

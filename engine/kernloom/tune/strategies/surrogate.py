@@ -41,7 +41,7 @@ class SurrogateSearch(IndexedStrategy):
     def __init__(self, search: Search) -> None:
         super().__init__(search)
         self.candidates = Candidates(search.space, search.seed)
-        self.model = GaussianProcess(self.candidates.axes)
+        self.model = GaussianProcess(self.candidates.features)
         self.members: list[int] = []
         """Points in the model, in the order of its rows."""
         self.open = numpy.ones(self.candidates.size, dtype=bool)
@@ -166,7 +166,7 @@ class SurrogateSearch(IndexedStrategy):
         self.open[self.candidates.rows(self.asked)] = False
         encoded = self.candidates.encoded(self.members)
         room = max(CAPACITY, len(self.members)) + _REFRESH
-        self.model.condition(encoded, self.candidates.scaled, room)
+        self.model.condition(encoded, self.candidates.encoding, room)
 
     def _selected(self) -> list[int]:
         """The points for the model: all, or the best half and some others if there are too many."""
