@@ -46,31 +46,40 @@ class Row:
     ms: list[float] = field(default_factory=list)
 
 
-def warm_start(path: Path, others: Sequence[Path], seed: int) -> tuple[Point, ...]:
-    """The best points of a short search of a space of the same kernel on another device."""
-    kernel = path.name.split("_")[0]
-    sibling = next((p for p in others if p != path and p.name.split("_")[0] == kernel), None)
-    if sibling is None:
-        return ()
-    recording = read_recording(sibling)
-    found = replay(recording, "auto", int(recording.points * WARM_SHARE), 1, seed).repeats[0]
+def sibling_of(path: Path, recordings: dict[Path, Recording]) -> Recording | None:
+    """A space of the same kernel and parameters on another device."""
+    axes = recordings[path].space.axes
+    for other, recording in recordings.items():
+        kernel = other.name.split("_")[0]
+        if other != path and kernel == path.name.split("_")[0] and recording.space.axes == axes:
+            return recording
+    return None
+
+
+def warm_start(sibling: Recording, seed: int) -> tuple[Point, ...]:
+    """The best points of a short search."""
+    found = replay(sibling, "auto", int(sibling.points * WARM_SHARE), 1, seed).repeats[0]
     good = [(v, n) for n, v in enumerate(found.values) if v is not None]
     return tuple(found.points[n] for _, n in sorted(good)[:WARM_POINTS])
 
 
 def ours(
-    name: str, path: Path, recording: Recording, budget: int, options: argparse.Namespace
+    name: str,
+    recording: Recording,
+    budget: int,
+    sibling: Recording | None,
+    options: argparse.Namespace,
 ) -> tuple[float, float, float] | None:
     """The score, its standard error, and milliseconds per suggestion."""
     if name != WARM:
         one = replay(recording, name, budget, options.repeats, options.seed)
         return one.score, one.error, one.ms_per_point
+    if sibling is None:
+        return None
     random = random_curve(recording, budget)
     curves, spent = [], []
     for seed in range(options.seed, options.seed + options.repeats):
-        first = warm_start(path, options.spaces, seed)
-        if not first:
-            return None
+        first = warm_start(sibling, seed)
         one = replay(recording, "auto", budget, 1, seed, first=first)
         curves.append(best_so_far(recording, one.repeats[0].values, budget))
         spent.append(one.ms_per_point)
@@ -143,7 +152,9 @@ def main() -> None:
     for name in options.strategies.split(","):
         row = Row()
         for path, recording in recordings.items():
-            if (found := ours(name, path, recording, budgets[path], options)) is not None:
+            sibling = sibling_of(path, recordings)
+            found = ours(name, recording, budgets[path], sibling, options)
+            if found is not None:
                 row.scores[recording.name], row.errors[recording.name] = found[:2]
                 row.ms.append(found[2])
         if row.scores:

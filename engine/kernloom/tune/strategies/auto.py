@@ -3,6 +3,8 @@
 Differences to `surrogate`, and why:
 
 - The first points are spread evenly over all axes: fewer searches start badly.
+- A warm search, which starts from points that are good elsewhere, expects of unknown points what a
+  few random ones have shown, not what the good ones have; so it stays near them first.
 - The expected improvement is multiplied by the probability that a point does not fail.
 - A small improvement on a plateau counts as none. The longer there is no real improvement, the
   larger the improvement that is looked for, and so the search leaves the plateau.
@@ -58,9 +60,13 @@ class AutoSearch(SurrogateSearch):
 
     def first_points(self) -> list[int]:
         given = len(self.search.first)
-        wanted = _WARM_STARTS if given >= _SEVERAL else STARTS - given
+        self._warm = given >= _SEVERAL
+        wanted = _WARM_STARTS if self._warm else STARTS - given
         wanted = max(0, wanted - len(self.good_results()))
-        return self.candidates.spread(wanted, self.generator)
+        spread = self.candidates.spread(wanted, self.generator)
+        self._usual = set(spread)
+        """Points that are good or bad by chance."""
+        return spread
 
     def learn(self, index: int, value: float | None) -> None:
         super().learn(index, value)
@@ -90,6 +96,13 @@ class AutoSearch(SurrogateSearch):
                 return self.best_open(self._order)
         gain = _LEAST_GAIN + min(_RESTLESSNESS * self._dull, _MAX_GAIN)
         return self.best_open(self.expected_improvement(gain) * self._validity())
+
+    def targets(self, members: list[int]) -> Array:
+        targets = super().targets(members)
+        if not self._warm:
+            return targets
+        usual = [n for n, index in enumerate(members) if index in self._usual]
+        return targets - max(0.0, float(targets[usual].mean())) if usual else targets
 
     def _validity(self) -> Array:
         """The probability that each candidate does not fail."""
