@@ -15,9 +15,12 @@
 #include "kernels.h"
 #include "kernloom/marker.h"
 #include "memory.h"
+#include "parallel.h"
 #include "process.h"
+#include "vary.h"
+#include "watch.h"
 
-enum { MAX_SAMPLES = 1000000 };
+enum { MAX_SAMPLES = 1000000, CHANGE_NS = 2000 };
 static const uint64_t MAX_INNER = 1ull << 40;
 
 struct call {
@@ -39,11 +42,30 @@ static uint64_t now(clockid_t clock) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-static void run(const struct program *program, uint64_t iterations) {
+static void run_still(const struct program *program, uint64_t iterations) {
     const struct call *end = program->calls + program->call_count;
     for (uint64_t i = 0; i < iterations; i++)
         for (const struct call *call = program->calls; call < end; call++)
             call->entry(call->args);
+}
+
+/* Runs between two changes of the tensors; 0: they do not change. */
+static uint64_t stride;
+
+static void run(const struct program *program, uint64_t iterations) {
+    if (!stride)
+        return run_still(program, iterations);
+    while (iterations) {
+        uint64_t runs = iterations < stride ? iterations : stride;
+        vary_change();
+        run_still(program, runs);
+        iterations -= runs;
+    }
+}
+
+/* A change for each run, but no more than one in CHANGE_NS: then its cost cannot be seen. */
+static uint64_t stride_for(uint64_t inner, uint64_t min_sample_ns) {
+    return min_sample_ns ? (CHANGE_NS * inner + min_sample_ns - 1) / min_sample_ns : 1;
 }
 
 /* Location of the instruction count, if there is a counter. */
@@ -69,11 +91,27 @@ static uint64_t run_counted(const struct program *program, uint64_t iterations) 
     return *counter;
 }
 
+static uint64_t nanoseconds(struct timeval time) {
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_usec * 1000u;
+}
+
+/* CPU time of everything but the calling thread and the runner's workers: of other threads, and of
+ * child processes that have ended. */
+static int64_t others_cpu(void) {
+    struct rusage children = {0};
+    getrusage(RUSAGE_CHILDREN, &children);
+    return (int64_t)(now(CLOCK_PROCESS_CPUTIME_ID) - now(CLOCK_THREAD_CPUTIME_ID) - parallel_cpu() +
+                     nanoseconds(children.ru_utime) + nanoseconds(children.ru_stime));
+}
+
 static struct kl_sample take_sample(const struct program *program, uint64_t inner, uint32_t clock) {
     struct rusage before = {0}, after = {0};
     uint64_t wall = 0, cpu = 0;
+    int64_t others = 0;
     if (clock & KL_CLOCK_CONTEXT_SWITCHES)
         getrusage(RUSAGE_THREAD, &before);
+    if (clock & KL_CLOCK_OTHERS)
+        others = others_cpu();
     if (clock & KL_CLOCK_THREAD_CPU)
         cpu = now(CLOCK_THREAD_CPUTIME_ID);
     if (clock & KL_CLOCK_WALL)
@@ -83,13 +121,90 @@ static struct kl_sample take_sample(const struct program *program, uint64_t inne
         wall = now(CLOCK_MONOTONIC) - wall;
     if (clock & KL_CLOCK_THREAD_CPU)
         cpu = now(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    if (clock & KL_CLOCK_OTHERS) {
+        int64_t end = others_cpu();
+        others = end > others ? end - others : 0;
+    }
     if (clock & KL_CLOCK_CONTEXT_SWITCHES)
         getrusage(RUSAGE_THREAD, &after);
     return (struct kl_sample){.wall_ns = wall,
                               .cpu_ns = cpu,
                               .involuntary = (uint32_t)(after.ru_nivcsw - before.ru_nivcsw),
                               .voluntary = (uint32_t)(after.ru_nvcsw - before.ru_nvcsw),
-                              .instructions = instructions};
+                              .instructions = instructions,
+                              .others_ns = (uint64_t)others};
+}
+
+static void add(struct kl_sample *sum, struct kl_sample part) {
+    sum->wall_ns += part.wall_ns;
+    sum->cpu_ns += part.cpu_ns;
+    sum->involuntary += part.involuntary;
+    sum->voluntary += part.voluntary;
+    sum->instructions += part.instructions;
+    sum->others_ns += part.others_ns;
+}
+
+/* How a launch takes one of its samples. */
+struct taking {
+    const struct program *program;
+    uint64_t inner;
+    uint32_t clock;
+    bool cold;
+};
+
+static void take_part(struct kl_sample *sum, const struct taking *how, uint64_t runs) {
+    if (!runs)
+        return;
+    if (how->cold)
+        memory_flush();
+    add(sum, take_sample(how->program, runs, how->clock));
+}
+
+/* A run on the unmixed data set; `copied` if tensors are copied before and after it. */
+static void take_proof(struct kl_sample *sum, const struct taking *how, bool copied) {
+    uint64_t usual = stride;
+    stride = 0;
+    vary_unmix();
+    if (copied)
+        vary_copy(KL_MOMENT_BEFORE);
+    take_part(sum, how, 1);
+    if (copied)
+        vary_copy(KL_MOMENT_AFTER);
+    stride = usual;
+}
+
+/* Two kinds of samples in a random order, with and without changes between their runs: a kernel
+ * that reuses results takes longer in one of them. */
+static void take_varied(const struct taking *how, struct kl_sample *samples, uint32_t count,
+                        uint64_t usual) {
+    uint32_t proven = (uint32_t)vary_draw(count);
+    uint32_t open = count < 2 ? 0 : count - (proven == count - 1 ? 1 : 2);
+    uint32_t still = open < count / 2 ? open : count / 2;
+    for (uint32_t i = 0; i < count; i++) {
+        bool last = i == count - 1, changes = last || i == proven;
+        uint64_t left = how->inner;
+        if (!changes) {
+            changes = vary_draw(open--) >= still;
+            still -= !changes;
+        }
+        stride = changes ? usual : 0;
+        if (last)
+            vary_poison();
+        if (i == proven) {
+            uint64_t before = vary_draw(how->inner);
+            take_part(&samples[i], how, before);
+            take_proof(&samples[i], how, true);
+            left -= before + 1;
+        }
+        if (last && left) {
+            take_part(&samples[i], how, left - 1);
+            take_proof(&samples[i], how, false);
+            left = 0;
+        }
+        take_part(&samples[i], how, left);
+        samples[i].varied = stride != 0;
+    }
+    stride = 0;
 }
 
 /* The shortest of several runs with the same number of iterations. Interruptions and first touches
@@ -140,6 +255,8 @@ static uint64_t calibrate(const struct program *program, uint64_t min_sample_ns,
         if (found.ns >= min_sample_ns || inner >= MAX_INNER)
             return inner;
         inner = larger(inner, found.ns, min_sample_ns);
+        if (stride)
+            stride = stride_for(inner, min_sample_ns);
         found = NO_RUN;
     }
 }
@@ -226,6 +343,8 @@ static void measure(const struct program *program, const struct kl_kernel_launch
     errno = 0;
     /* Only the first iteration after a flush is cold. */
     uint64_t inner = cold ? 1 : message->inner;
+    bool varied = vary_begin();
+    stride = varied ? stride_for(inner ? inner : 1, message->min_sample_ns) : 0;
     if (inner) {
         run(program, message->warmup);
     } else {
@@ -234,17 +353,24 @@ static void measure(const struct program *program, const struct kl_kernel_launch
             look(&warm, program, 1);
         inner = calibrate(program, message->min_sample_ns, warm);
     }
-    for (uint32_t i = 0; i < message->samples; i++) {
-        if (cold)
-            memory_flush();
-        samples[i] = take_sample(program, inner, message->clock);
-    }
+    uint64_t queued = watch_queued();
+    const struct taking how = {program, inner, message->clock, cold};
+    if (varied)
+        take_varied(&how, samples, message->samples,
+                    stride_for(inner, cold ? 0 : message->min_sample_ns));
+    else
+        for (uint32_t i = 0; i < message->samples; i++)
+            take_part(&samples[i], &how, inner);
+    queued = watch_queued() - queued;
+    vary_end();
     launched_before = true;
     if (!memory_intact(reply))
         return;
     reply->value = inner;
     reply->samples = samples;
     reply->sample_count = message->samples;
+    if (message->clock & KL_CLOCK_OTHERS)
+        watch_report(reply, queued);
 }
 
 /* Takes samples under the requested conditions, as far as the system permits them. */

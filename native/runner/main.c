@@ -17,6 +17,8 @@
 #include "memory.h"
 #include "parallel.h"
 #include "process.h"
+#include "vary.h"
+#include "watch.h"
 
 enum { EXIT_USAGE = 2 };
 
@@ -183,6 +185,8 @@ static void carry_out(const struct request *request, struct reply *reply) {
         return kernels_load(request, reply);
     case KL_KIND_KERNEL_LAUNCH:
         return launch(request, reply);
+    case KL_KIND_VARY:
+        return vary(request, reply);
     case KL_KIND_MMU_MAP:
         return reply_fail(reply, KL_STATUS_UNSUPPORTED, "a host has no MmuMap");
     case KL_KIND_MMU_UNMAP:
@@ -252,6 +256,7 @@ int main(int count, char **arguments) {
     }
     if (counted && !launch_counted(options.counter))
         usage("--counter cannot be mapped");
+    watch_open();
     channel_open(options.channel);
     guard_install();
     int code = serve();

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "kernloom/kernel.h"
 
@@ -76,6 +77,7 @@ struct start {
 };
 
 static struct start starts[MAX_WORKERS + 1];
+static clockid_t clocks[MAX_WORKERS + 1];
 
 static void *worker(void *argument) {
     struct start start = *(struct start *)argument;
@@ -105,6 +107,8 @@ static void add_workers(int wanted) {
         starts[number] = (struct start){number, atomic_load(&generation)};
         if (pthread_create(&thread, NULL, worker, &starts[number]) != 0)
             return;
+        if (pthread_getcpuclockid(thread, &clocks[number]) != 0)
+            clocks[number] = CLOCK_THREAD_CPUTIME_ID;
         pthread_detach(thread);
         workers = number;
     }
@@ -150,4 +154,18 @@ void kl_parallel(int64_t tasks, int64_t threads, kl_task_function body, void *co
     work(0);
     wait_until_done();
     atomic_flag_clear(&busy);
+}
+
+int parallel_workers(void) {
+    return workers;
+}
+
+uint64_t parallel_cpu(void) {
+    uint64_t sum = 0;
+    for (int number = 1; number <= workers; number++) {
+        struct timespec time;
+        if (clock_gettime(clocks[number], &time) == 0)
+            sum += (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    }
+    return sum;
 }

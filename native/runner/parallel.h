@@ -2,11 +2,19 @@
 #ifndef RUNNER_PARALLEL_H
 #define RUNNER_PARALLEL_H
 
+#include <stdint.h>
+
 #pragma GCC visibility push(hidden)
 
 /* Sets the number of usable cores, and a function that every worker calls first with its number,
  * starting at 1. Call before the first launch. */
 void parallel_open(int cores, void (*prepare)(int worker));
+
+/* CPU time of all workers so far, in nanoseconds. */
+uint64_t parallel_cpu(void);
+
+/* Number of workers. */
+int parallel_workers(void);
 
 #pragma GCC visibility pop
 

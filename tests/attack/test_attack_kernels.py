@@ -79,29 +79,33 @@ def hangs(body: str) -> Kind:
     return Kind(f"{UNUSED} {body}", "timeout")
 
 
+def leaves(body: str, says: str = "left a process") -> Kind:
+    return Kind(body, "suspicious", says)
+
+
 KINDS = {
     # Processes.
-    "forks": Kind(f"if (once() && !fork()) forever(); {DOUBLE}"),
-    "double_forks": Kind(
+    "forks": leaves(f"if (once() && !fork()) forever(); {DOUBLE}"),
+    "double_forks": leaves(
         f"if (once() && !fork()) {{ setsid(); if (!fork()) spin(); _exit(0); }} {DOUBLE}"
     ),
-    "scribbles": Kind(
+    "scribbles": leaves(
         f"if (once() && !fork()) {{ setsid(); if (!fork()) scribble(); _exit(0); }} {DOUBLE}"
     ),
-    "forks_many": Kind(
+    "forks_many": leaves(
         "if (once() && !fork()) { for (int i = 0; i < 6; i++) fork(); forever(); } " + DOUBLE
     ),
-    "forks_sessions": Kind(
+    "forks_sessions": leaves(
         "if (once() && !fork()) { for (int i = 0; i < 5; i++) if (fork()) setsid(); forever(); }"
         + DOUBLE
     ),
-    "relays": Kind(f"if (once() && !fork()) {{ setsid(); relay(0); }} {DOUBLE}"),
-    "relays_sessions": Kind(f"if (once() && !fork()) relay(1); {DOUBLE}"),
+    "relays": leaves(f"if (once() && !fork()) {{ setsid(); relay(0); }} {DOUBLE}"),
+    "relays_sessions": leaves(f"if (once() && !fork()) relay(1); {DOUBLE}"),
     "leaves_zombies": Kind(
         f"if (once()) for (int i = 0; i < 20; i++) if (!fork()) _exit(0); {DOUBLE}"
     ),
     "daemonizes": dies("daemon(0, 1); forever();", "exit code 0"),
-    "starts_shell": Kind(f'if (once()) (void)!system("setsid sleep 98765 &"); {DOUBLE}'),
+    "starts_shell": leaves(f'if (once()) (void)!system("setsid sleep 98765 &"); {DOUBLE}'),
     "becomes_another": dies('execl("/bin/true", "true", (char *)0);', "exit code 0"),
     "vforks": hangs("if (!vfork()) forever();"),
     "unties_itself": hangs("prctl(PR_SET_PDEATHSIG, 0); spin();"),
@@ -116,8 +120,9 @@ KINDS = {
     "kills_group": dies("kill(0, SIGKILL); forever();", "SIGKILL"),
     "traced": Kind(f"if (once()) ptrace(PTRACE_TRACEME, 0, 0, 0); {DOUBLE}"),
     "traced_crash": dies("ptrace(PTRACE_TRACEME, 0, 0, 0); raise(SIGUSR2);", "SIGUSR2"),
-    "starts_thread": Kind(
-        f"if (once()) {{ pthread_t t; pthread_create(&t, 0, thread, 0); }} {DOUBLE}"
+    "starts_thread": leaves(
+        f"if (once()) {{ pthread_t t; pthread_create(&t, 0, thread, 0); }} {DOUBLE}",
+        "left 1 thread",
     ),
     # Signals.
     **{

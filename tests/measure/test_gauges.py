@@ -81,6 +81,10 @@ class Metered:
         result, seen = self._session.launch_and_view(calls, settings, buffers)
         return replace(result, readings=self._read(calls, result)), seen
 
+    def launch_varied(self, calls, settings, variation, buffers):
+        result, seen = self._session.launch_varied(calls, settings, variation, buffers)
+        return replace(result, readings=self._read(calls, result)), seen
+
 
 class EnergyMeter(HostDevice):
     """Energy is sampled, beside the time."""

@@ -326,6 +326,8 @@ class Workload(Digested):
     """In place of steps, for accelerators with a task runtime."""
     about: str = ""
     dtype: str = "float32"
+    stateful: bool = False
+    """Whether kernels keep state between calls: only the first call can be verified then."""
     scalars: Mapping[str, float] = field(default_factory=dict)
     tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)

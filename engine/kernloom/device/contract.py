@@ -43,6 +43,7 @@ CAPABILITIES = {
     "libraries": "shared libraries for kernels to call",
     "tasks": "orchestrations that submit tasks for processing elements",
     "transfers": "copies from and to the host inside the measured region",
+    "variation": "tensors that change between the runs of a launch",
 }
 """All capabilities that a device can declare."""
 
@@ -186,6 +187,44 @@ class LaunchSettings:
 
 
 @dataclass(frozen=True)
+class VariedPiece:
+    """Bytes of a tensor that change between the runs of a launch."""
+
+    buffer: Buffer
+    offset: int
+    nbytes: int
+    own: bytes = b""
+    """Its content in the data set of the launch; empty: it is poisoned."""
+    other: bytes = b""
+    """Its content in another data set, for inputs; empty: its own content is restored."""
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How tensors change between the runs of a launch, and what is copied around one of them."""
+
+    secret: int
+    """64 bits from which the device draws when it changes what."""
+    pieces: tuple[VariedPiece, ...]
+    poisoned: tuple[Buffer, ...] = ()
+    before: tuple[Buffer, ...] = ()
+    """Copied before a run that is drawn,"""
+    after: tuple[Buffer, ...] = ()
+    """and after it."""
+
+
+@dataclass(frozen=True)
+class Views:
+    """Read-only views of buffers, valid until the session's next operation."""
+
+    end: Sequence[memoryview]
+    """After the launch."""
+    before: Sequence[memoryview] = ()
+    """Before and after the run that was drawn; empty if they could not be kept."""
+    after: Sequence[memoryview] = ()
+
+
+@dataclass(frozen=True)
 class LaunchResult:
     """Measurements of a launch: one entry per sample, each the total of `inner` iterations."""
 
@@ -203,9 +242,18 @@ class LaunchResult:
     """Whether the samples were taken in the real-time scheduling class."""
     aslr: bool = True
     """Whether the process had randomized addresses."""
+    others_ns: tuple[int, ...] = ()
+    """CPU time that threads other than the kernel's own used during each sample."""
+    varied: tuple[bool, ...] = ()
+    """Whether inputs changed between the runs of each sample."""
+    elapsed_ns: int = 0
+    """Duration of the launch by the engine's clock; 0: not taken."""
+    delays_ns: int = 0
+    """The part of it in which the engine waited for a core, or bytes were copied."""
     report: Mapping[str, str] = field(default_factory=dict)
     """What the platform of an accelerator reports about the launch: limiter, utilisation, bytes by
-    link."""
+    link. A runner reports for how long its thread waited for a core: `queued_ns` during samples,
+    `delays_ns` in all; and `left`, what kernels left running."""
 
     @property
     def instructions(self) -> tuple[float, ...]:
@@ -228,6 +276,9 @@ def _share(total: float, parts: int) -> float:
 
 class Session(ABC):
     """An open device. Leaving the `with` block closes it, whatever state it is in."""
+
+    left_processes = False
+    """Whether kernels had left processes when it was closed; they are ended."""
 
     @abstractmethod
     def allocate(self, nbytes: int, label: str = "") -> Buffer:
@@ -294,6 +345,25 @@ class Session(ABC):
     ) -> tuple[LaunchResult, list[memoryview]]:
         """A launch, and views of the buffers after it."""
         return self.launch(calls, settings), self.view(buffers)
+
+    def launch_varied(
+        self,
+        calls: Sequence[Call | Transfer],
+        settings: LaunchSettings,
+        variation: Variation,
+        buffers: Sequence[Buffer],
+    ) -> tuple[LaunchResult, Views]:
+        """The same while tensors change; a device without `variation` changes nothing."""
+        result, end = self.launch_and_view(calls, settings, buffers)
+        return result, Views(end)
+
+    def refill(self, contents: Sequence[tuple[Buffer, Data | int]]) -> None:
+        """Write data, or one value for every byte, to each of the buffers."""
+        for buffer, content in contents:
+            if isinstance(content, int):
+                self.fill(buffer, content)
+            else:
+                self.write(buffer, content)
 
     @abstractmethod
     def close(self) -> None:

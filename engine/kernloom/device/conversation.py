@@ -96,6 +96,7 @@ class Conversation(Session):
                     self._send(CLOSE_SECONDS)
                     self._connection.receive_rest(self._deadline(CLOSE_SECONDS))
                     self._connection.process.wait(CLOSE_SECONDS)
+            self.left_processes = self._connection.end() == Exit.LEFTOVERS
         self._finalizer()
 
     def exchange(

@@ -82,6 +82,8 @@ def header_text() -> str:
         messages.Policy,
         messages.Documents,
         messages.ArgumentKind,
+        messages.Change,
+        messages.Moment,
         messages.Clock,
         messages.Condition,
     )

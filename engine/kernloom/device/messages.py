@@ -28,7 +28,7 @@ Text: TypeAlias = str
 
 MAGIC = 0x4D4F4F4C
 """`LOOM` in byte order."""
-VERSION = 6
+VERSION = 7
 MAX_MESSAGE_BYTES = 64 << 20
 EVERY = 0xFFFF
 """Wildcard in a part of an addressee."""
@@ -62,6 +62,7 @@ class Kind(IntEnum):
     PLACE = 15
     TRACE = 16
     DOCUMENT = 17
+    VARY = 18
 
 
 class Status(IntEnum):
@@ -124,13 +125,33 @@ class ArgumentKind(IntEnum):
     SCALAR = 2
 
 
+class Change(IntEnum):
+    """What happens to a piece of a tensor between two runs of a launch."""
+
+    EXCHANGE = 1
+    """An input: it has the content of one data set, then of the other, in turn."""
+    RESTORE = 2
+    """A tensor that kernels update: it gets its first content again."""
+    POISON = 3
+    """An output: every byte is 0xFF."""
+
+
+class Moment(IntEnum):
+    """When a tensor is copied into the window, relative to the run that is proven."""
+
+    BEFORE = 0
+    AFTER = 1
+
+
 class Clock(IntFlag):
     """The clocks read before and after every sample."""
 
     WALL = 1
     THREAD_CPU = 2
     CONTEXT_SWITCHES = 4
-    ALL = 7
+    OTHERS = 8
+    """CPU time of threads that are not ours."""
+    ALL = 15
 
 
 class Condition(IntFlag):
@@ -380,6 +401,55 @@ class Document:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """Bytes of a tensor that change between the runs of a launch."""
+
+    address: U64
+    bytes: U32
+    change: U32
+    own: U64
+    """Offset in the window of its content in the data set of this launch; unused for POISON."""
+    other: U64
+    """The same in another data set; only for EXCHANGE."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes of the device's memory."""
+
+    address: U64
+    bytes: U64
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Bytes to copy into the window at `offset`, before or after the run that is proven."""
+
+    address: U64
+    bytes: U64
+    offset: U64
+    moment: U32
+
+
+@dataclass(frozen=True)
+class Vary:
+    """The next launch changes its tensors between its runs, so that no run can reuse the results of
+    another.
+
+    While it samples, one piece of each kind changes before a run; the order is drawn from `secret`.
+    Two runs compute the unmixed data set, with all output pieces poisoned: one that is drawn, which
+    is copied by `snapshots`, and the last one. `poisoned` is filled with 0xFF before the last
+    sample. Whatever needs time happens while the clocks stand.
+    """
+
+    KIND: ClassVar[Kind] = Kind.VARY
+    secret: U64
+    pieces: tuple[Piece, ...]
+    poisoned: tuple[Span, ...]
+    snapshots: tuple[Snapshot, ...]
+
+
+@dataclass(frozen=True)
 class Sample:
     """One sample of a launch: the total of its `inner` iterations."""
 
@@ -393,6 +463,10 @@ class Sample:
     """The part of `wall_ns` spent on copies between host and device."""
     virtual_ps: U64 = 0
     """Virtual time in picoseconds, where the device keeps it."""
+    others_ns: U64 = 0
+    """CPU time of threads that are neither the measured one nor the runner's own workers."""
+    varied: U32 = 0
+    """1 if inputs changed between its runs (Vary)."""
 
 
 @dataclass(frozen=True)
@@ -432,10 +506,12 @@ Message: TypeAlias = (
     | Place
     | Trace
     | Document
+    | Vary
 )
 
 RECORDS: dict[str, type] = {
-    cls.__name__: cls for cls in (Addressee, LaunchCall, LaunchArgument, Mapping, Sample)
+    cls.__name__: cls
+    for cls in (Addressee, LaunchCall, LaunchArgument, Mapping, Piece, Span, Snapshot, Sample)
 }
 MESSAGES: dict[Kind, type[Message]] = {
     cls.KIND: cls
@@ -457,6 +533,7 @@ MESSAGES: dict[Kind, type[Message]] = {
         Place,
         Trace,
         Document,
+        Vary,
     )
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,9 @@ from kernloom.device.contract import (
     LoadedKernel,
     Scalar,
     Transfer,
+    Variation,
+    VariedPiece,
+    Views,
     check_launch,
 )
 from kernloom.device.conversation import Conversation
@@ -33,6 +37,7 @@ from kernloom.device.messages import (
     COPY_OUT,
     Allocate,
     ArgumentKind,
+    Change,
     Clock,
     Condition,
     Free,
@@ -44,7 +49,12 @@ from kernloom.device.messages import (
     MemoryRead,
     MemoryWrite,
     Message,
+    Moment,
+    Piece,
     Response,
+    Snapshot,
+    Span,
+    Vary,
 )
 from kernloom.device.scratch import Scratch
 from kernloom.device.window import WindowPool
@@ -56,6 +66,9 @@ LINE = 64
 """Contents of the window are aligned to cache lines."""
 OWN_BYTES = 64 << 20
 """Memory of the runner itself on top of a memory limit,"""
+SCHEDULE = Path("/proc/thread-self/schedstat")
+SLOWEST_COPY = 0.5
+"""Bytes per nanosecond of the slowest copy of tensors, page faults included."""
 THREAD_BYTES = 16 << 20
 """and of each thread it may start."""
 
@@ -172,6 +185,11 @@ class RunnerSession(Conversation):
             window.memory[place : place + len(flat)] = flat
         self._post(batch)
 
+    def refill(self, contents: Sequence[tuple[Buffer, Data | int]]) -> None:
+        # Nothing that was posted may still refer to the window.
+        self._settle()
+        self._put(contents)
+
     def view(self, buffers: Sequence[Buffer]) -> list[memoryview]:
         reads = self._reads(buffers)
         if reads is None:
@@ -189,7 +207,7 @@ class RunnerSession(Conversation):
             end = _after(end + buffer.nbytes)
         return reads if end <= self._connection.window.nbytes else None
 
-    def _views(self, reads: Sequence[MemoryRead]) -> list[memoryview]:
+    def _views(self, reads: Sequence[MemoryRead | Snapshot]) -> list[memoryview]:
         whole = memoryview(self._connection.window.memory).toreadonly()
         return [whole[read.offset : read.offset + read.bytes] for read in reads]
 
@@ -220,6 +238,61 @@ class RunnerSession(Conversation):
         launch = self._launch(calls, settings)
         response = self.exchange_all([launch, *reads], timeout=settings.timeout)[0]
         return self._result(response), self._views(reads)
+
+    def launch_varied(
+        self,
+        calls: Sequence[Call | Transfer],
+        settings: LaunchSettings,
+        variation: Variation,
+        buffers: Sequence[Buffer],
+    ) -> tuple[LaunchResult, Views]:
+        if "variation" not in self._device.capabilities:
+            return super().launch_varied(calls, settings, variation, buffers)
+        launch = self._launch(calls, settings)
+        reads = self._reads(buffers)
+        # Nothing that was posted may still refer to the window.
+        self._settle()
+        vary = self._vary(variation, reads)
+        requests = [vary, launch, *(reads or ())]
+        start, queued = time.monotonic_ns(), _queued_ns()
+        response = self.exchange_all(requests, timeout=settings.timeout)[1]
+        elapsed = time.monotonic_ns() - start
+        copied = sum(copy.bytes for copy in (*vary.poisoned, *vary.snapshots, *(reads or ())))
+        delays = int(_queued_ns() - queued + copied / SLOWEST_COPY)
+        result = replace(self._result(response), elapsed_ns=elapsed, delays_ns=delays)
+        if reads is None:
+            return result, Views(self.view(buffers))
+        copies = self._views(vary.snapshots)
+        before = [
+            view for view, copy in zip(copies, vary.snapshots, strict=True) if not copy.moment
+        ]
+        return result, Views(self._views(reads), before, copies[len(before) :])
+
+    def _vary(self, variation: Variation, reads: Sequence[MemoryRead] | None) -> Vary:
+        """The request for a variation; its contents are at the end of the window, its copies after
+        those of `reads`. Without room there, or without reads, it copies nothing."""
+        window = self._connection.window
+        place = window.nbytes
+        pieces = []
+        for piece in variation.pieces:
+            places = []
+            for content in (piece.own, piece.other):
+                place -= len(content)
+                window.memory[place : place + len(content)] = content
+                places.append(place)
+            pieces.append(
+                Piece(piece.buffer.address + piece.offset, piece.nbytes, _change(piece), *places)
+            )
+        end = max((_after(read.offset + read.bytes) for read in reads or ()), default=0)
+        snapshots = []
+        for moment, buffers in ((Moment.BEFORE, variation.before), (Moment.AFTER, variation.after)):
+            for buffer in buffers:
+                snapshots.append(Snapshot(buffer.address, buffer.nbytes, end, moment))
+                end = _after(end + buffer.nbytes)
+        if reads is None or end > place:
+            snapshots = []
+        spans = tuple(Span(buffer.address, buffer.nbytes) for buffer in variation.poisoned)
+        return Vary(variation.secret, tuple(pieces), spans, tuple(snapshots))
 
     def _launch(self, calls: Sequence[Call | Transfer], how: LaunchSettings) -> KernelLaunch:
         check_launch(self._device, calls, how)
@@ -256,10 +329,32 @@ class RunnerSession(Conversation):
             involuntary=tuple([sample.involuntary for sample in samples]),
             voluntary=tuple([sample.voluntary for sample in samples]),
             transfer_ns=tuple([sample.transfer_ns for sample in samples]),
+            others_ns=tuple([sample.others_ns for sample in samples]),
+            varied=tuple([bool(sample.varied) for sample in samples]),
+            report=report_of(response),
             cold=bool(had & Condition.COLD),
             realtime=bool(had & Condition.REALTIME),
             aslr=not had & Condition.FIXED_ADDRESSES,
         )
+
+
+def _queued_ns() -> int:
+    """Nanoseconds that this thread waited for a core; 0 if the system does not tell."""
+    try:
+        return int(SCHEDULE.read_bytes().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def report_of(response: Response) -> dict[str, str]:
+    """The lines `key=value` in the response to a launch."""
+    return dict(line.split("=", 1) for line in response.detail.splitlines() if "=" in line)
+
+
+def _change(piece: VariedPiece) -> Change:
+    if not piece.own:
+        return Change.POISON
+    return Change.EXCHANGE if piece.other else Change.RESTORE
 
 
 def _load(kernel: LoadedKernel, entry: str, name: str = "") -> Load:

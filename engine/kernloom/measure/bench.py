@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeVar
@@ -27,6 +28,8 @@ from kernloom.device.contract import (
     Scalar,
     Session,
     Transfer,
+    Variation,
+    VariedPiece,
 )
 from kernloom.device.messages import Documents
 from kernloom.device.sessions import SessionSlots
@@ -63,6 +66,7 @@ class Bench:
         entries: Mapping[str, str] | None = None,
         memory_limit: int = 0,
         orchestration: PlannedOrchestration | None = None,
+        libraries: bool = False,
     ) -> None:
         """`placement` says for each tensor whether it is copied, read in place or on the device
         when the clock starts; the default is the device. `entries` are the symbols to call in
@@ -77,15 +81,26 @@ class Bench:
         self.orchestration = orchestration
         self.run_s: float | None = None
         """Duration of the first launch: one run, which was verified."""
+        self.libraries = libraries
+        """Whether kernels call libraries, which may have threads of their own."""
         self._paths = paths
         self._entries = entries or {}
         self._slots = slots
         self._stack = ExitStack()
         self._setup: Setup | None = None
 
-    def setup(self, steps: Sequence[StepArtifact], *, fresh: bool) -> Setup:
-        """Place tensors and kernels on the device: in a new session, or in the open one."""
+    def setup(
+        self, steps: Sequence[StepArtifact], *, fresh: bool, seed: int | None = None
+    ) -> Setup:
+        """Place tensors and kernels on the device: in a new session, or in the open one.
+
+        `seed` chooses the data set; the default is the experiment's. In an open session another
+        one replaces it, and outputs are poisoned again.
+        """
+        seed = self.experiment.seed if seed is None else seed
         if self._setup is not None and not fresh:
+            if seed != self._setup.seed:
+                self._setup.renew(seed)
             return self._setup
         self.close()
         if self._slots:
@@ -93,8 +108,14 @@ class Bench:
         session = self._stack.enter_context(
             self.device.open(timeout=min(self.experiment.timeout, LONGEST_S))
         )
-        self._setup = Setup(self, session, steps)
+        self._setup = Setup(self, session, steps, seed)
         return self._setup
+
+    def other_seed(self, seed: int) -> int:
+        """The seed of the data set that replaces this one: of the experiment's, another one, and of
+        that one the experiment's."""
+        own = self.experiment.seed
+        return own if seed != own else self.data.other_seed(self.experiment.workload, own)
 
     def path(self, key: str) -> Path:
         return self._paths[key]
@@ -118,12 +139,48 @@ class Bench:
         self.close()
 
 
+@dataclass(frozen=True)
+class NamedPiece:
+    """A VariedPiece of a tensor by name."""
+
+    tensor: str
+    place: tuple[int, int]
+    """Offset and number of its bytes."""
+    own: bytes = b""
+    other: bytes = b""
+
+
+@dataclass(frozen=True)
+class NamedVariation:
+    """A Variation of tensors by name."""
+
+    secret: int
+    pieces: tuple[NamedPiece, ...]
+    poisoned: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class VariedArrays:
+    """Tensors after a varied launch, and around the run that was drawn."""
+
+    end: Mapping[str, Array]
+    before: Mapping[str, Array]
+    after: Mapping[str, Array]
+    """Empty if the device copied nothing."""
+
+
 class Setup:
     """One session with every tensor written, every output poisoned, every kernel loaded."""
 
-    def __init__(self, bench: Bench, session: Session, steps: Sequence[StepArtifact]) -> None:
+    def __init__(
+        self, bench: Bench, session: Session, steps: Sequence[StepArtifact], seed: int
+    ) -> None:
         experiment = bench.experiment
         workload = experiment.workload
+        self.seed = seed
+        """Of the data set in its tensors."""
         self._bench = bench
         self._session = session
         self.launches = 0
@@ -133,7 +190,7 @@ class Setup:
         tasks = bench.orchestration
         used = set(tasks.launch.tensors) if tasks else {str(a.binding) for a in bound}
         _check_memory(bench, [spec for name, spec in self.tensors.items() if name in used])
-        inputs = bench.data.inputs(workload, experiment.seed)
+        inputs = bench.data.inputs(workload, seed)
         accesses = workload.accesses() if workload.orchestration else ()
         self.written = {str(a.binding) for a in bound if a.access != "read" and a.binding} | {
             name for name, access in accesses if access != "read"
@@ -186,6 +243,30 @@ class Setup:
         )
         """Bytes that one run copies between host and device."""
 
+    @property
+    def left_processes(self) -> bool:
+        """Whether kernels had left processes when the session was closed."""
+        return self._session.left_processes
+
+    @property
+    def updated(self) -> set[str]:
+        """Inputs that kernels write: their content depends on the number of runs."""
+        return self.written & self.inputs.keys()
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of what kernels write."""
+        return sum(self.tensors[name].nbytes for name in self.written)
+
+    def renew(self, seed: int) -> None:
+        """Write another data set, and poison what kernels write."""
+        inputs = self._bench.data.inputs(self._bench.experiment.workload, seed)
+        self.seed = seed
+        self.inputs = {name: inputs[name] for name in self.inputs}
+        self._session.refill(
+            [(buffer, self.inputs.get(name, POISON)) for name, buffer in self._buffers.items()]
+        )
+
     def _launched(self, launch: Launch) -> tuple[Buffer | Scalar, ...]:
         """The arguments of an orchestration."""
         return (
@@ -227,11 +308,40 @@ class Setup:
         result, found = self._timed(
             lambda: self._session.launch_and_view(self._calls, settings, buffers)
         )
+        return result, self._arrays(names, found)
+
+    def launch_varied(
+        self, settings: LaunchSettings, variation: NamedVariation, names: Sequence[str]
+    ) -> tuple[LaunchResult, VariedArrays]:
+        """The same while tensors change, with views around a run that the device draws."""
+        found = Variation(
+            variation.secret,
+            tuple(
+                VariedPiece(self._buffers[piece.tensor], *piece.place, piece.own, piece.other)
+                for piece in variation.pieces
+            ),
+            *(
+                tuple(self._buffers[name] for name in group)
+                for group in (variation.poisoned, variation.before, variation.after)
+            ),
+        )
+        buffers = [self._buffers[name] for name in names]
+        result, views = self._timed(
+            lambda: self._session.launch_varied(self._calls, settings, found, buffers)
+        )
+        kept = bool(views.after)
+        return result, VariedArrays(
+            self._arrays(names, views.end),
+            self._arrays(variation.before if kept else (), views.before),
+            self._arrays(variation.after if kept else (), views.after),
+        )
+
+    def _arrays(self, names: Sequence[str], found: Sequence[memoryview]) -> dict[str, Array]:
         arrays = {}
         for name, data in zip(names, found, strict=True):
             spec = self.tensors[name]
             arrays[name] = np.frombuffer(data, dtype=spec.dtype).reshape(spec.shape)
-        return result, arrays
+        return arrays
 
     def _timed(self, launch: Callable[[], T]) -> T:
         """Measure the first launch, as the duration of a run; a launch that times out names the

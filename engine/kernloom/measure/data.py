@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,12 @@ MAX_CACHED_BYTES = 128 * 2**20
 FIRST, STREAM = 1 << 12, 1 << 20
 """Elements of a random stream generated at first, and kept at most."""
 
+ELEMENTWISE = ("uniform", "normal", "integers")
+"""Fills whose elements do not depend on each other: parts of two data sets can be mixed."""
+SEEDED = (*ELEMENTWISE, "generator")
+"""Fills that depend on the seed."""
+OTHER_SEEDS = 1 << 20
+
 
 def _arange(spec: TensorSpec, random: np.random.Generator) -> Array:
     return np.arange(spec.elements).reshape(spec.shape)
@@ -54,9 +61,18 @@ class DataSets:
         self._kept: OrderedDict[tuple[Any, ...], dict[str, Array]] = OrderedDict()
         self._bytes = 0
         self._streams: dict[tuple[Any, ...], Array] = {}
-        self._last: dict[str, tuple[Workload, int, dict[str, Array]]] = {}
-        """The latest request: a trial asks for its own data more than once."""
+        self._last: dict[tuple[str, bool], tuple[Workload, int, dict[str, Array]]] = {}
+        """The latest request for each of two data sets: a trial asks for its data repeatedly."""
         self.allowances = Allowances()
+        self._other = secrets.randbelow(OTHER_SEEDS)
+
+    def other_seed(self, workload: Workload, seed: int) -> int:
+        """The seed of another data set, which nobody knows beforehand; the same seed if every input
+        has the same content in both."""
+        random = (workload.tensors[name].fill.kind in SEEDED for name in workload.derive(inputs_of))
+        if not any(random):
+            return seed
+        return self._other + (self._other >= seed)
 
     def inputs(self, workload: Workload, seed: int) -> dict[str, Array]:
         """Every tensor that a step reads before it is written, filled."""
@@ -66,6 +82,15 @@ class DataSets:
         """The expected value of each output, in float64."""
         return self._cached("goldens", workload, seed, self._goldens)
 
+    def goldens_from(self, workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The same for given inputs; not kept, and not finite where inputs are not."""
+        with np.errstate(all="ignore"):
+            return goldens_of(workload, sizes_of(workload), inputs)
+
+    def is_mixable(self, workload: Workload, name: str) -> bool:
+        """Whether an input with parts of two data sets is as valid as either."""
+        return workload.tensors[name].fill.kind in ELEMENTWISE
+
     def _cached(
         self,
         what: str,
@@ -73,9 +98,10 @@ class DataSets:
         seed: int,
         find: Callable[[Workload, int], dict[str, Array]],
     ) -> dict[str, Array]:
-        last = self._last.get(what)
+        place = (what, seed in (self._other, self._other + 1))
+        last = self._last.get(place)
         if last is None or last[0] is not workload or last[1] != seed:
-            last = self._last[what] = (workload, seed, find(workload, seed))
+            last = self._last[place] = (workload, seed, find(workload, seed))
         return last[2]
 
     def _inputs(self, workload: Workload, seed: int) -> dict[str, Array]:

@@ -17,6 +17,7 @@ from kernloom.config.schema import Policy as Policy
 from kernloom.measure import noise
 from kernloom.measure.bench import Bench
 from kernloom.measure.drift import LOOKED, drift_metrics, seconds_of, times_text
+from kernloom.measure.hidden import hidden_work
 from kernloom.measure.launch_report import report_conditions, report_metrics
 from kernloom.measure.looking import keep
 from kernloom.measure.peers import Peers
@@ -29,6 +30,10 @@ from kernloom.measure.turns import Order
 from kernloom.pipeline.stage import SUSPICIONS, Context, Stage, Turns
 from kernloom.plan.inspect import sizes_of
 from kernloom.plan.planned import StepArtifact
+
+STATEFUL = (
+    "its kernels keep state between calls (workload.stateful): only their first call is verified"
+)
 
 
 class Measure(Stage):
@@ -72,6 +77,7 @@ class Measure(Stage):
             metrics["peers"] = ratios
         warnings = [
             *([unconverged] if unconverged else []),
+            *([STATEFUL] if experiment.workload.stateful else []),
             *noise.warnings_of(processes, clock, sampler.threads, max(load, noise.load())),
             *peers.warnings(),
         ]
@@ -79,9 +85,11 @@ class Measure(Stage):
         roofs: Roofs | None = context.services.get(Roofs)
         if roofs and (found := roofs.fraction(experiment, steps, metrics.get(TIME.name, 0.0))):
             metrics[ROOF_FRACTION.name], conditions["roof"] = found
-        doubt = roofs.doubt(experiment, steps, metrics) if roofs else ""
+        suspicions = hidden_work(processes, sampler)
+        if roofs and (doubt := roofs.doubt(experiment, steps, metrics)):
+            suspicions.append(doubt)
         return _outputs(
-            metrics, tuple(processes), not unconverged, warnings, conditions, (doubt,) * bool(doubt)
+            metrics, tuple(processes), not unconverged, warnings, conditions, tuple(suspicions)
         )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
 from kernloom.base.gauges import TIME, leading_gauge
 from kernloom.config.schema import Policy as Policy
 from kernloom.device.contract import Device, LaunchResult, LaunchSettings
-from kernloom.measure.bench import Bench
+from kernloom.measure.bench import Bench, Setup
 from kernloom.measure.looking import Seen, look_into
 from kernloom.measure.statistics import RankingClock, chosen_clock
-from kernloom.measure.trial import Samples
+from kernloom.measure.trial import Samples, Watch
+from kernloom.measure.variation import Proven, named, varied_launch
 from kernloom.measure.verify import verified_launch
 from kernloom.plan.planned import StepArtifact
 
@@ -42,6 +44,7 @@ class Sampler:
         self.seen = Seen()
         """What the experiment asks for of the last run beside its results."""
         self._inner = 0
+        self._processes = 0
 
     @property
     def clock(self) -> RankingClock:
@@ -57,36 +60,56 @@ class Sampler:
     def sample(self, *, fresh: bool = True) -> Samples:
         """Samples of one process, a new one or the one that verified, which is then ended."""
         try:
-            setup = self.bench.setup(self.steps, fresh=fresh)
-            # Kernels that update their inputs must still be right after many runs.
-            if setup.written & setup.inputs.keys():
+            if self.bench.experiment.workload.stateful:
+                setup = self.bench.setup(self.steps, fresh=fresh)
                 result = setup.launch(self._settings())
             else:
-                result, _ = verified_launch(self.bench, setup, self._settings())
+                setup = self.bench.setup(self.steps, fresh=fresh, seed=self._seed(fresh))
+                proven = Proven.choose(setup, self._processes)
+                result = varied_launch(self.bench, setup, self._settings(), proven)
+                self._processes += 1
         finally:
             # Free the device for the next turn.
             self.bench.close()
         self._inner, self.last, self.transfer_bytes = result.inner, result, setup.transfer_bytes
-        return samples_of(result, self.bench.device)
+        found = samples_of(result, self.bench.device)
+        if found.watch and setup.left_processes:
+            found = replace(found, watch=replace(found.watch, left="a process"))
+        return found
+
+    def _seed(self, fresh: bool) -> int:
+        """A data set that the kernels cannot know: in the process that verified, another one."""
+        own = self.bench.experiment.seed
+        other = self.bench.other_seed(own)
+        return other if not fresh else secrets.choice((own, other))
 
     def exact(self) -> dict[str, float]:
         """Name and value of the device's exact gauges for one run."""
         experiment = self.bench.experiment
         try:
+            own = experiment.seed
+            other = own if experiment.workload.stateful else self.bench.other_seed(own)
             # An observed session is a new one: a trace shows nothing of the verification.
-            setup = self.bench.setup(self.steps, fresh=bool(experiment.observed))
-            warmup = 1
-            if "virtual_time" in self.bench.device.capabilities:
-                # Launches of their own: the report of a launch covers all of its runs.
-                while setup.launches < WARMING:
-                    setup.launch(LaunchSettings())
-                warmup = 0
-            result = setup.launch(LaunchSettings(warmup=warmup, inner=1, samples=1))
+            fresh = bool(experiment.observed)
+            setup = self.bench.setup(self.steps, fresh=fresh, seed=other)
+            # Launches of their own: the report of a launch covers all of its runs, and between them
+            # the data changes.
+            for _ in range(max(1, WARMING - setup.launches)):
+                setup.launch(LaunchSettings())
+            result = self._proven(setup, own)
             self.last, self.seen = result, look_into(setup, experiment)
         finally:
             self.bench.close()
         gauges = [gauge for gauge in self.bench.device.gauges if gauge.exact]
         return {gauge.name: result.per_run(gauge)[0] for gauge in gauges}
+
+    def _proven(self, setup: Setup, seed: int) -> LaunchResult:
+        """One run on the tensors of a seed, compared with the golden."""
+        if self.bench.experiment.workload.stateful:
+            return setup.launch(LaunchSettings())
+        setup.renew(seed)
+        with named(setup, "the run that counts"):
+            return verified_launch(self.bench, setup, LaunchSettings())[0]
 
     def _settings(self) -> LaunchSettings:
         policy = self.policy
@@ -121,6 +144,15 @@ def samples_of(result: LaunchResult, device: Device) -> Samples:
         tuple(total / inner for total in result.cpu_ns) if "cpu_clock" in has else (),
         result.involuntary,
         tuple(total / inner for total in result.transfer_ns) if "transfers" in has else (),
+        watch=Watch(
+            result.others_ns,
+            result.voluntary,
+            result.varied,
+            int(result.report.get("queued_ns", 0)),
+            result.elapsed_ns,
+            int(result.report.get("delays_ns", 0)) + result.delays_ns,
+            result.report.get("left", ""),
+        ),
         readings={g.name: result.per_run(g) for g in device.gauges if g.name != TIME.name},
     )
 

@@ -11,6 +11,26 @@ SCENE = "scene"
 
 
 @dataclass(frozen=True)
+class Watch:
+    """Observations of a process beside its times, to find work that they do not show."""
+
+    others_ns: tuple[int, ...] = ()
+    """CPU time of threads that are not the kernel's own, during each sample."""
+    voluntary: tuple[int, ...] = ()
+    """Voluntary context switches during each sample: the kernel waited."""
+    varied: tuple[bool, ...] = ()
+    """Whether inputs changed between the runs of each sample."""
+    queued_ns: int = 0
+    """Time that the thread waited for a core during all samples."""
+    elapsed_ns: int = 0
+    """Time of the launch by the engine's own clock,"""
+    delays_ns: int = 0
+    """and the part of it that nobody is to blame for: waiting for a core, copying tensors."""
+    left: str = ""
+    """What a kernel left running: threads, timers, processes."""
+
+
+@dataclass(frozen=True)
 class Samples:
     """The samples of one process: one entry per sample, each the mean of `inner` runs."""
 
@@ -23,6 +43,8 @@ class Samples:
     """The part of `wall_ns` spent on transfers, for devices that have them."""
     readings: Mapping[str, tuple[float, ...]] = field(default_factory=dict, kw_only=True)
     """Name of each sampled gauge of the device, except time -> its readings; not stored."""
+    watch: Watch | None = field(default=None, kw_only=True)
+    """Not stored."""
 
 
 @dataclass(frozen=True)

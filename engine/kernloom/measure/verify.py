@@ -5,7 +5,7 @@ Outputs are poisoned before it, and read-only inputs must be unchanged afterward
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,17 +48,22 @@ def verified_launch(
     """A launch with every output and input checked, and the largest error as a share of the
     tolerance."""
     experiment, data = bench.experiment, bench.data
-    goldens = data.goldens(experiment.workload, experiment.seed)
+    goldens = data.goldens(experiment.workload, setup.seed)
     only_read = [name for name in setup.inputs if name not in setup.written]
     result, found = setup.launch_and_view(settings, [*goldens, *only_read])
     worst = 0.0
     for name, golden in goldens.items():
         error = compare(name, found[name], golden, experiment.workload, data.allowances)
         worst = max(worst, error)
-    for name in only_read:
+    check_unchanged(found, setup, only_read)
+    return result, worst
+
+
+def check_unchanged(found: Mapping[str, Array], setup: Setup, names: Iterable[str]) -> None:
+    """Raise if an input has other bytes than it was given."""
+    for name in names:
         if not _same_bytes(found[name], setup.inputs[name]):
             raise DeviceError(f"{name} was changed, but no kernel may write it", status="wrong")
-    return result, worst
 
 
 def _same_bytes(result: Array, given: Array) -> bool:

@@ -80,6 +80,8 @@ def facts_of(plan: Planned, cache: DigestCache) -> Facts:
         "artifacts": {item.step.name: item.artifact.key for item in plan.steps},
         "run": {"seed": experiment.seed} | _swept_settings(plan),
     }
+    if workload.stateful:
+        own["run"] = {**own["run"], "stateful": True}
     if plan.orchestration:
         artifact, launch = plan.orchestration.artifact, plan.orchestration.launch
         own["orchestration"] = {"artifact": artifact.key, **launch.facts}

@@ -90,8 +90,8 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
         " replay whatif show",
     ),
     Workload: _rules(
-        "name sizes tensors kernels steps orchestration golden about dtype scalars tolerance cost"
-        " cases"
+        "name sizes tensors kernels steps orchestration golden about dtype stateful scalars"
+        " tolerance cost cases"
     ),
     OwnOrchestration: _rules("kernels access", PATH="file"),
     SubmittedKernel: _rules("kernel sizes"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kernloom.base.errors import ConfigError, KernloomError
+from kernloom.base.errors import ConfigError, DeviceError, KernloomError
 from kernloom.base.files import canonical_json
 from kernloom.base.gauges import TIME, Gauge
 from kernloom.build.builder import Builder, Outcome
@@ -17,6 +17,7 @@ from kernloom.build.workspace import scratch_folder
 from kernloom.config.schema import Experiment
 from kernloom.measure import noise
 from kernloom.measure.comparison import Compared, Entry, Race, counted, judged, paired, race
+from kernloom.measure.hidden import hidden_work
 from kernloom.measure.sampler import Sampler
 from kernloom.measure.statistics import (
     RankingClock,
@@ -138,6 +139,10 @@ def _measure(
             partial(_progress, progress, f"comparing, round{which}", policy.max_rounds),
             comparisons=total,
         )
+        for name, samples in done.samples.items():
+            if samples and (suspicions := hidden_work(samples, samplers[name])):
+                text = "; ".join(suspicions)
+                done.problems.setdefault(name, DeviceError(text, status="suspicious"))
         ratios |= paired(done, pairs, found.clock, found.gauge)
         _note_samples(found, done, samplers, load)
         if done.ended:

@@ -55,26 +55,30 @@ class OwnDataSets(DataSets):
         }
 
     def _goldens(self, workload: Workload, seed: int) -> dict[str, Array]:
+        if self._skip_golden or self._golden is not None:
+            return check_finite(self.goldens_from(workload, self.inputs(workload, seed)))
+        return super()._goldens(workload, seed)
+
+    def is_mixable(self, workload: Workload, name: str) -> bool:
+        return self._fill is None and super().is_mixable(workload, name)
+
+    def goldens_from(self, workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Array]:
         if self._skip_golden:
             return {}
         if self._golden is None:
-            return super()._goldens(workload, seed)
+            return super().goldens_from(workload, inputs)
         specs = tensors_of(workload)
-        tensors = {
-            name: array.astype(_exact(array.dtype))
-            for name, array in self.inputs(workload, seed).items()
-        }
+        tensors = {name: array.astype(_exact(array.dtype)) for name, array in inputs.items()}
         outputs = {name: _exact(np.dtype(specs[name].dtype)) for name in workload.golden}
         for name, dtype in outputs.items():
             tensors.setdefault(name, np.zeros(specs[name].shape, dtype))
         known = list(tensors)
         self._golden(tensors, sizes_of(workload))
         self._check_known(tensors, known)
-        goldens = {
+        return {
             name: self._fitting(name, tensors, specs[name].shape, dtype)
             for name, dtype in outputs.items()
         }
-        return check_finite(goldens)
 
     def _fitting(
         self,

@@ -178,6 +178,7 @@ class Trials:
             self._entries,
             self._memory_limit(plan),
             plan.orchestration,
+            bool(libraries),
         )
 
     def _peers(self, plan: Planned, shared: _Shared) -> Peers:

@@ -13,7 +13,7 @@
 KL_STATIC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are little-endian");
 
 #define KL_MAGIC 0x4d4f4f4cu
-#define KL_VERSION 6
+#define KL_VERSION 7
 #define KL_MAX_MESSAGE_BYTES 67108864u
 #define KL_EVERY 0xffffu
 #define KL_UNKNOWN_KINDS 0xffffffffffffffffu
@@ -36,6 +36,7 @@ enum kl_kind {
     KL_KIND_PLACE = 15,
     KL_KIND_TRACE = 16,
     KL_KIND_DOCUMENT = 17,
+    KL_KIND_VARY = 18,
 };
 
 enum kl_status {
@@ -78,11 +79,23 @@ enum kl_argument_kind {
     KL_ARGUMENT_KIND_SCALAR = 2,
 };
 
+enum kl_change {
+    KL_CHANGE_EXCHANGE = 1,
+    KL_CHANGE_RESTORE = 2,
+    KL_CHANGE_POISON = 3,
+};
+
+enum kl_moment {
+    KL_MOMENT_BEFORE = 0,
+    KL_MOMENT_AFTER = 1,
+};
+
 enum kl_clock {
     KL_CLOCK_WALL = 1,
     KL_CLOCK_THREAD_CPU = 2,
     KL_CLOCK_CONTEXT_SWITCHES = 4,
-    KL_CLOCK_ALL = 7,
+    KL_CLOCK_OTHERS = 8,
+    KL_CLOCK_ALL = 15,
 };
 
 enum kl_condition {
@@ -135,6 +148,29 @@ struct kl_mapping {
 } __attribute__((packed));
 KL_STATIC_ASSERT(sizeof(struct kl_mapping) == 32, "kl_mapping");
 
+struct kl_piece {
+    uint64_t address;
+    uint32_t bytes;
+    uint32_t change;
+    uint64_t own;
+    uint64_t other;
+} __attribute__((packed));
+KL_STATIC_ASSERT(sizeof(struct kl_piece) == 32, "kl_piece");
+
+struct kl_span {
+    uint64_t address;
+    uint64_t bytes;
+} __attribute__((packed));
+KL_STATIC_ASSERT(sizeof(struct kl_span) == 16, "kl_span");
+
+struct kl_snapshot {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t offset;
+    uint32_t moment;
+} __attribute__((packed));
+KL_STATIC_ASSERT(sizeof(struct kl_snapshot) == 28, "kl_snapshot");
+
 struct kl_sample {
     uint64_t wall_ns;
     uint64_t cpu_ns;
@@ -143,8 +179,10 @@ struct kl_sample {
     uint64_t instructions;
     uint64_t transfer_ns;
     uint64_t virtual_ps;
+    uint64_t others_ns;
+    uint32_t varied;
 } __attribute__((packed));
-KL_STATIC_ASSERT(sizeof(struct kl_sample) == 48, "kl_sample");
+KL_STATIC_ASSERT(sizeof(struct kl_sample) == 60, "kl_sample");
 
 struct kl_hello {
     uint32_t version;
@@ -288,5 +326,18 @@ struct kl_document {
     uint64_t bytes;
 } __attribute__((packed));
 KL_STATIC_ASSERT(sizeof(struct kl_document) == 28, "kl_document");
+
+/* Followed by:
+ *   struct kl_piece pieces[pieces_count]
+ *   struct kl_span poisoned[poisoned_count]
+ *   struct kl_snapshot snapshots[snapshots_count]
+ */
+struct kl_vary {
+    uint64_t secret;
+    uint32_t pieces_count;
+    uint32_t poisoned_count;
+    uint32_t snapshots_count;
+} __attribute__((packed));
+KL_STATIC_ASSERT(sizeof(struct kl_vary) == 20, "kl_vary");
 
 #endif

@@ -46,7 +46,7 @@ from kernloom.device.messages import (
 from kernloom.device.messages import (
     Mapping as MmuMapping,
 )
-from kernloom.device.runner import RunnerSession
+from kernloom.device.runner import RunnerSession, report_of
 from kernloom.device.scratch import Scratch
 from kernloom.device.window import WindowPool
 
@@ -251,7 +251,7 @@ class AcceleratorSession(RunnerSession):
 
     def _result(self, response: Response) -> LaunchResult:
         readings = {VIRTUAL_TIME.name: tuple(_ns(one.virtual_ps) for one in response.samples)}
-        report = dict(line.split("=", 1) for line in response.detail.splitlines() if "=" in line)
+        report = report_of(response)
         return LaunchResult(response.value, (), (), (), (), readings, report=report)
 
 

@@ -35,6 +35,7 @@ class HostDevice(Device):
             "guards",
             "realtime",
             "libraries",
+            "variation",
         }
     ) | ({"cold_cache"} if platform.machine() in FLUSHES else frozenset())
 

@@ -235,7 +235,8 @@ def trial_from(data: Mapping[str, Any]) -> Trial:
 
 def _samples_from(data: Mapping[str, Any]) -> Samples:
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-    return Samples(**given)
+    # Already judged where the trial ran.
+    return Samples(**{**given, "watch": None})
 
 
 def sent_point(plan: Planned, key: str) -> SentPoint:

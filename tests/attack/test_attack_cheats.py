@@ -1,0 +1,33 @@
+"""No kernel of the table ranks, and the honest twin of each does."""
+
+from __future__ import annotations
+
+import pytest
+from cheat_trials import ends, verdict
+from cheats import CHEATS, SMALL
+
+from attacks import Attack
+from command_line import Project
+
+AT_ONCE = 12
+"""Kernels of one sweep, each with its twin."""
+
+
+@pytest.mark.parametrize("policy", ["quick", "standard", "rigorous"])
+def test_attack_cheats(attack: Attack, project: Project, policy: str) -> None:
+    known = [name for name, cheat in CHEATS.items() if policy != "quick" or cheat.policy == policy]
+    names = list(attack.cases(known, small=SMALL[policy]))
+    for start in range(0, len(names), AT_ONCE):
+        some = names[start : start + AT_ONCE]
+        trials = ends(project, some, policy)
+        for name in some:
+            if problem := verdict(name, trials):
+                attack.failed(problem)
+    attack.check()
+
+
+def test_the_table_is_whole() -> None:
+    assert len(CHEATS) >= 30
+    for cheat in CHEATS.values():
+        assert cheat.about
+        assert (cheat.body, cheat.lines) != (cheat.twin, cheat.lines + cheat.twin_lines)
