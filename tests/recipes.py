@@ -118,7 +118,14 @@ def lock_of(request: Request, plans: Sequence[Planned]) -> Lock:
         git={"commit": "unknown"},
         host={"cpu": "unknown"},
         toolchains={
-            digest: {"name": one.toolchain, "version": one.version, "parts": dict(one.parts)}
+            digest: {
+                "name": one.toolchain,
+                "version": one.version,
+                "package": "unknown",
+                "target": one.triple,
+                "flags": [],
+                "parts": dict(one.parts),
+            }
             for digest, one in identities.items()
         },
         artifacts={

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from command_line import Project
-from parts import without
+from kernloom.config.reader import read_yaml
+from kernloom.recipe.lock import to_document
+from kernloom.recipe.request import new_request
+from parts import needs_module, without
+from recipes import RecipeBench, lock_of
 
 RECIPES = sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
 
@@ -45,3 +50,21 @@ class Claimed:
 
 def test_there_are_recipes() -> None:
     assert RECIPES
+
+
+def test_shipped_and_generated_recipes_are_valid_by_the_schema(bench: RecipeBench) -> None:
+    needs_module("jsonschema")
+    from jsonschema import Draft202012Validator
+
+    folder = RECIPES[0].parent
+    schema = json.loads((folder / "schema/recipe.json").read_text(encoding="utf-8"))
+    validator = Draft202012Validator(schema)
+    plans = bench.plans("workload=axpy", "case=small", "workload.sizes.N=8,16")
+    request = new_request(["workload=axpy", "case=small", "workload.sizes.N=8,16"])
+    lock = to_document(lock_of(request, plans))
+    path = bench.save("generated.yaml", json.loads(json.dumps({**request.written, "lock": lock})))
+    generated = bench.document(path)
+    written = bench.document(bench.write("format1.yaml", plans))
+    for document in (*map(read_yaml, RECIPES), generated, written):
+        assert not [error.context for error in validator.iter_errors(document)]
+    assert list(validator.iter_errors({**generated, "lokc": 1}))

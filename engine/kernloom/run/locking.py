@@ -11,7 +11,7 @@ from kernloom import __version__
 from kernloom.base.environment import UNKNOWN, git_facts, host_facts, package_of
 from kernloom.base.errors import UnavailableError
 from kernloom.base.files import sha256_bytes, sha256_text
-from kernloom.base.gauges import GAUGES, RATES, ROOF_FRACTION
+from kernloom.base.gauges import GAUGES, ROOF_FRACTION
 from kernloom.build.manifest import read_manifest
 from kernloom.measure.data import DataSets
 from kernloom.measure.trial import Trial
@@ -181,8 +181,8 @@ def _shortened(hashes: Mapping[str, str]) -> dict[str, str]:
 def _results(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """The results of a trial with their intervals."""
     gauges = [key for gauge in GAUGES.all(metrics) for key in gauge.keys]
-    names: Iterable[str] = (*gauges, *(rate.name for rate in RATES), ROOF_FRACTION.name)
-    names = (*names, "samples", "processes", "deterministic", "peers")
+    # Rates follow from the time and the config.
+    names = (*gauges, ROOF_FRACTION.name, "samples", "processes", "deterministic", "peers")
     found = {name: metrics[name] for name in names if metrics.get(name)}
     return {name: _rounded(value) for name, value in plain(found).items()}
 
