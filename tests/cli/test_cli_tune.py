@@ -157,3 +157,24 @@ def test_a_mistake_is_one_clear_message(slow: Project, words: list[str], said: s
     assert done.code == 2, done
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_tunable_that_no_template_uses_is_named(slow: Project) -> None:
+    unused = TUNABLES.replace("constraints", '    deep: {values: [1, 2], "off": 1}\nconstraints')
+    slow.write("configs/kernel/slow.yaml", tunable("slow", unused))
+    done = slow.run(*TUNE)
+    assert done.code == 2, done
+    assert "no template uses unroll.deep of step 'call'" in done.stderr
+
+
+def test_contradictory_constraints_are_named(slow: Project) -> None:
+    none = TUNABLES.replace("[by < 8]", "[by < 8, by > 1, by < 2]")
+    slow.write("configs/kernel/slow.yaml", tunable("slow", none))
+    done = slow.run(*TUNE)
+    assert done.code == 2, done
+    assert "by > 1" in done.stderr
+    assert "by < 2" in done.stderr
+    slow.write("configs/kernel/slow.yaml", tunable("slow", TUNABLES.replace("by < 8", "by > 9")))
+    done = slow.run(*TUNE)
+    assert done.code == 2, done
+    assert "requires by > 9" in done.stderr

@@ -15,6 +15,7 @@ from kernloom.run.progress import Progress
 from kernloom.run.stores import store_of
 from kernloom.store.store import Store
 from kernloom.tune.document import Outcome
+from kernloom.tune.effects import check_effects
 from kernloom.tune.known_points import KnownPoints
 from kernloom.tune.objective import objectives_of
 from kernloom.tune.planning import StudyPlan, plan_study
@@ -37,6 +38,7 @@ class StudyRun:
 
     def run(self) -> Outcome:
         plan, search = self.plan, self.plan.search
+        check_effects(plan)
         objectives = objectives_of(search.objective)
         progress = StudyProgress(self.progress, search.trials)
         fleet = create_fleet(plan.experiment.fleet, FleetSetup(self.assembly, self.store, progress))
