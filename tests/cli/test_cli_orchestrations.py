@@ -43,7 +43,7 @@ extern "C" void kl_orchestrate(struct kl_orchestrator *self)
 ARGUMENTS = "kernel 'add' takes 4 arguments, not"
 STILL = "a scope that began after 0 tasks does not end"
 OTHER = "the orchestration threw something that is no std::exception after 0 tasks"
-LOST = "of an orchestration and its tasks"
+LOST = r"of orchestration 'stripes\.orchestration' and its tasks"
 ELEMENT = "{w.x.id(), KL_DTYPE_FLOAT32, 1 << 20, KL_EQUAL, 0, {0}}"
 BAD: dict[str, tuple[dict[str, str], str, str]] = {
     "itself": ({"MORE": ".after(row + 1)"}, "refused", "task 0 'add': it waits for task 0, which"),

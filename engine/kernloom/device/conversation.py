@@ -80,6 +80,8 @@ class Conversation(Session):
         self._ended: DeviceError | None = None
         self._unsent: list[bytes] = []
         self._posted: list[Posted] = []
+        self._names: dict[int, str] = {}
+        """Handle -> name of each loaded kernel that has one, for errors."""
         # Ends the session also when it is garbage collected, or open when the engine exits.
         self._finalizer = weakref.finalize(self, _release, connection)
         # Answered together with the first request, which saves a round trip.
@@ -218,7 +220,7 @@ class Conversation(Session):
                     status="refused",
                     code="invalid",
                 ) from None
-            posted.append(Posted(request, _title(message), responses))
+            posted.append(Posted(request, self._title(message), responses))
         self._requests = request
         self._unsent += packed
         self._posted += posted
@@ -230,6 +232,14 @@ class Conversation(Session):
         with contextlib.suppress(ConnectionError, TimeoutError):
             self._connection.send(data, self._deadline(seconds))
         self._busy = False
+
+    def _title(self, message: Message) -> str:
+        """The name of a request in errors."""
+        name = type(message).__name__
+        if not isinstance(message, KernelLaunch) or not message.orchestration:
+            return name
+        orchestration = self._names.get(message.orchestration, "")
+        return f"{name} of orchestration '{orchestration}' and its tasks"
 
     def _problem(self, response: Response) -> DeviceError:
         """The error for a response that is not OK."""
@@ -279,13 +289,6 @@ class Conversation(Session):
         self._finalizer()
         self._ended = DeviceError(reason, status=status, stderr=stderr)
         return self._ended
-
-
-def _title(message: object) -> str:
-    """What problems call a request."""
-    orchestrated = isinstance(message, KernelLaunch) and message.orchestration
-    of = " of an orchestration and its tasks" if orchestrated else ""
-    return f"{type(message).__name__}{of}"
 
 
 def _with_the_others(

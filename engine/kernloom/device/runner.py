@@ -159,7 +159,9 @@ class RunnerSession(Conversation):
             for answer, item in zip(answers, buffers, strict=False)
         ]
         self._put([(buffer, item.content) for buffer, item in zip(made, buffers, strict=True)])
-        handles = (answer.value for answer in answers[len(made) :])
+        handles = [answer.value for answer in answers[len(made) :]]
+        named = zip(handles, kernels, strict=True)
+        self._names |= {handle: item.name for handle, item in named if item.name}
         return made, [replace(k, handle=h) for k, h in zip(wanted, handles, strict=True)]
 
     def _put(self, contents: Sequence[tuple[Buffer, Data | int]]) -> None:
