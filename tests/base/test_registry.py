@@ -12,7 +12,8 @@ import pytest
 from kernloom.base.errors import ConfigError
 from kernloom.base.registry import Registry
 from kernloom.device.devices import DEVICES
-from kernloom.measure.data import GENERATORS, REFERENCE_FUNCTIONS
+from kernloom.measure.data import REFERENCE_FUNCTIONS
+from kernloom.measure.fills import GENERATORS
 
 Distribute = Callable[[str, str], None]
 

@@ -149,6 +149,8 @@ CHANGES_THE_RESULT: dict[str, Change] = {
     "Fill.generator": fill("generator", generator="arange"),
     "Tolerance.rtol": other("workload.tolerance.float32.rtol", 1e-4),
     "Tolerance.atol": other("workload.tolerance.float32.atol", 1e-4),
+    "Tolerance.ulp": other("workload.tolerance.float32.ulp", 2.0),
+    "Workload.region": other("workload.region", {"y": ["1:n"]}),
     "Workload.tolerance": other("workload.tolerance", {}),
     "Cost.flops": other("workload.cost.flops", "2 * n"),
     "Cost.bytes": other("workload.cost.bytes", "9 * n"),
@@ -295,6 +297,13 @@ CHANGES_THE_RESULT: dict[str, Change] = {
 CHANGES_NOTHING: dict[str, Change] = {
     # Descriptions, hints, and what belongs to other cases, types and targets.
     "Workload.about": other("workload.about", "typo fixed"),
+    "Workload.fuzz": other("workload.fuzz", {"alignment": 4}),
+    "Fuzzing.sizes": other("workload.fuzz.sizes", {"n": {"low": 2}}),
+    "Fuzzing.values": other("workload.fuzz.values", {"x": ["fill"]}),
+    "Fuzzing.alignment": other("workload.fuzz.alignment", 4),
+    "SizeRange.low": other("workload.fuzz.sizes.n", {"low": 2}),
+    "SizeRange.high": other("workload.fuzz.sizes.n", {"high": 20}),
+    "SizeRange.multiple": other("workload.fuzz.sizes.n", {"multiple": 4}),
     "Kernel.about": other(f"{KERNEL_AT}.about", "typo fixed"),
     "Tunable.about": other(f"{KERNEL_AT}.tunables.unroll.k.about", "typo fixed"),
     "Target.about": other("target.about", "typo fixed"),

@@ -14,7 +14,7 @@ import pytest
 import kernloom
 from kernloom.base.errors import ConfigError
 from kernloom.config.schema import Fill
-from kernloom.measure import data
+from kernloom.measure import fills
 from kernloom.measure.data import Array
 from kernloom.plan.schedule import TensorSpec
 
@@ -24,11 +24,11 @@ import os, sys
 from pathlib import Path
 import numpy as np
 from kernloom.config.schema import Fill
-from kernloom.measure import data
+from kernloom.measure import fills
 from kernloom.plan.schedule import TensorSpec
 folder = Path(sys.argv[1])
 spec, fill = TensorSpec("x", (100_000,), "float32"), Fill(kind="file", path="x.npy")
-values = data._file(data._Filling(spec, fill, np.random.default_rng(0), [folder], "x.fill"))
+values = fills._file(fills.Filling(spec, fill, np.random.default_rng(0), [folder], "x.fill"))
 os.truncate(folder / "x.npy", 10)
 print(values.astype("float64").sum())
 """
@@ -38,7 +38,7 @@ def read(folder: Path) -> Array:
     fill = Fill(kind="file", path="x.npy")
     spec = TensorSpec("x", NUMBERS.shape, "float32")
     random = np.random.default_rng(0)
-    return data._file(data._Filling(spec, fill, random, [folder], "x.fill"))
+    return fills._file(fills.Filling(spec, fill, random, [folder], "x.fill"))
 
 
 def npy(values: Array, version: tuple[int, int] | None = None) -> bytes:
@@ -89,7 +89,7 @@ def test_a_data_file_that_became_a_pipe_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(tmp_path / "x.npy")
-    monkeypatch.setattr(data, "confined", lambda *_, **__: tmp_path / "x.npy")
+    monkeypatch.setattr(fills, "confined", lambda *_, **__: tmp_path / "x.npy")
     with pytest.raises(ConfigError, match="is not a regular file"):
         read(tmp_path)
 

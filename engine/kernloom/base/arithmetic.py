@@ -8,37 +8,25 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
+from kernloom.base.array_functions import (
+    ARRAY_FUNCTIONS,
+    check_elements,
+    is_array,
+    number,
+    numbers,
+    product,
+)
 from kernloom.base.errors import ExpressionError
 
 MAX_BITS = 256
 """Longest integer that an operation may produce."""
 MAX_GROUP = 1024
 """Largest group of tiles that `grouped` considers."""
-MAX_ELEMENTS = 2**27
-"""Largest array that an operation may produce, unless an operand is larger."""
 _PLAIN = (int, float)
 """Operand types that need no conversion or broadcast check."""
-
-
-def is_array(value: Any) -> bool:
-    return hasattr(value, "__array__") and getattr(value, "ndim", 0) > 0
-
-
-def number(value: Any) -> Any:
-    """An operand of arithmetic: a number or an array of numbers, truth values as 0 and 1."""
-    if hasattr(value, "__array__"):
-        return value.astype(int) if value.dtype.kind == "b" else value
-    if isinstance(value, (int, float)):
-        return value
-    raise ExpressionError(f"{shown(value)} is not a number")
-
-
-def shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -68,12 +56,7 @@ def check_broadcast(*values: Any) -> None:
         import numpy
 
         shape = numpy.broadcast_shapes(*(array.shape for array in arrays))
-        _check_elements(math.prod(shape), arrays)
-
-
-def _check_elements(count: int, operands: Iterable[Any]) -> None:
-    if count > max(MAX_ELEMENTS, *(operand.size for operand in operands)):
-        raise ExpressionError(f"an array of {count} elements is too large")
+        check_elements(math.prod(shape), arrays)
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -121,21 +104,6 @@ def _kind(value: Any) -> str:
     )
 
 
-def _product(a: Any, b: Any) -> Any:
-    """`A @ B`."""
-    if not is_array(a) or not is_array(b):
-        raise ExpressionError("@ multiplies arrays only")
-    a, b = number(a), number(b)
-    import numpy
-
-    # Matrices of equal places in two stacks are multiplied.
-    stack = numpy.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    rows = a.shape[-2] if a.ndim > 1 else 1
-    columns = b.shape[-1] if b.ndim > 1 else 1
-    _check_elements(math.prod(stack) * rows * columns, (a, b))
-    return a @ b
-
-
 def _numpy_or_math(name: str) -> Callable[..., Any]:
     scalar = getattr(math, name)
 
@@ -172,18 +140,9 @@ def _reduction(name: str) -> Callable[..., Any]:
     def call(value: Any, *, axis: Any = None, keepdims: Any = False) -> Any:
         import numpy
 
-        return getattr(numpy, name)(_numbers(value), axis=axis, keepdims=bool(keepdims))
+        return getattr(numpy, name)(numbers(value), axis=axis, keepdims=bool(keepdims))
 
     return call
-
-
-def _numbers(value: Any) -> Any:
-    """An array as it is, or a list of numbers converted to an array."""
-    if hasattr(value, "__array__"):
-        return value
-    import numpy
-
-    return numpy.asarray([number(item) for item in value])
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:
@@ -196,11 +155,11 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
 
 
 def _reshape(value: Any, shape: Any) -> Any:
-    return _numbers(value).reshape(shape)
+    return numbers(value).reshape(shape)
 
 
 def _transpose(value: Any, axes: Any = None) -> Any:
-    return _numbers(value).transpose(axes)
+    return numbers(value).transpose(axes)
 
 
 def _ceil_div(a: Any, b: Any) -> Any:
@@ -295,6 +254,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     **{n: _numpy_or_math(n) for n in ("sqrt", "exp", "log", "log2", "tanh", "floor", "ceil")},
     **{n: _reduction(n) for n in ("sum", "mean", "var", "std", "amax", "amin")},
+    **ARRAY_FUNCTIONS,
 }
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: _arithmetic(operator.add),
@@ -304,7 +264,7 @@ BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: _arithmetic(_dividing(operator.floordiv)),
     ast.Mod: _arithmetic(_dividing(operator.mod)),
     ast.Pow: _arithmetic(_power),
-    ast.MatMult: _product,
+    ast.MatMult: product,
     ast.BitAnd: _arithmetic(operator.and_),
     ast.BitOr: _arithmetic(operator.or_),
 }

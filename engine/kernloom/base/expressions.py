@@ -24,11 +24,9 @@ from kernloom.base.arithmetic import (
     FUNCTIONS,
     MAX_BITS,
     check_broadcast,
-    is_array,
-    number,
-    shown,
     where,
 )
+from kernloom.base.array_functions import is_array, number, shown
 from kernloom.base.errors import ConfigError, ExpressionError, nearest
 
 MAX_LENGTH = 2000

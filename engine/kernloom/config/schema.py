@@ -232,9 +232,16 @@ class Kernel(Digested):
 class Fill(Digested):
     """How a tensor is filled before a launch."""
 
-    kind: Literal["uniform", "normal", "integers", "constant", "pattern", "file", "generator"] = (
-        "uniform"
-    )
+    kind: Literal[
+        "uniform",
+        "normal",
+        "integers",
+        "constant",
+        "sprinkled",
+        "pattern",
+        "file",
+        "generator",
+    ] = "uniform"
     low: float = field(default=-1.0, metadata=FINITE)
     high: float = field(default=1.0, metadata=FINITE)
     mean: float = field(default=0.0, metadata=FINITE)
@@ -289,10 +296,12 @@ class OwnOrchestration(Digested):
 
 @dataclass(frozen=True)
 class Tolerance(Digested):
-    """|result - golden| <= atol + rtol * |golden|; both may be expressions over the sizes."""
+    """|result - golden| <= atol + rtol * |golden| + ulp * (unit in the last place of the golden);
+    each may be an expression over the sizes."""
 
-    rtol: float | str
+    rtol: float | str = 0.0
     atol: float | str = 0.0
+    ulp: float | str = 0.0
 
 
 DEFAULT_TOLERANCE = {
@@ -301,6 +310,44 @@ DEFAULT_TOLERANCE = {
 }
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 """Tolerance of all other element types."""
+
+
+@dataclass(frozen=True)
+class SizeRange(Digested):
+    """The values of a size that `check --fuzz` may draw."""
+
+    low: int = field(default=1, metadata=at_least(1))
+    high: int | None = field(default=None, metadata=at_least(1))
+    multiple: int = field(default=1, metadata=at_least(1))
+    """Every value is a multiple of it."""
+
+
+VALUES = (
+    "fill",
+    "uniform",
+    "constant",
+    "sorted",
+    "extremes",
+    "zeros",
+    "tiny",
+    "denormal",
+    "huge",
+    "nan",
+    "inf",
+)
+"""Kinds of contents that `check --fuzz` may draw for a tensor."""
+
+
+@dataclass(frozen=True)
+class Fuzzing(Digested):
+    """What a workload must be right for, and `check --fuzz` may draw."""
+
+    sizes: Mapping[str, SizeRange] = field(default_factory=dict)
+    """Ranges of sizes; default: from 1 on."""
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Tensor -> kinds of contents; default: those within the range of its fill."""
+    alignment: int | str = 64
+    """Tensors begin at a multiple of so many bytes; may be an expression over `element`."""
 
 
 @dataclass(frozen=True)
@@ -320,7 +367,8 @@ class Workload(Digested):
     tensors: Mapping[str, Tensor]
     kernels: Mapping[str, Kernel]
     golden: Mapping[str, str]
-    """Output tensor -> expression over the inputs, or the name of a registered reference."""
+    """Output tensor -> expression over the inputs, `FILE.py:FUNCTION` of the project, or the name
+    of a registered reference."""
     steps: Mapping[str, Step] = field(default_factory=dict)
     orchestration: OwnOrchestration | None = None
     """In place of steps, for accelerators with a task runtime."""
@@ -330,6 +378,10 @@ class Workload(Digested):
     """Whether kernels keep state between calls: only the first call can be verified then."""
     scalars: Mapping[str, float] = field(default_factory=dict)
     tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
+    region: Mapping[str, str | tuple[int | str, ...]] = field(default_factory=dict)
+    """Output tensor -> the part that is compared: a slice for each dimension, or a mask, written
+    like a golden; default: all of it."""
+    fuzz: Fuzzing = field(default_factory=Fuzzing)
     cost: Cost = field(default_factory=Cost)
     cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Named changes to sizes, scalars and fills; `default` changes nothing."""

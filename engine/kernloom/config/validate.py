@@ -16,6 +16,7 @@ from kernloom.config.schema import (
     CORE,
     DTYPES,
     ROOT_KEYS,
+    VALUES,
     Experiment,
     Kernel,
     KernelSource,
@@ -172,11 +173,45 @@ def _check_beside_sizes(workload: Workload, symbols: frozenset[str]) -> None:
     _check_names([workload.cost.bytes], symbols, "workload.cost.bytes")
     for dtype, tolerance in workload.tolerance.items():
         _check_dtype(dtype, "workload.tolerance")
-        for value, part in ((tolerance.rtol, "rtol"), (tolerance.atol, "atol")):
+        for part, value in vars(tolerance).items():
             _check_names([value], symbols, f"workload.tolerance.{dtype}.{part}")
+    for name in workload.region:
+        if name not in workload.golden:
+            raise ConfigError(
+                f"'{name}' is not an output with a golden",
+                key="workload.region",
+                hint=nearest(name, workload.golden),
+            )
+    _check_fuzz(workload)
     for name, kernel in workload.kernels.items():
         kernel.derive(_check_kernel, name)
     _check_steps(workload)
+
+
+def _check_fuzz(workload: Workload) -> None:
+    """What may be drawn is what the workload has."""
+    fuzz = workload.fuzz
+    for name, limits in fuzz.sizes.items():
+        key = f"workload.fuzz.sizes.{name}"
+        if name not in workload.sizes:
+            raise ConfigError(f"unknown size '{name}'", key=key, hint=nearest(name, workload.sizes))
+        high = limits.high
+        if high is not None and limits.low > high // limits.multiple * limits.multiple:
+            raise ConfigError(
+                f"no multiple of {limits.multiple} is from {limits.low} to {high}", key=key
+            )
+    for name, kinds in fuzz.values.items():
+        key = f"workload.fuzz.values.{name}"
+        if name not in workload.tensors:
+            raise ConfigError(
+                f"unknown tensor '{name}'", key=key, hint=nearest(name, workload.tensors)
+            )
+        for kind in kinds:
+            if kind not in VALUES:
+                raise ConfigError(f"unknown values '{kind}'", key=key, hint=nearest(kind, VALUES))
+        if not kinds:
+            raise ConfigError("no values are left to draw", key=key)
+    _check_names([fuzz.alignment], {"element"}, "workload.fuzz.alignment")
 
 
 def _check_steps(workload: Workload) -> None:

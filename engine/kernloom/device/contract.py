@@ -33,6 +33,7 @@ CAPABILITIES = {
     "context_switches": "context switches during every sample",
     "threads": "kernels on several threads (kl_parallel)",
     "guards": "naming the buffer that a kernel overran",
+    "unaligned": "tensors at any multiple of their element",
     "instructions": "exact instruction counts",
     "virtual_time": "deterministic virtual time",
     "mmu": "virtual addresses per processing element",

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import stat
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kernloom.base.digest import DigestCache, digest_of
 from kernloom.base.errors import ConfigError
 from kernloom.base.expressions import parse
-from kernloom.base.places import confined
 from kernloom.base.registry import Registry
+from kernloom.config.goldens import golden_file
 from kernloom.config.schema import Fill, Workload
 from kernloom.measure.allowances import Allowances
+from kernloom.measure.fills import FILLS, Filling, check_shape
+from kernloom.measure.fills import Array as Array
+from kernloom.measure.golden_files import call_golden, golden_digests
 from kernloom.measure.references import REFERENCES
+from kernloom.measure.regions import check_region, region_of
 from kernloom.plan.inspect import accesses_from, inputs_of, sizes_of, tensors_of
 from kernloom.plan.schedule import TensorSpec
-
-Array = npt.NDArray[Any]
-Generator = Callable[[TensorSpec, np.random.Generator], Array]
-"""A registered function that fills a tensor (entry-point group kernloom.generators)."""
 
 MAX_CACHED_BYTES = 128 * 2**20
 """Bytes of input and golden data that a sweep keeps for its next points."""
@@ -38,18 +35,11 @@ FIRST, STREAM = 1 << 12, 1 << 20
 
 ELEMENTWISE = ("uniform", "normal", "integers")
 """Fills whose elements do not depend on each other: parts of two data sets can be mixed."""
-SEEDED = (*ELEMENTWISE, "generator")
+SEEDED = (*ELEMENTWISE, "sprinkled", "generator")
 """Fills that depend on the seed."""
 OTHER_SEEDS = 1 << 20
 
 
-def _arange(spec: TensorSpec, random: np.random.Generator) -> Array:
-    return np.arange(spec.elements).reshape(spec.shape)
-
-
-GENERATORS: Registry[Generator] = Registry(
-    "generator", {"arange": _arange}, group="kernloom.generators"
-)
 REFERENCE_FUNCTIONS = Registry("reference", REFERENCES, group="kernloom.references")
 
 
@@ -85,11 +75,29 @@ class DataSets:
     def goldens_from(self, workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The same for given inputs; not kept, and not finite where inputs are not."""
         with np.errstate(all="ignore"):
-            return goldens_of(workload, sizes_of(workload), inputs)
+            return goldens_of(workload, sizes_of(workload), inputs, self._folders)
+
+    def regions_from(self, workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The regions for given inputs; not kept."""
+        if not workload.region:
+            return {}
+        return regions_of(workload, sizes_of(workload), inputs, self._folders)
 
     def is_mixable(self, workload: Workload, name: str) -> bool:
         """Whether an input with parts of two data sets is as valid as either."""
         return workload.tensors[name].fill.kind in ELEMENTWISE
+
+    def regions(self, workload: Workload, seed: int) -> dict[str, Array]:
+        """Masks of the elements that count, for outputs of which not all do."""
+        if not workload.region:
+            return {}
+        return self._cached("regions", workload, seed, self._regions)
+
+    def _regions(self, workload: Workload, seed: int) -> dict[str, Array]:
+        if not self.goldens(workload, seed):
+            return {}
+        masks = regions_of(workload, sizes_of(workload), self.inputs(workload, seed), self._folders)
+        return self._checked_regions(masks)
 
     def _cached(
         self,
@@ -124,8 +132,18 @@ class DataSets:
         )
         return self._remember(
             key,
-            lambda: check_finite(goldens_of(workload, sizes, self.inputs(workload, seed))),
+            lambda: self._checked(
+                goldens_of(workload, sizes, self.inputs(workload, seed), self._folders)
+            ),
         )
+
+    def _checked_regions(self, masks: dict[str, Array]) -> dict[str, Array]:
+        for name, mask in masks.items():
+            check_region(name, mask)
+        return masks
+
+    def _checked(self, goldens: dict[str, Array]) -> dict[str, Array]:
+        return check_finite(goldens)
 
     def _remember(
         self, key: tuple[Any, ...], make: Callable[[], dict[str, Array]]
@@ -147,9 +165,9 @@ class DataSets:
         # Each tensor has its own random stream, so that adding one does not change the others.
         random = np.random.default_rng([seed, *spec.name.encode()])
         key = f"workload.tensors.{spec.name}.fill"
-        filling = _Filling(spec, fill, random, self._folders, key)
-        values = _FILLS[fill.kind](filling)
-        _check_shape(values.shape, filling)
+        filling = Filling(spec, fill, random, self._folders, key)
+        values = FILLS[fill.kind](filling)
+        check_shape(values.shape, filling)
         with np.errstate(all="ignore"):
             return np.ascontiguousarray(values.astype(spec.dtype))
 
@@ -174,27 +192,71 @@ def _total(arrays: Mapping[str, Array]) -> int:
 
 
 def goldens_of(
-    workload: Workload, sizes: Mapping[str, int], inputs: Mapping[str, Array]
+    workload: Workload,
+    sizes: Mapping[str, int],
+    inputs: Mapping[str, Array],
+    folders: Sequence[Path],
 ) -> dict[str, Array]:
     """Every golden, computed in float64 and checked against its tensor's shape."""
-    exact = {
-        name: array.astype(np.float64) if array.dtype.kind == "f" else array
-        for name, array in inputs.items()
-    }
-    scalars = {name: _rounded(value, workload.dtype) for name, value in workload.scalars.items()}
-    tensors = tensors_of(workload)
+    compute = _Computation(workload, sizes, inputs, folders)
     goldens: dict[str, Array] = {}
     for name, text in workload.golden.items():
         key = f"workload.golden.{name}"
-        result = np.asarray(_golden(text, exact, scalars, sizes, key))
-        if result.shape != tensors[name].shape:
+        result = np.asarray(compute(text, name, key))
+        shape = compute.tensors[name].shape
+        if result.shape != shape:
             raise ConfigError(
-                f"'{text}' has shape {list(result.shape)}, but tensor '{name}' is "
-                f"{list(tensors[name].shape)}",
+                f"'{text}' has shape {list(result.shape)}, but tensor '{name}' is {list(shape)}",
                 key=key,
             )
         goldens[name] = result
     return goldens
+
+
+def regions_of(
+    workload: Workload,
+    sizes: Mapping[str, int],
+    inputs: Mapping[str, Array],
+    folders: Sequence[Path],
+) -> dict[str, Array]:
+    """The masks of all outputs that have a region."""
+    compute = _Computation(workload, sizes, inputs, folders)
+
+    def mask(name: str, region: str | tuple[int | str, ...]) -> Array:
+        shape = compute.tensors[name].shape
+        return region_of(name, region, shape, sizes, lambda text, key: compute(text, name, key))
+
+    return {name: mask(name, region) for name, region in workload.region.items()}
+
+
+class _Computation:
+    """Evaluates goldens and masks on the inputs of a workload, in float64."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        sizes: Mapping[str, int],
+        inputs: Mapping[str, Array],
+        folders: Sequence[Path],
+    ) -> None:
+        self.tensors = tensors_of(workload)
+        self._sizes = sizes
+        self._folders = folders
+        self._inputs = {
+            name: array.astype(np.float64) if array.dtype.kind == "f" else array
+            for name, array in inputs.items()
+        }
+        self._scalars = {
+            name: _rounded(value, workload.dtype) for name, value in workload.scalars.items()
+        }
+
+    def __call__(self, text: str, name: str, key: str) -> Any:
+        if file := golden_file(text):
+            shape = self.tensors[name].shape
+            return call_golden(
+                *(file, self._folders, self._inputs, self._scalars, self._sizes, shape, key)
+            )
+        return _golden(text, self._inputs, self._scalars, self._sizes, key)
 
 
 @lru_cache
@@ -252,7 +314,7 @@ def _golden(
         raise ConfigError(error.message, key=key, hint=error.hint) from None
 
 
-def check_goldens(workload: Workload, cache: DigestCache) -> None:
+def check_goldens(workload: Workload, cache: DigestCache, folders: Sequence[Path]) -> None:
     """Find a golden that does not fit its tensor early, with a trial run on tiny tensors.
 
     Each size shrinks to a small number of its own; sizes that cannot shrink are left to the check
@@ -262,13 +324,16 @@ def check_goldens(workload: Workload, cache: DigestCache) -> None:
         name: min(size, 3 + index) if isinstance(size, int) else size
         for index, (name, size) in enumerate(workload.sizes.items())
     }
-    parts = (workload.dtype, workload.golden, workload.tensors, workload.scalars)
+    # Every tensor is filled with ones.
+    tensors = {name: [*tensor.shape, tensor.dtype] for name, tensor in workload.tensors.items()}
+    parts = (workload.dtype, workload.golden, workload.region, tensors, workload.scalars)
     parts += accesses_from(workload)
-    key = (check_goldens, *shrunk.items(), *map(digest_of, parts))
-    cache.by_key(key, lambda: _try_goldens(replace(workload, sizes=shrunk)))
+    files = golden_digests(workload, folders, cache)
+    key = (check_goldens, *shrunk.items(), *map(digest_of, parts), *files.items())
+    cache.by_key(key, lambda: _try_goldens(replace(workload, sizes=shrunk), folders))
 
 
-def _try_goldens(small: Workload) -> None:
+def _try_goldens(small: Workload, folders: Sequence[Path]) -> None:
     try:
         sizes = sizes_of(small)
         tensors = tensors_of(small)
@@ -278,151 +343,8 @@ def _try_goldens(small: Workload) -> None:
     inputs = {name: np.ones(tensors[name].shape, tensors[name].dtype) for name in names}
     try:
         with np.errstate(all="ignore"):
-            goldens_of(small, sizes, inputs)
+            goldens_of(small, sizes, inputs, folders)
+            regions_of(small, sizes, inputs, folders)
     except ConfigError as error:
         tried = ", ".join(f"{name}={sizes[name]}" for name in small.sizes)
         raise ConfigError(error.message, hint=error.hint or f"Tried with {tried}.") from None
-
-
-@dataclass(frozen=True)
-class _Filling:
-    """One tensor to fill."""
-
-    spec: TensorSpec
-    fill: Fill
-    random: np.random.Generator
-    folders: list[Path]
-    key: str
-
-
-def _check_shape(shape: tuple[int, ...], filling: _Filling) -> None:
-    if shape != filling.spec.shape:
-        raise ConfigError(
-            f"gives shape {list(shape)}, but the tensor is {list(filling.spec.shape)}",
-            key=filling.key,
-        )
-
-
-def _is_integer(filling: _Filling) -> bool:
-    return np.dtype(filling.spec.dtype).kind in "iu"
-
-
-def _uniform(filling: _Filling) -> Array:
-    fill, spec = filling.fill, filling.spec
-    if not _is_integer(filling):
-        return filling.random.uniform(fill.low, fill.high, spec.shape)
-    # Truncated to integers, the default range of -1 to 1 would be all zeros.
-    given = (fill.low, fill.high)
-    return _whole_numbers(filling, *((-100, 100) if given == (Fill().low, Fill().high) else given))
-
-
-def _whole_numbers(filling: _Filling, low: float, high: float) -> Array:
-    """Random integers from low to high, within the range of the tensor's type."""
-    kind = np.dtype(filling.spec.dtype)
-    bounds = np.iinfo(kind if kind.kind in "iu" else np.int64)
-    least, most = max(int(low), int(bounds.min)), min(int(high), int(bounds.max))
-    if least > most:
-        raise ConfigError(f"no whole number from {low:g} to {high:g} fits {kind}", key=filling.key)
-    return filling.random.integers(least, most, filling.spec.shape, endpoint=True)
-
-
-def _normal(filling: _Filling) -> Array:
-    values = filling.random.normal(filling.fill.mean, filling.fill.std, filling.spec.shape)
-    return np.rint(values) if _is_integer(filling) else values
-
-
-def _integers(filling: _Filling) -> Array:
-    return _whole_numbers(filling, filling.fill.low, filling.fill.high)
-
-
-def _pattern(filling: _Filling) -> Array:
-    spec, fill = filling.spec, filling.fill
-    if fill.pattern == "ramp":
-        return np.linspace(fill.low, fill.high, spec.elements).reshape(spec.shape)
-    index = np.indices(spec.shape)
-    if fill.pattern == "identity":
-        same = np.ones(spec.shape, dtype=bool)
-        for axis in index[1:]:
-            same &= axis == index[0]
-        return same.astype(float)
-    even = (index[-1] if fill.pattern == "alternating" else index.sum(axis=0)) % 2 == 0
-    return np.where(even, fill.high, fill.low)
-
-
-def _file(filling: _Filling) -> Array:
-    """The numbers of a .npy file, read rather than mapped: truncating a mapped file would kill the
-    process that reads it. Reads no more than the tensor's elements."""
-    key = f"{filling.key}.path"
-    path = confined(str(filling.fill.path), filling.folders, key=key, what="data file")
-    try:
-        # Non-blocking, because opening a FIFO would block.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise ConfigError(f"'{path}' is not a regular file", key=key)
-            header = _npy_header(file)
-            if header is None:
-                raise ConfigError(f"'{path}' is not a .npy file of numbers", key=key)
-            if header.dtype.kind not in "fiub":
-                raise ConfigError(f"'{path}' is not a .npy file of real numbers", key=key)
-            _check_shape(header.shape, filling)
-            needed = filling.spec.elements * header.dtype.itemsize
-            data = file.read(needed)
-    except OSError as error:
-        raise ConfigError(f"'{path}' cannot be read: {error.strerror}", key=key) from None
-    if len(data) < needed:
-        raise ConfigError(
-            f"'{path}' is cut short: its header announces {needed} bytes of numbers, and "
-            f"{len(data)} are there",
-            key=key,
-        )
-    flat: Array = np.frombuffer(data, header.dtype, filling.spec.elements)
-    return flat.reshape(header.shape, order=header.order)
-
-
-@dataclass(frozen=True)
-class _NpyHeader:
-    """Element type, order and shape in the header of a .npy file."""
-
-    shape: tuple[int, ...]
-    order: Literal["C", "F"]
-    dtype: np.dtype[Any]
-
-
-def _npy_header(file: BinaryIO) -> _NpyHeader | None:
-    """The header of a file; None if it has none."""
-    try:
-        version = np.lib.format.read_magic(file)
-        # Version 3 differs from 2 only in field names, which plain numbers do not have.
-        first = version == (1, 0)
-        form = np.lib.format
-        read = form.read_array_header_1_0 if first else form.read_array_header_2_0
-        shape, fortran, dtype = read(file)
-    except Exception:  # numpy can raise anything for a damaged header
-        return None
-    return _NpyHeader(tuple(shape), "F" if fortran else "C", dtype)
-
-
-def _generated(filling: _Filling) -> Array:
-    name = str(filling.fill.generator)
-    generator = GENERATORS.get(name, key=f"{filling.key}.generator")
-    try:
-        return np.asarray(generator(filling.spec, filling.random))
-    except Exception as error:  # code from outside
-        raise ConfigError(
-            f"generator '{name}' failed: {type(error).__name__}: {error}",
-            key=filling.key,
-            hint=f"It is called as {name}(spec, random): the tensor's name, shape, dtype and "
-            "elements, and a numpy random generator.",
-        ) from error
-
-
-_FILLS: dict[str, Callable[[_Filling], Array]] = {
-    "uniform": _uniform,
-    "normal": _normal,
-    "integers": _integers,
-    "constant": lambda f: np.full(f.spec.shape, f.fill.value),
-    "pattern": _pattern,
-    "file": _file,
-    "generator": _generated,
-}

@@ -73,8 +73,9 @@ def _sampled(request: Mapping[str, Any]) -> dict[str, Any]:
     except (ArithmeticError, TypeError, ValueError) as error:
         raise ConfigError(f"numpy cannot compute it in {workload.dtype}: {error}") from None
     if request["verify"]:
+        regions = data.regions(workload, request["seed"])
         for name, golden in data.goldens(workload, request["seed"]).items():
-            compare(name, results[name], golden, workload)
+            compare(name, results[name], golden, workload, region=regions.get(name))
     del results
     # A garbage collection during a sample would be measured with it.
     gc.disable()

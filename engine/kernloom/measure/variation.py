@@ -52,22 +52,32 @@ class _Proof:
     def check(self, found: VariedArrays) -> None:
         """Raise if a run that was copied gave a wrong result, or an input changed."""
         if not self.setup.updated:
-            self.compare(found.after, self.goldens, "a run drawn from the samples")
-            self.compare(found.end, self.goldens, "the last run")
+            workload, data = self.bench.experiment.workload, self.bench.data
+            regions = data.regions(workload, self.setup.seed)
+            self.compare(found.after, self.goldens, regions, "a run drawn from the samples")
+            self.compare(found.end, self.goldens, regions, "the last run")
         elif found.after:
             workload = self.bench.experiment.workload
             inputs = {**self.setup.inputs, **found.before}
             goldens = self.bench.data.goldens_from(workload, inputs)
-            self.compare(found.after, goldens, "a run drawn from the samples")
+            regions = self.bench.data.regions_from(workload, inputs)
+            self.compare(found.after, goldens, regions, "a run drawn from the samples")
         with named(self.setup, "the last run"):
             check_unchanged(found.end, self.setup, found.end.keys() & self.only_read)
 
-    def compare(self, found: Mapping[str, Array], goldens: Mapping[str, Array], run: str) -> None:
+    def compare(
+        self,
+        found: Mapping[str, Array],
+        goldens: Mapping[str, Array],
+        regions: Mapping[str, Array],
+        run: str,
+    ) -> None:
         workload, allowances = self.bench.experiment.workload, self.bench.data.allowances
         with named(self.setup, run):
             for name, result in found.items():
                 if name in goldens:
-                    compare(name, result, goldens[name], workload, allowances)
+                    region = regions.get(name)
+                    compare(name, result, goldens[name], workload, allowances, region)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,11 @@ from kernloom.base.errors import DeviceError
 from kernloom.base.expressions import evaluate
 from kernloom.config.schema import Workload
 from kernloom.device.contract import LaunchResult, LaunchSettings
-from kernloom.measure.allowances import Allowances
+from kernloom.measure.allowances import Allowances, Bounds, units
 from kernloom.measure.bench import Bench, Setup
-from kernloom.measure.data import Array, nan_warnings
+from kernloom.measure.data import nan_warnings
+from kernloom.measure.fills import Array
+from kernloom.measure.trivial import too_wide
 from kernloom.pipeline.stage import Context, Stage
 from kernloom.plan.inspect import sizes_of
 
@@ -38,8 +40,20 @@ class Verify(Stage):
         _, error = verified_launch(bench, setup, LaunchSettings(inner=1, samples=1))
         experiment = context.experiment
         goldens = bench.data.goldens(experiment.workload, experiment.seed)
-        warnings = nan_warnings(goldens) if goldens else (NO_GOLDEN,)
+        warnings: tuple[str, ...] = (NO_GOLDEN,)
+        if goldens:
+            warnings = (*nan_warnings(goldens), *_too_wide(bench))
         return {"verified": True, "error": error, "warnings": warnings}
+
+
+def _too_wide(bench: Bench) -> tuple[str, ...]:
+    """Warnings about tolerances; points of a sweep with the same data share them."""
+    workload, seed, data = bench.experiment.workload, bench.experiment.seed, bench.data
+    goldens = data.goldens(workload, seed)
+    dtypes = {name: (workload.tensors[name].dtype or workload.dtype) for name in goldens}
+    bounds = {name: workload.derive(bounds_of, dtype) for name, dtype in dtypes.items()}
+    inputs, regions = data.inputs(workload, seed), data.regions(workload, seed)
+    return too_wide(goldens, inputs, regions, dtypes, bounds)
 
 
 def verified_launch(
@@ -52,8 +66,16 @@ def verified_launch(
     only_read = [name for name in setup.inputs if name not in setup.written]
     result, found = setup.launch_and_view(settings, [*goldens, *only_read])
     worst = 0.0
+    regions = data.regions(experiment.workload, experiment.seed)
     for name, golden in goldens.items():
-        error = compare(name, found[name], golden, experiment.workload, data.allowances)
+        error = compare(
+            name,
+            found[name],
+            golden,
+            experiment.workload,
+            data.allowances,
+            regions.get(name),
+        )
         worst = max(worst, error)
     check_unchanged(found, setup, only_read)
     return result, worst
@@ -62,11 +84,11 @@ def verified_launch(
 def check_unchanged(found: Mapping[str, Array], setup: Setup, names: Iterable[str]) -> None:
     """Raise if an input has other bytes than it was given."""
     for name in names:
-        if not _same_bytes(found[name], setup.inputs[name]):
+        if not same_bytes(found[name], setup.inputs[name]):
             raise DeviceError(f"{name} was changed, but no kernel may write it", status="wrong")
 
 
-def _same_bytes(result: Array, given: Array) -> bool:
+def same_bytes(result: Array, given: Array) -> bool:
     unit = np.uint8 if result.nbytes % 8 else np.uint64
     first, second = (np.ascontiguousarray(a).reshape(-1).view(unit) for a in (result, given))
     return first.size == second.size and bool((first == second).all())
@@ -78,31 +100,52 @@ def compare(
     golden: Array,
     workload: Workload,
     allowances: Allowances | None = None,
+    region: Array | None = None,
+    rounding: Array | None = None,
 ) -> float:
-    """The largest error as a share of the tolerance; raises if it is above 1."""
-    rtol, atol = workload.derive(tolerance_of, result.dtype.name)
+    """The largest error as a share of the tolerance; raises if it is above 1. Only a `region` is
+    compared, if there is one; `rounding` adds to the allowed error of each element."""
+    bounds = workload.derive(bounds_of, result.dtype.name)
     allowances = Allowances() if allowances is None else allowances
-    if (share := allowances.largest_share(name, result, golden, rtol, atol)) <= 1:
+    whole = region is None and rounding is None
+    if whole and (share := allowances.largest_share(name, result, golden, bounds)) <= 1:
         return share
     with np.errstate(all="ignore"):
         error = np.abs(result - golden)
-        allowed = atol + rtol * np.abs(golden)
+        allowed = bounds.allowed(golden, result.dtype)
+        if rounding is not None:
+            allowed = allowed + rounding
         same = (np.isnan(golden) & np.isnan(result)) | (result == golden)
         close = np.isfinite(golden) & (error <= allowed)
         bad = ~(close | same) | unwritten(result)
-    if bad.any():
-        raise DeviceError(_difference(name, result, golden, bad, rtol, atol), status="wrong")
     comparable = np.isfinite(golden) & (allowed > 0)
+    if region is not None:
+        bad &= region
+        comparable &= region
+    if bad.any():
+        raise DeviceError(_difference(name, result, golden, bad, bounds), status="wrong")
     return float(np.max(error[comparable] / allowed[comparable], initial=0.0))
 
 
-def tolerance_of(workload: Workload, dtype: str) -> tuple[float, float]:
-    """Relative and absolute tolerance."""
+def bounds_of(workload: Workload, dtype: str) -> Bounds:
+    """The tolerance for an element type, for the workload's sizes."""
     tolerance = workload.tolerance_for(dtype)
-    written = (tolerance.rtol, tolerance.atol)
-    sizes = sizes_of(workload) if any(isinstance(text, str) for text in written) else {}
-    rtol, atol = (float(evaluate(text, sizes)) for text in written)
-    return rtol, atol
+    written = {part: getattr(tolerance, part) for part in ("rtol", "atol", "ulp")}
+    texts = any(isinstance(text, str) for text in written.values())
+    sizes = sizes_of(workload) if texts else {}
+    return Bounds(**{part: float(evaluate(text, sizes)) for part, text in written.items()})
+
+
+def tolerance_of(workload: Workload, dtype: str) -> tuple[float, float]:
+    """The tolerance as a relative and an absolute one, for programs that do not count in ulp."""
+    bounds = bounds_of(workload, dtype)
+    if not bounds.ulp or np.dtype(dtype).kind != "f":
+        return bounds.rtol, bounds.atol
+    of = np.finfo(dtype)
+    return (
+        bounds.rtol + bounds.ulp * float(of.eps),
+        bounds.atol + bounds.ulp * float(of.smallest_subnormal),
+    )
 
 
 def unwritten(result: Array) -> Array:
@@ -114,11 +157,9 @@ def unwritten(result: Array) -> Array:
     return poisoned
 
 
-def _difference(
-    name: str, result: Array, golden: Array, bad: Array, rtol: float, atol: float
-) -> str:
+def _difference(name: str, result: Array, golden: Array, bad: Array, bounds: Bounds) -> str:
     first, *others = np.argwhere(bad)[:SHOWN].tolist()
-    missing = int(unwritten(result).sum())
+    missing = int((unwritten(result) & bad).sum())
     never = f"; {missing} elements were never written" if missing else ""
 
     def shown(index: list[int]) -> str:
@@ -129,5 +170,15 @@ def _difference(
     return (
         f"{shown(first)}; "
         f"{int(bad.sum())} of {bad.size} elements are off by more than "
-        f"{atol:.3g} + {rtol:.3g}*|golden|{never}{then}"
+        f"{bounds}{_in_units(result, golden, bad)}{never}{then}"
     )
+
+
+def _in_units(result: Array, golden: Array, bad: Array) -> str:
+    """The largest error in units in the last place, if it can be counted in them."""
+    if result.dtype.kind != "f":
+        return ""
+    with np.errstate(all="ignore"):
+        errors = (np.abs(result - golden) / units(golden, result.dtype))[bad]
+    errors = errors[np.isfinite(errors)]
+    return f", at most by {errors.max():.3g} ulp" if errors.size else ""

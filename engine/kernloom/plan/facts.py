@@ -50,6 +50,7 @@ POLICY = (
 afterwards; `together` depends on the number of trials in a sweep."""
 FILLED_BY: Mapping[str, tuple[str, ...]] = {
     "uniform": ("low", "high"),
+    "sprinkled": ("low", "high", "value"),
     "normal": ("mean", "std"),
     "integers": ("low", "high"),
     "constant": ("value",),
@@ -98,7 +99,14 @@ def facts_of(plan: Planned, cache: DigestCache) -> Facts:
             workload.scalars,
             workload.golden,
         ),
-        *(workload.tolerance, workload.cost, plan.graph, plan.device_facts, plan.code),
+        *(
+            workload.tolerance,
+            workload.region,
+            workload.cost,
+            plan.graph,
+            plan.device_facts,
+            plan.code,
+        ),
         *(experiment.target, experiment.arch, experiment.toolchain, experiment.runtime),
     )
     key = (
@@ -119,6 +127,10 @@ def _shared_facts(plan: Planned, running: Iterable[str]) -> Section[Mapping[str,
         "workload.scalars": workload.scalars,
         "workload.golden": workload.golden,
         "workload.tolerance": _tolerance_facts(workload, tensors),
+        "workload.region": {
+            name: [*region] if isinstance(region, tuple) else region
+            for name, region in workload.region.items()
+        },
         "workload.cost": dict(vars(workload.cost)),
         "programs": {role: program.key for role, program in plan.programs.items()},
         "measure": {name: getattr(experiment.measure, name) for name in POLICY},
@@ -146,7 +158,7 @@ def facts_anywhere(facts: Facts, arch: Mapping[str, Any], peers: Mapping[str, An
 
 WORK_GROUPS = (
     *("workload.sizes", "workload.tensors", "workload.scalars", "workload.golden"),
-    *("workload.tolerance", "data files", "measure", "code", "run"),
+    *("workload.tolerance", "workload.region", "data files", "measure", "code", "run"),
 )
 """Groups that affect the computation and its measurement, whatever the implementation."""
 

@@ -32,6 +32,7 @@ from kernloom.config.schema import (
     Emulator,
     Experiment,
     Fill,
+    Fuzzing,
     GraphSizes,
     Kernel,
     KernelSource,
@@ -44,6 +45,7 @@ from kernloom.config.schema import (
     Ring,
     Runtime,
     SelectSettings,
+    SizeRange,
     Step,
     SubmittedKernel,
     Target,
@@ -69,6 +71,7 @@ class Rule(Enum):
     FLAGS = "the recipe's, if each flag is this machine's own or of a harmless kind"
     PATH = "the recipe's: a relative path inside this machine's template and project folders"
     NEVER = "the recipe is refused if it has a value"
+    COMPUTED = "the recipe's expressions; a Python file only if this machine's config has it"
     STAGES = "the recipe's, by the options of each stage type (STAGE_OPTIONS)"
     OPTIONS = "the recipe's for the devices in DEVICE_OPTIONS, else this machine's"
     LOCAL = "belongs to whoever replays the recipe, which cannot have it"
@@ -90,8 +93,9 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
         " replay whatif show",
     ),
     Workload: _rules(
-        "name sizes tensors kernels steps orchestration golden about dtype stateful scalars"
-        " tolerance cost cases"
+        "name sizes tensors kernels steps orchestration about dtype stateful scalars tolerance fuzz"
+        " cost cases",
+        COMPUTED="golden region",
     ),
     OwnOrchestration: _rules("kernels access", PATH="file"),
     SubmittedKernel: _rules("kernel sizes"),
@@ -113,7 +117,9 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
     Tensor: _rules("shape dtype fill place"),
     Fill: _rules("kind low high mean std value pattern generator", PATH="path"),
     Step: _rules("kernel args"),
-    Tolerance: _rules("rtol atol"),
+    Tolerance: _rules("rtol atol ulp"),
+    Fuzzing: _rules("sizes values alignment"),
+    SizeRange: _rules("low high multiple"),
     Cost: _rules("flops bytes"),
     Target: _rules(
         "variant about",

@@ -12,6 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.files import canonical_json
 from kernloom.config.compose import Composer
+from kernloom.config.goldens import golden_file
 from kernloom.config.schema import ROOT_KEYS, Arch, Emulator, Experiment, Target, Toolchain
 from kernloom.recipe.fields import (
     DEVICE_OPTIONS,
@@ -135,6 +136,8 @@ class Replay:
                     stage: self._stage(pipeline, stage, options, f"{where}.{stage}")
                     for stage, options in _mapping(result[name], where).items()
                 }
+            elif rule is Rule.COMPUTED:
+                self._check_computed(result.get("name"), name, result.get(name), where)
             elif rule is Rule.VALUE:
                 if name in result:
                     wanted = _hints(cls)[name]
@@ -142,6 +145,22 @@ class Replay:
             else:
                 _check(rule, result.get(name), here.get(name), where, self._here)
         return result
+
+    def _check_computed(self, workload: Any, name: str, value: Any, key: str) -> None:
+        """Refuse a Python file that this machine's own workload of that name does not name."""
+        for output, text in _mapping(value or {}, key).items():
+            if golden_file(text) is None:
+                continue
+            ours: Any = None
+            if workload in self._here.options("workload"):
+                data = self._here.composed({**self._chosen, "workload": str(workload)})
+                ours = (data["workload"].get(name) or {}).get(output)
+            if text != ours:
+                raise ConfigError(
+                    f"a recipe cannot name a Python file: {text!r}",
+                    key=f"{key}.{output}",
+                    hint="It runs only where the project's own workload names the same file.",
+                )
 
     def _options(
         self, result: dict[str, Any], name: str, ours: Mapping[str, Any], key: str

@@ -13,7 +13,8 @@ from kernloom.base.files import files_below, sha256_file, sha256_json
 from kernloom.base.plugin_code import code_digest, is_ours
 from kernloom.config.schema import Experiment
 from kernloom.device.devices import DEVICES
-from kernloom.measure.data import GENERATORS, REFERENCE_FUNCTIONS
+from kernloom.measure.data import REFERENCE_FUNCTIONS
+from kernloom.measure.fills import GENERATORS
 from kernloom.measure.numpy_code import numpy_build
 from kernloom.pipeline.graph import StageGraph
 from kernloom.pipeline.stage import Stage
@@ -73,7 +74,8 @@ def engine_digest() -> str:
     """Hash of our code that verifies, runs and times kernels: for OpenCL and bare metal the runner
     itself is Python, for the others Python starts the runner."""
     package = Path(kernloom.__file__).parent
-    others = [package / f"base/{name}.py" for name in ("expressions", "arithmetic", "gauges")]
+    names = ("expressions", "arithmetic", "array_functions", "gauges")
+    others = [package / f"base/{name}.py" for name in names]
     ours = [
         path for part in ("measure", "device") for path in files_below(package / part, (".py",))
     ]

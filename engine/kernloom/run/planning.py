@@ -25,6 +25,7 @@ from kernloom.config.validate import experiment as validated
 from kernloom.device.contract import Device
 from kernloom.device.devices import DEVICES, check_supported
 from kernloom.measure.data import check_goldens
+from kernloom.measure.golden_files import golden_digests
 from kernloom.measure.placement import placement_of
 from kernloom.pipeline.graph import read_graph
 from kernloom.pipeline.stage import Context
@@ -327,7 +328,10 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
         (Device.facts, target.digest),
         lambda: Section(device.facts(target, cache=assembly.places.cache)),
     )
-    plan.files = data_files(experiment, list(assembly.places.roots), assembly.results)
+    plan.files = {
+        **data_files(experiment, list(assembly.places.roots), assembly.results),
+        **golden_digests(workload, assembly.places.roots, assembly.results),
+    }
     if not plan.graph.verifies:
         raise PipelineError(
             "no stage verifies, so nothing would show that the results are right",
@@ -338,7 +342,7 @@ def _fill_in(assembly: Assembly, plan: Planned, memory: int) -> None:
     plan.graph.run("plan", context, plan.outputs)
     for shaped in plan.graph.of_type("tensors", plan.outputs):
         check_memory(shaped, memory)
-    check_goldens(workload, assembly.results)
+    check_goldens(workload, assembly.results, assembly.places.roots)
     plan.code = code_facts(experiment, plan.graph, assembly.places.cache, assembly.results)
     if target.emulator:
         plan.emulator_version = assembly.emulator(target.emulator).version

@@ -15,6 +15,7 @@ from kernloom.base.places import Places
 from kernloom.base.streams import stdout_to_stderr
 from kernloom.config.convert import convert
 from kernloom.config.reader import read_yaml
+from kernloom.config.schema import Tolerance
 from kernloom.scene.scene import FIELDS, KEYS, Case, Scene
 
 FOLDER = "scenes"
@@ -194,8 +195,8 @@ def _check_names(case: Case, where: str) -> None:
             if names.count(name) > 1:
                 raise ConfigError(f"names '{name}' twice", key=f"{where}.{field_name}")
     for key in case.tolerance:
-        if key not in ("rtol", "atol"):
-            hint = nearest(key, ("rtol", "atol"))
+        if key not in Tolerance.__dataclass_fields__:
+            hint = nearest(key, Tolerance.__dataclass_fields__)
             raise ConfigError(f"unknown key '{key}'", key=f"{where}.tolerance", hint=hint)
     for key, value in case.tolerance.items():
         if not isinstance(value, str) and not 0 <= value < math.inf:

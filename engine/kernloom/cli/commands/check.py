@@ -8,11 +8,15 @@ where time is virtual, it must be the committed one.
   kernloom check workload=matmul toolchain=clang
   kernloom check -m toolchain=gcc,clang --junit report.xml
   kernloom check target=a5 --scene matmul::tall
+  kernloom check --fuzz 200 workload=matmul target=host
+
+With --fuzz, workloads are verified for drawn seeds, sizes, contents and alignments instead of their
+cases; a failure is shrunk and saved, and --fuzz-case runs it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kernloom.base.errors import (
     ConfigError,
@@ -21,13 +25,13 @@ from kernloom.base.errors import (
     UnsuitableError,
     nearest,
 )
+from kernloom.cli.fuzzing import FUZZ_FLAGS, fuzz, refused_trials
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
 from kernloom.cli.scenes import ChosenScenes, only_scenes
 from kernloom.config.naming import EXPERIMENT
 from kernloom.config.overrides import Override, Overrides
 from kernloom.fleet.local import Local, LocalSettings
-from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
 from kernloom.report.format import CheckReport
 from kernloom.report.formats import format_for, write_file
@@ -35,7 +39,6 @@ from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Execution, exit_code
 from kernloom.run.fleets import check_on_this_machine
 from kernloom.run.planning import plan_points
-from kernloom.run.refused import refused_trial
 
 SWEEPS = True
 REPORT = "check"
@@ -45,6 +48,9 @@ FLAGS = {
     "manual": Flag("manual cases of scenes: left out by default", "exclude|include|only"),
     "rounds": Flag("run each case of a scene so many times", "N"),
     "skip-golden": Flag("run scenes without comparing with goldens"),
+    "fuzz": Flag("verify so many draws of each workload on each target", "N"),
+    "seed": Flag("with --fuzz: repeat the draws of that seed", "SEED"),
+    "fuzz-case": Flag("run a failure again that --fuzz has saved", "FILE"),
     "accept": Flag("commit the virtual times of the scenes from now on, and show the changes"),
 }
 
@@ -57,16 +63,23 @@ def run(invocation: Invocation) -> int:
     # Every case is a point, with or without -m.
     overrides = assembly.composer.parse(invocation.words, multirun=True)
     progress = Progress(invocation.stderr)
+    if any(name in invocation.flags for name in FUZZ_FLAGS):
+        fuzzed = fuzz(assembly, overrides, invocation, progress, plan_workloads)
+        report = CheckReport(fuzzed.trials, vars(fuzzed.build))
+        if beside:
+            write_file("junit", report, beside)
+        form.write(report, invocation.out_for(form))
+        return exit_code(fuzzed.trials, interrupted=fuzzed.interrupted)
     plans, errors = list[Planned](), dict[str, KernloomError]()
     if not only_scenes(invocation.flags):
-        plans, errors = _plan_workloads(assembly, overrides)
+        plans, errors = plan_workloads(assembly, overrides)
     for plan in plans:
         check_on_this_machine(plan.experiment.fleet, "check")
     # A mistake in a scene is named before anything runs.
     scenes = ChosenScenes.of(assembly, overrides, invocation.flags)
     here = Local(assembly, progress, LocalSettings("local"), "verifying")
     results = Execution(assembly, None, progress, here).execute(plans)
-    trials = [*results.trials, *_refused(assembly, overrides, errors)]
+    trials = [*results.trials, *refused_trials(assembly, overrides, errors)]
     build, interrupted = results.build, results.interrupted
     if not interrupted and scenes.picks:
         found = scenes.run(assembly, progress, invocation.stderr)
@@ -79,8 +92,8 @@ def run(invocation: Invocation) -> int:
     return exit_code(trials, interrupted=interrupted)
 
 
-def _plan_workloads(
-    assembly: Assembly, overrides: Overrides
+def plan_workloads(
+    assembly: Assembly, overrides: Overrides, *, every_case: bool = True
 ) -> tuple[list[Planned], dict[str, KernloomError]]:
     """The plans of all workloads, and the error of each workload that cannot be planned."""
     plans: list[Planned] = []
@@ -90,7 +103,7 @@ def _plan_workloads(
     known: set[str] = set()
     for workload, own in workloads:
         try:
-            chosen = _with_cases(assembly, own, known, named=named)
+            chosen = _with_cases(assembly, own, known, named=named, every=every_case)
             if chosen:
                 plans += plan_points(
                     assembly, chosen, without=["measure"], refresh=not (plans or errors)
@@ -131,7 +144,7 @@ def _workloads(assembly: Assembly, overrides: Overrides) -> list[tuple[str, Over
 
 
 def _with_cases(
-    assembly: Assembly, overrides: Overrides, known: set[str], *, named: bool
+    assembly: Assembly, overrides: Overrides, known: set[str], *, named: bool, every: bool
 ) -> Overrides | None:
     """The overrides with all cases of their workload, or the selected cases; None for a workload
     that was not named and has no such case. Adds the workload's cases to `known`."""
@@ -145,6 +158,8 @@ def _with_cases(
     if given:
         chosen = [str(case) for case in given.values("case")]
         cases = [case for case in chosen if case in cases]
+    elif not every:
+        cases = cases[:1]
     return rest.then([Override.axis("case", cases)]) if cases else None
 
 
@@ -155,16 +170,3 @@ def _check_case(chosen: Sequence[object], known: set[str]) -> None:
             raise ConfigError(
                 f"no workload has the case '{case}'", key="case", hint=nearest(case, known)
             )
-
-
-def _refused(
-    assembly: Assembly, overrides: Overrides, errors: Mapping[str, KernloomError]
-) -> list[Trial]:
-    """A refused trial for every workload with an error, on each selected target and case."""
-    cases = [str(case) for case in overrides.values("case")] or ["default"]
-    return [
-        refused_trial(workload, case, target, error)
-        for workload, error in errors.items()
-        for target in assembly.composer.chosen(overrides, "target")
-        for case in cases
-    ]

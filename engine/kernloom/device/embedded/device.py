@@ -47,7 +47,7 @@ class EmbeddedDevice(Device):
 
     name = "embedded"
     programs = ("counter", "supervisor")
-    capabilities = frozenset({"memory", "launch", "guards", "instructions", "flash"})
+    capabilities = frozenset({"memory", "launch", "guards", "unaligned", "instructions", "flash"})
     gauges = (INSTRUCTIONS,)
 
     def __init__(

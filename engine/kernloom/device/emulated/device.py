@@ -28,7 +28,7 @@ class EmulatedDevice(Device):
 
     name = "emulated"
     programs = ("runner", "counter", "supervisor")
-    capabilities = frozenset({"memory", "launch", "guards", "instructions"})
+    capabilities = frozenset({"memory", "launch", "guards", "unaligned", "instructions"})
     gauges = (INSTRUCTIONS,)
 
     def __init__(

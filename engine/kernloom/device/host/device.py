@@ -33,6 +33,7 @@ class HostDevice(Device):
             "context_switches",
             "threads",
             "guards",
+            "unaligned",
             "realtime",
             "libraries",
             "variation",

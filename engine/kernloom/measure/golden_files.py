@@ -1,0 +1,138 @@
+"""Calls functions in Python files of the project, each in a process of its own with limits."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernloom.base.digest import DigestCache
+from kernloom.base.errors import ConfigError, nearest
+from kernloom.base.expressions import format_size
+from kernloom.base.files import file_stamp, sha256_file
+from kernloom.base.places import confined
+from kernloom.config.goldens import GoldenFile, golden_files
+from kernloom.config.schema import Workload
+from kernloom.measure.fills import Array
+
+SECONDS = 60.0
+"""Time limit of a call."""
+MEMORY = 4 << 30
+"""Memory limit of the process of a call, numpy included."""
+SIGNATURE = (
+    "It is called as FUNCTION(inputs, scalars, sizes), each a dict by the workload's names, and "
+    "returns the golden."
+)
+_WORKER = Path(__file__).with_name("golden_worker.py")
+_ENVIRONMENT = {
+    "LC_ALL": "C.UTF-8",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "2",
+}
+
+
+def path_of(file: GoldenFile, folders: Sequence[Path], key: str) -> Path:
+    """The file in the project's folder, and nowhere else."""
+    return confined(file.path, list(folders[:1]), key=key, what="golden file")
+
+
+def golden_digests(
+    workload: Workload, folders: Sequence[Path], cache: DigestCache
+) -> dict[str, str]:
+    """Config key of each golden and mask in a Python file -> hash of the file."""
+    found = {}
+    for key, file in golden_files(workload):
+        path = path_of(file, folders, key)
+        try:
+            found[key] = cache.by_key(
+                (sha256_file, path, *file_stamp(path)), partial(sha256_file, path)
+            )
+        except OSError as error:
+            raise ConfigError(f"'{path}' cannot be read: {error.strerror}", key=key) from None
+    return found
+
+
+def call_golden(
+    file: GoldenFile,
+    folders: Sequence[Path],
+    inputs: Mapping[str, Array],
+    scalars: Mapping[str, float],
+    sizes: Mapping[str, int],
+    shape: Sequence[int],
+    key: str,
+) -> Array:
+    """The result of a function of the project; a failure names the function and the line."""
+    path = path_of(file, folders, key)
+    request = {
+        "file": str(path),
+        "function": file.function,
+        "inputs": list(inputs),
+        "scalars": dict(scalars),
+        "sizes": dict(sizes),
+        "shape": list(shape),
+        "memory": MEMORY,
+    }
+    data = io.BytesIO()
+    data.write(json.dumps(request).encode() + b"\n")
+    for array in inputs.values():
+        np.save(data, np.ascontiguousarray(array), allow_pickle=False)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", str(_WORKER)],
+            input=data.getbuffer(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=SECONDS,
+            cwd=path.parent,
+            env=_ENVIRONMENT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(
+            f"{file} gave no answer within {SECONDS:g} s", key=key, hint="Does it ever end?"
+        ) from None
+    return _answer(file, done, shape, key)
+
+
+def _answer(
+    file: GoldenFile, done: subprocess.CompletedProcess[bytes], shape: Sequence[int], key: str
+) -> Array:
+    answer = io.BytesIO(done.stdout)
+    line = answer.readline()
+    if not line.endswith(b"\n"):
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit {done.returncode}"
+        raise ConfigError(
+            f"{file} ended without a result ({how})",
+            key=key,
+            hint=f"Its process may use {format_size(MEMORY)} of memory.",
+        )
+    told: dict[str, Any] = json.loads(line)
+    if told.get("memory"):
+        raise ConfigError(f"{file} needs more than {format_size(MEMORY)} of memory", key=key)
+    if failed := told.get("failed"):
+        if "missing" in failed:
+            raise ConfigError(
+                f"{file.path} has no function '{file.function}'",
+                key=key,
+                hint=nearest(file.function, failed["missing"]) if failed["missing"] else "",
+            )
+        place = f" (line {failed['line']})" if failed["line"] else ""
+        raise ConfigError(f"{file} failed: {failed['text']}{place}", key=key, hint=SIGNATURE)
+    if "problem" in told:
+        raise ConfigError(f"{file} {told['problem']}", key=key)
+    if "shape" in told:
+        raise ConfigError(
+            f"'{file}' has shape {told['shape']}, but tensor '{key.split('.')[-1]}' is "
+            f"{list(shape)}",
+            key=key,
+        )
+    result: Array = np.load(answer, allow_pickle=False)
+    return result

@@ -1,0 +1,1 @@
+"""Fuzzing: workloads verified for drawn sizes, seeds, contents and alignments."""

@@ -1,0 +1,355 @@
+"""Runs draws of planned workloads: builds what they need, shares sessions, shrinks failures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+from kernloom.base.errors import DeviceError, KernloomError
+from kernloom.base.units import count
+from kernloom.build.workspace import scratch_folder
+from kernloom.config.overrides import Overrides
+from kernloom.device.devices import DEVICES
+from kernloom.measure.bench import LONGEST_S, Setup
+from kernloom.measure.trial import Trial
+from kernloom.plan.planned import Planned
+from kernloom.run.assembly import Assembly
+from kernloom.run.execution import Building, BuildSummary
+from kernloom.run.fuzzing.cases import FuzzCase, SavedDraw, command_of, save_case
+from kernloom.run.fuzzing.draws import Draw, Drawing
+from kernloom.run.fuzzing.judging import FuzzData, judge
+from kernloom.run.fuzzing.session import SharedSession
+from kernloom.run.fuzzing.shrinking import shrink
+from kernloom.run.planning import MEASURING, plan_points
+from kernloom.run.progress import Progress
+from kernloom.run.trials import Trials, status_of, trial_of
+
+DRAWS_PER_SESSION = 50
+"""Draws that share a session; freed memory keeps its addresses."""
+MAX_FAILURES = 5
+"""Failing draws after which the rest is left out."""
+TRIES = 4
+"""So many draws are made for one that can be planned."""
+UNALIGNED = "unaligned"
+"""Capability of devices that place a tensor at any multiple of an element."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A planned draw."""
+
+    draw: Draw
+    plan: Planned
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A draw that failed."""
+
+    drawn: Drawn
+    error: KernloomError
+    number: int
+    before: tuple[Drawn, ...] = ()
+    """Earlier draws of its session."""
+
+    @property
+    def status(self) -> str:
+        return status_of(self.error)
+
+
+@dataclass
+class FuzzResults:
+    """One trial for each planned workload."""
+
+    trials: list[Trial] = field(default_factory=list)
+    build: BuildSummary = field(default_factory=BuildSummary)
+    interrupted: bool = False
+
+
+class Fuzzer:
+    """Verifies draws of workloads on their targets."""
+
+    def __init__(self, assembly: Assembly, progress: Progress, draws: int, seed: int) -> None:
+        self._assembly = assembly
+        self._progress = progress
+        self._draws = draws
+        self._seed = seed
+        self._data = FuzzData(assembly.places.roots)
+
+    def run(self, plans: Sequence[Planned]) -> FuzzResults:
+        results = FuzzResults()
+        try:
+            with scratch_folder(self._assembly.places.build) as scratch:
+                for number, plan in enumerate(plans):
+                    self._phase = f"fuzzing {number + 1}/{len(plans)}"
+                    results.trials.append(self._fuzzed(plan, results, scratch))
+                    self._progress.ended(results.trials[-1])
+        except KeyboardInterrupt:
+            results.interrupted = True
+        finally:
+            self._progress.clear()
+        return results
+
+    def _fuzzed(self, base: Planned, results: FuzzResults, scratch: Path | None) -> Trial:
+        created, start = datetime.now(UTC), time.monotonic()
+        if base.refusal:
+            refusal = base.refusal
+            return _trial(base, created, start, refusal.error, {}, status=refusal.status)
+        drawing = Drawing(base.experiment.workload, unaligned=_unaligned(base))
+        drawn, refused = self._planned(base, drawing)
+        warnings = _warnings(drawing, drawn, refused)
+        if not drawn:
+            error = next(iter(refused), KernloomError("nothing could be drawn"))
+            return _trial(base, created, start, error, {}, status="refused")
+        building = Building(lambda plan: self._assembly.builder(plan.experiment), self._progress)
+        outcomes = building([item.plan for item in drawn])
+        results.build = results.build.plus(building.summary)
+        trials = Trials(self._assembly, outcomes, scratch)
+        runner = _Runner(trials, self._data)
+        failures = []
+        for failure in self._failures(runner, drawn):
+            failures.append(failure)
+            if len(failures) >= MAX_FAILURES:
+                break
+        verified = failures[-1].number if len(failures) == MAX_FAILURES else len(drawn)
+        metrics = {"draws": verified, "failed_draws": len(failures)}
+        if not failures:
+            trial = _trial(base, created, start, None, metrics)
+        else:
+            error = self._reported(base, drawing, runner, failures, building, trials)
+            trial = _trial(base, created, start, error, metrics, status=failures[0].status)
+        runner.close()
+        return replace(trial, warnings=warnings)
+
+    def _planned(self, base: Planned, drawing: Drawing) -> tuple[list[Drawn], list[KernloomError]]:
+        """Draws that can be planned, and the reasons of those that cannot."""
+        workload = base.experiment.workload.name
+        random = Random(f"{self._seed} {workload} {base.experiment.case}")  # noqa: S311
+        drawn: list[Drawn] = []
+        refused: list[KernloomError] = []
+        for _ in range(TRIES * self._draws):
+            if len(drawn) == self._draws:
+                break
+            found = self._plan(base, drawing.draw(random))
+            if isinstance(found, KernloomError):
+                refused.append(found)
+            else:
+                drawn.append(found)
+            self._progress.update(self._phase, len(drawn), self._draws, "planning")
+        return drawn, refused
+
+    def _plan(self, base: Planned, draw: Draw) -> Drawn | KernloomError:
+        overrides = Overrides(base.point.overrides.items, multirun=True).then(draw.overrides())
+        return planned_draw(self._assembly, overrides, draw, self._data)
+
+    def _failures(self, runner: _Runner, drawn: Sequence[Drawn]) -> Iterator[Failure]:
+        for number, item in enumerate(drawn, 1):
+            workload, target = item.plan.brief.workload, item.plan.brief.target
+            self._progress.update(self._phase, number, len(drawn), f"{workload} on {target}")
+            before = tuple(runner.before)
+            error = runner.verify(item)
+            if error is not None:
+                yield Failure(item, error, number, before)
+
+    def _reported(
+        self,
+        base: Planned,
+        drawing: Drawing,
+        runner: _Runner,
+        failures: Sequence[Failure],
+        building: Building,
+        trials: Trials,
+    ) -> KernloomError:
+        """The first failure at its smallest, saved as a case."""
+        failure = failures[0]
+        error = failure.error
+        sequence: tuple[Drawn, ...] = ()
+        last: dict[str, tuple[Drawn, KernloomError]] = {}
+
+        def fails(draw: Draw) -> bool:
+            item = self._plan(base, draw)
+            if isinstance(item, KernloomError):
+                return False
+            trials.built(building([item.plan]))
+            self._progress.update("shrinking", 0, 2, str(draw))
+            found = runner.verify_alone(item)
+            if found is None or status_of(found) != failure.status:
+                return False
+            last["smallest"] = (item, found)
+            return True
+
+        if runner.verify_alone(failure.drawn) is not None:
+            limits = base.experiment.workload.fuzz.sizes
+            shrink(failure.drawn.draw, limits, fails)
+            item, error = last.get("smallest", (failure.drawn, error))
+            sequence, how = (item,), ""
+        elif failure.before and runner.verify_alone(*failure.before[-1:], failure.drawn):
+            sequence = (*failure.before[-1:], failure.drawn)
+            how = " It fails only after another launch: the kernel keeps state between calls."
+        elif failure.before and runner.verify_alone(*failure.before, failure.drawn):
+            sequence = (*failure.before, failure.drawn)
+            how = " It fails only after others: the kernel keeps state between calls."
+        else:
+            sequence = (failure.drawn,)
+            how = " It does not fail every time."
+        self._progress.clear()
+        saved = tuple(SavedDraw(one.plan.point.words, dict(one.draw.offsets)) for one in sequence)
+        case = FuzzCase(saved, f"{failure.status}: {error}")
+        brief = base.brief
+        path = save_case(case, brief.workload, brief.target, self._assembly.places)
+        more = "" if len(failures) < MAX_FAILURES else " or more"
+        told = DeviceError(
+            f"{error}\n  smallest: {sequence[-1].draw}.{how}\n"
+            f"  {len(failures)}{more} of {count(self._draws, 'draw')} fail, the first is number "
+            f"{failure.number} with --seed {self._seed}\n  run it again: {command_of(path)}",
+            status=failure.status,
+            stderr=getattr(error, "stderr", ""),
+        )
+        told.stage = error.stage or "fuzz"
+        return told
+
+
+class _Runner:
+    """Runs planned draws in sessions that they share."""
+
+    def __init__(self, trials: Trials, data: FuzzData) -> None:
+        self._trials = trials
+        self._data = data
+        self._session: SharedSession | None = None
+        self.before: list[Drawn] = []
+        """Draws that ran in the open session."""
+
+    def verify(self, item: Drawn) -> KernloomError | None:
+        """What is wrong with a draw, in the shared session."""
+        if self._session is None or len(self.before) >= DRAWS_PER_SESSION:
+            self.close()
+        try:
+            self._trials.check_built(item.plan)
+            if self._session is None:
+                self._session = self._opened(item)
+            self._launch(item, self._session)
+            self.before.append(item)
+        except KernloomError as error:
+            self.close()
+            return error
+        except MemoryError:
+            self.close()
+            return DeviceError("the engine ran out of memory", status="out_of_memory")
+        return None
+
+    def verify_alone(self, *items: Drawn) -> KernloomError | None:
+        """What is wrong with the last of some draws, in a session of their own."""
+        self.close()
+        for item in items:
+            error = self.verify(item)
+        self.close()
+        return error
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        self.before.clear()
+        if session is not None:
+            session.close()
+
+    def _opened(self, item: Drawn) -> SharedSession:
+        with self._trials.bench(item.plan) as bench:
+            timeout = min(item.plan.experiment.timeout, LONGEST_S)
+            return SharedSession(bench.device.open(timeout=timeout))
+
+    def _launch(self, item: Drawn, session: SharedSession) -> None:
+        with self._trials.bench(item.plan) as bench, _draw_of(session, item.draw):
+            judge(bench, Setup(bench, session, item.plan.steps), self._data)
+
+
+@contextmanager
+def _draw_of(session: SharedSession, draw: Draw) -> Iterator[None]:
+    session.begin(draw.offsets)
+    yield
+    session.end()
+
+
+def planned_draw(
+    assembly: Assembly, overrides: Overrides, draw: Draw, data: FuzzData
+) -> Drawn | KernloomError:
+    """A planned draw, or the reason why it is impossible."""
+    try:
+        (plan,) = plan_points(assembly, overrides, without=MEASURING, refresh=False)
+    except KernloomError as error:
+        return error
+    if plan.refusal:
+        return plan.refusal.error
+    plan.data = data
+    return Drawn(draw, plan)
+
+
+def run_case(assembly: Assembly, progress: Progress, case: FuzzCase) -> FuzzResults:
+    """The draws of a saved case, one after the other; the trial is that of the last."""
+    data = FuzzData(assembly.places.roots)
+    results, items = FuzzResults(), list[Drawn]()
+    created, start = datetime.now(UTC), time.monotonic()
+    assembly.refresh()
+    for saved in case.draws:
+        overrides = assembly.composer.parse(list(saved.overrides), multirun=False)
+        draw = Draw(0, offsets=saved.offsets)
+        overrides = replace(overrides, multirun=True)
+        found = planned_draw(assembly, overrides, draw, data)
+        if isinstance(found, KernloomError):
+            raise found
+        items.append(found)
+    plan = items[-1].plan
+    with scratch_folder(assembly.places.build) as scratch:
+        building = Building(lambda plan: assembly.builder(plan.experiment), progress)
+        outcomes = building([item.plan for item in items])
+        results.build = building.summary
+        runner = _Runner(Trials(assembly, outcomes, scratch), data)
+        error = runner.verify_alone(*items)
+    status = status_of(error) if error else "ok"
+    results.trials.append(_trial(plan, created, start, error, {"draws": 1}, status=status))
+    return results
+
+
+def _unaligned(plan: Planned) -> bool:
+    device = DEVICES.get(plan.experiment.target.device, key="target.device")
+    return UNALIGNED in device.capabilities
+
+
+def _warnings(
+    drawing: Drawing, drawn: Sequence[Drawn], refused: Sequence[KernloomError]
+) -> tuple[str, ...]:
+    warnings = []
+    if not drawing.varies:
+        warnings.append("its sizes cannot vary: only seeds, contents and alignments were drawn")
+    if refused and len(refused) > len(drawn):
+        warnings.append(
+            f"{count(len(refused), 'draw')} were impossible, {len(drawn)} were verified: "
+            f"{refused[0].message}"
+        )
+    return tuple(warnings)
+
+
+def _trial(
+    plan: Planned,
+    created: datetime,
+    start: float,
+    error: KernloomError | None,
+    metrics: dict[str, int],
+    *,
+    status: str = "ok",
+) -> Trial:
+    return trial_of(
+        plan,
+        {},
+        created,
+        status=status,
+        verified=error is None,
+        metrics=metrics,
+        stage=(error.stage or "fuzz") if error else "",
+        message=str(error) if error else "",
+        stderr=getattr(error, "stderr", ""),
+        seconds=round(time.monotonic() - start, 6),
+    )

@@ -1,0 +1,69 @@
+"""Simpler draws: smaller sizes, the workload's own contents, no offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from kernloom.config.schema import SizeRange
+from kernloom.run.fuzzing.draws import Draw
+
+V = TypeVar("V")
+FEW = 40
+"""So many of the least values of each size are tried one by one."""
+MAX_ATTEMPTS = 200
+"""Most draws that are tried to shrink a failure."""
+
+
+def shrink(draw: Draw, limits: Mapping[str, SizeRange], fails: Callable[[Draw], bool]) -> Draw:
+    """The simplest draw that still fails, as far as simpler ones were tried. Each simpler draw that
+    fails is the start of the next attempts."""
+    attempts = 0
+    tried = {str(draw)}
+    progress = True
+    while progress and attempts < MAX_ATTEMPTS:
+        progress = False
+        for simpler in _simpler(draw, limits):
+            if str(simpler) in tried:
+                continue
+            tried.add(str(simpler))
+            attempts += 1
+            if fails(simpler):
+                draw, progress = simpler, True
+                break
+            if attempts >= MAX_ATTEMPTS:
+                break
+    return draw
+
+
+def _simpler(draw: Draw, limits: Mapping[str, SizeRange]) -> Iterator[Draw]:
+    if draw.offsets:
+        yield replace(draw, offsets={})
+    if draw.kinds:
+        yield replace(draw, kinds={}, fills={})
+    for name in draw.offsets:
+        yield replace(draw, offsets=_without(draw.offsets, name))
+    for name in draw.kinds:
+        yield replace(draw, kinds=_without(draw.kinds, name), fills=_without(draw.fills, name))
+    least = {name: _least(limits.get(name, SizeRange())) for name in draw.sizes}
+    if any(size > least[name] for name, size in draw.sizes.items()):
+        yield replace(draw, sizes=least)
+    for name, size in sorted(draw.sizes.items(), key=lambda pair: -pair[1]):
+        step = limits.get(name, SizeRange()).multiple
+        for smaller in (least[name], size // 4, size // 2, 3 * size // 4, size - step):
+            fitting = max(smaller // step * step, least[name])
+            if fitting < size:
+                yield replace(draw, sizes={**draw.sizes, name: fitting})
+    for name, size in draw.sizes.items():
+        step = limits.get(name, SizeRange()).multiple
+        for smaller in range(least[name], min(size, least[name] + FEW * step), step):
+            yield replace(draw, sizes={**draw.sizes, name: smaller})
+
+
+def _least(limits: SizeRange) -> int:
+    return -(-limits.low // limits.multiple) * limits.multiple
+
+
+def _without(values: Mapping[str, V], name: str) -> dict[str, V]:
+    return {key: value for key, value in values.items() if key != name}

@@ -1,0 +1,100 @@
+"""Goldens in Python files: in a process of their own, with limits, and clear errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernloom.base.errors import ConfigError
+from kernloom.config.goldens import golden_file
+from kernloom.measure import golden_files
+from kernloom.measure.golden_files import call_golden
+
+FILE = """\
+import os, sys
+import numpy as np
+
+def doubled(inputs, scalars, sizes):
+    print("this does not mix with the answer")
+    return inputs["x"] * scalars["a"] + sizes["n"]
+
+def raises(inputs, scalars, sizes):
+    return inputs["nothing"]
+
+def forever(inputs, scalars, sizes):
+    while True:
+        pass
+
+def short(inputs, scalars, sizes):
+    return np.zeros(2)
+
+def text(inputs, scalars, sizes):
+    return "abc"
+
+def huge(inputs, scalars, sizes):
+    return np.ones(10**12)
+
+def leaves(inputs, scalars, sizes):
+    os._exit(3)
+
+def quits(inputs, scalars, sizes):
+    sys.exit("no")
+
+def neighbour(inputs, scalars, sizes):
+    import beside
+    return beside.y
+"""
+X = np.array([1.0, 2.0, 3.0])
+
+
+def called(folder: Path, name: str, path: str = "golden.py") -> np.ndarray:
+    (folder / "golden.py").write_text(FILE)
+    (folder / "beside.py").write_text("y = 1")
+    file = golden_file(f"{path}:{name}")
+    assert file
+    return call_golden(file, [folder], {"x": X}, {"a": 2.0}, {"n": 3}, (3,), "workload.golden.y")
+
+
+def test_it_gets_inputs_scalars_and_sizes(tmp_path: Path) -> None:
+    np.testing.assert_array_equal(called(tmp_path, "doubled"), 2 * X + 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("raises", r"golden.py:raises failed: KeyError: 'nothing' \(line 9\)"),
+        ("short", r"has shape \[2\], but tensor 'y' is \[3\]"),
+        ("text", "returned str, not an array"),
+        ("huge", "needs more than 4.0 GiB"),
+        ("leaves", r"ended without a result \(exit 3\)"),
+        ("quits", "SystemExit: no"),
+        ("missing", "has no function 'missing'"),
+        ("neighbour", "ModuleNotFoundError"),
+    ],
+)
+def test_a_failure_is_a_clear_error(tmp_path: Path, name: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        called(tmp_path, name)
+
+
+def test_one_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(golden_files, "SECONDS", 1.0)
+    with pytest.raises(ConfigError, match="gave no answer within 1 s"):
+        called(tmp_path, "forever")
+
+
+def test_a_file_outside_of_the_project_is_refused(tmp_path: Path) -> None:
+    inside = tmp_path / "project"
+    inside.mkdir()
+    (tmp_path / "outside.py").write_text(FILE)
+    with pytest.raises(ConfigError, match="leaves"):
+        called(inside, "doubled", "../outside.py")
+    with pytest.raises(ConfigError, match="does not exist"):
+        called(inside, "doubled", "other.py")
+
+
+def test_other_goldens_are_not_files() -> None:
+    for text in ("x + y", "conv2d", "x[1:2]", "golden.py", "golden.py:", 3):
+        assert golden_file(text) is None
