@@ -16,8 +16,8 @@ from kernloom.measure.data import Array, DataSets, goldens_of
 from kernloom.measure.verify import bounds_of, compare, same_bytes
 from kernloom.plan.inspect import sizes_of
 
-SAMPLES = 4
-"""Random roundings of the inputs."""
+SAMPLES = 12
+"""Random roundings of the inputs: many, so that opposite ones are among them for each element."""
 ULP = 4
 """Largest change of an input, in units in the last place."""
 MARGIN = 4
@@ -74,8 +74,9 @@ def _rounding(workload: Workload, seed: int, data: FuzzData) -> dict[str, Array]
     inputs, exact = data.inputs(workload, seed), data.goldens(workload, seed)
     random = np.random.default_rng([seed, SAMPLES])
     found: dict[str, Array] = {}
-    for _ in range(SAMPLES):
-        moved = _goldens(workload, _moved(inputs, random), data)
+    for sample in range(SAMPLES):
+        farthest = sample % 2 == 0
+        moved = _goldens(workload, _moved(inputs, random, farthest=farthest), data)
         for name, golden in exact.items():
             with np.errstate(all="ignore"):
                 change = np.abs(moved[name] - golden)
@@ -85,11 +86,16 @@ def _rounding(workload: Workload, seed: int, data: FuzzData) -> dict[str, Array]
     return {name: MARGIN * change + tiny for name, change in found.items()}
 
 
-def _moved(inputs: Mapping[str, Array], random: np.random.Generator) -> dict[str, Array]:
+def _moved(
+    inputs: Mapping[str, Array], random: np.random.Generator, *, farthest: bool
+) -> dict[str, Array]:
+    """The inputs with each element changed, by at most ULP or, if `farthest`, by just that."""
     moved = {}
     for name, array in inputs.items():
         if array.dtype.kind == "f":
-            change = random.choice((-ULP, ULP), array.shape) * np.finfo(array.dtype).eps
+            units = random.uniform(-ULP, ULP, array.shape)
+            units = np.copysign(ULP, units) if farthest else units
+            change = units * np.finfo(array.dtype).eps
             with np.errstate(all="ignore"):
                 moved[name] = array.astype(np.float64) * (1 + change)
         else:
