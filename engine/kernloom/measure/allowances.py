@@ -82,9 +82,7 @@ class Allowances:
             shares /= known.allowed
             return max(float(shares.max()), -float(shares.min()))
 
-    def _known(
-        self, name: str, golden: Array, bounds: Bounds, dtype: np.dtype[Any]
-    ) -> _Allowance:
+    def _known(self, name: str, golden: Array, bounds: Bounds, dtype: np.dtype[Any]) -> _Allowance:
         last = self._last.get(name, ())
         for known in last:
             if known.golden is golden and known.bounds == bounds:

@@ -66,7 +66,7 @@ def verified_launch(
     only_read = [name for name in setup.inputs if name not in setup.written]
     result, found = setup.launch_and_view(settings, [*goldens, *only_read])
     worst = 0.0
-    regions = data.regions(experiment.workload, experiment.seed)
+    regions = data.regions(experiment.workload, setup.seed)
     for name, golden in goldens.items():
         error = compare(
             name,

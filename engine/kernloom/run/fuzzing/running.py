@@ -263,7 +263,8 @@ class _Runner:
 
     def _launch(self, item: Drawn, session: SharedSession) -> None:
         with self._trials.bench(item.plan) as bench, _draw_of(session, item.draw):
-            judge(bench, Setup(bench, session, item.plan.steps), self._data)
+            setup = Setup(bench, session, item.plan.steps, item.plan.experiment.seed)
+            judge(bench, setup, self._data)
 
 
 @contextmanager
