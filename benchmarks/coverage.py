@@ -53,7 +53,7 @@ class Runs:
         low, high = min(self.medians) / middle - 1, max(self.medians) / middle - 1
         return (
             f"{name:14}{len(self.medians):5}{covering / len(self.medians):10.0%}"
-            f"{half:9.1%}{low:+11.1%}{high:+9.1%}{max(self.seconds):11.1f}{self.disagreeing:11}"
+            f"{half:9.1%}{low:+11.1%}{high:+9.1%}{median(self.seconds):8.1f}{max(self.seconds):8.1f}{self.disagreeing:11}"
         )
 
 
@@ -95,7 +95,7 @@ def main() -> None:
                 found[name].add(*run(project, [*words, *changes]))
         print(
             f"{'policy':14}{'runs':>5}{'coverage':>10}{'± mean':>9}{'fastest':>11}{'slowest':>9}"
-            f"{'most s':>11}{'disagree':>11}"
+            f"{'s each':>8}{'most':>8}{'disagree':>11}"
         )
         for name, runs in found.items():
             print(runs.row(name))

@@ -167,3 +167,16 @@ def test_one_session_at_a_time_is_enough_for_peers(project: Project) -> None:
         "run", "workload=axpy", *STEADY, "target.sessions=1", "measure.peers=[plain_c]"
     )
     assert set(done.trial["metrics"]["peers"]) == {"plain_c"}
+
+
+def test_a_result_that_cannot_be_true_is_suspicious_and_never_ranks(project: Project) -> None:
+    costs = "workload.cost.flops=2*N,10**9*N"
+    done = project.json("run", "-m", "workload=axpy", costs)
+    honest, absurd = done.trials
+    assert (done.code, honest["status"], absurd["status"]) == (1, "ok", "suspicious")
+    assert absurd["verified"] and absurd["stage"] == "timing"
+    assert "and one core gives at most 2,048 GFLOP/s" in absurd["message"]
+    shown = project.run("results", "status=suspicious").stdout
+    assert "1 trial" in shown and "suspicious" in shown
+    again = project.json("run", "workload=axpy", "workload.cost.flops=10**9*N")
+    assert (again.trial["status"], again.trial["reused"]) == ("suspicious", False)

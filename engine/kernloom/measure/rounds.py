@@ -36,6 +36,10 @@ STATEFUL = (
 )
 
 
+FASTER = 3
+"""How many times closer rounds follow each other after the least number of them."""
+
+
 class Measure(Stage):
     """Artifacts -> metrics, raw samples, and whether the policy's bound was reached."""
 
@@ -165,9 +169,9 @@ def _rounds(sampler: Sampler, peers: Peers) -> Generator[float, None, tuple[list
 
 def pace(policy: Policy, rounds: int) -> float:
     """Seconds from the start of a round to the start of the next one: the least rounds are spread
-    over the policy's span, further ones come twice as fast."""
+    over the policy's span, further ones come faster."""
     even = policy.span_s / max(1, policy.min_rounds - 1)
-    return even if rounds < policy.min_rounds else even / 2
+    return even if rounds < policy.min_rounds else even / FASTER
 
 
 def ended(processes: Sequence[Samples], sampler: Sampler, spent: float) -> str | None:
