@@ -151,6 +151,8 @@ class _Completer:
                 return self._results(typed)
             case "tune" if any(word.startswith("space=") for word in [*self.line.before, typed]):
                 return self._replay(typed)
+            case "tune":
+                return self._study(typed)
             case "compare" if "--baseline" in self.line.before:
                 return stored.filters(typed, self._overrides())
             case "compare":
@@ -168,6 +170,20 @@ class _Completer:
             return [one.after("strategy=") for one in found]
         keys = ("strategy", "budget", "repeats", "seed", "objective", "output")
         return [] if equals else [Candidate(f"{name}=", "more") for name in keys]
+
+    def _study(self, typed: str) -> list[Candidate]:
+        """Keys of `tune` on a device, and overrides."""
+        key, equals, value = typed.partition("=")
+        if key == "export" and equals:
+            return [one.after("export=") for one in files_after()]
+        if key in ("strategy", "search.strategy") and equals:
+            names = constants("tune/strategy").get("SHIPPED", {})
+            return [one.after(f"{key}=") for one in chosen_from(names, value)]
+        own = [] if equals else constants("cli/tuning/words").get("KEYS", ())
+        return [
+            *(Candidate(f"{name}=", "more") for name in own),
+            *self._overrides().candidates(typed),
+        ]
 
     def _recipe(self, typed: str) -> list[Candidate]:
         match self._positional:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
-from kernloom.config.settings import SearchSettings
-
-_LONG_ONLY = ("name", "about", "seed")
+LONG_ONLY = ("name", "about", "seed")
 """Search settings without a short name; `seed` is that of the tensors' contents."""
-SHORT = tuple(one.name for one in fields(SearchSettings) if one.name not in _LONG_ONLY)
+SHORT = (
+    *("strategy", "trials", "seconds", "patience", "batch", "objective", "steps", "memory"),
+    *("screening", "racing", "leaders", "stages", "limit"),
+)
 """Search settings that need no `search.` before them."""
+KEYS = (*SHORT, "export", "space")
+"""Keys of the command beside those of configs."""
 
 
 def with_long_names(words: Sequence[str]) -> tuple[str, ...]:
