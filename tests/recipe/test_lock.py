@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernloom.base.errors import ConfigError
 from kernloom.config.reader import load_yaml
+from kernloom.recipe.difference import comparable
 from kernloom.recipe.flow import block, flow
 from kernloom.recipe.lock import (
     DIGEST,
@@ -188,3 +189,9 @@ def test_nonsense_under_a_right_digest_is_refused_or_read(value: Any) -> None:
             from_document(strange, "x")
         except ConfigError as error:
             assert str(error).startswith("x: the lock is damaged")
+
+
+def test_an_option_without_a_value_is_no_difference() -> None:
+    old = {"pipeline": {"stages": {"choice": {"use": "select"}}}}
+    new = {"pipeline": {"stages": {"choice": {"use": "select", "python": None}}}}
+    assert comparable(old) == comparable(new)

@@ -66,7 +66,9 @@ def _comparable(wanted: Any, value: Any) -> Any:
                 and rules.get(name) not in (Rule.ADVICE, Rule.LOCAL)
                 and inner not in (None, {}, [], "")
             }
-        return {name: _comparable(wanted, inner) for name, inner in value.items()}
+        # An option that was added since has no value in older locks.
+        given = {name: inner for name, inner in value.items() if inner is not None}
+        return {name: _comparable(wanted, inner) for name, inner in given.items()}
     return value
 
 
