@@ -1,13 +1,24 @@
-"""Kernels of the table as workloads of a project, and how they end."""
+"""Kernels of the table as workloads of a project, and how they end.
+
+.venv/bin/python tests/attack/cheat_trials.py [POLICY [NAME ...]]
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    _ROOT = Path(__file__).resolve().parents[2]
+    sys.path[:0] = [str(_ROOT / "engine"), str(_ROOT / "tests")]
 
 from cheats import CHEATS, HEAD, WORK, Cheat
 
-from command_line import Project
+from command_line import COMPILED, Project
 
 SOURCE = """\
 {head}
@@ -41,6 +52,8 @@ steps:
 golden: {{{golden}}}
 {lines}"""
 TWIN = "_twin"
+SHOWN = 150
+"""Characters of a message in the table."""
 
 
 def add(project: Project, name: str, cheat: Cheat, body: str, lines: str) -> None:
@@ -89,3 +102,29 @@ def verdict(name: str, trials: Mapping[str, dict[str, Any]]) -> str:
     if twin["status"] not in ("ok", "unconverged"):
         return f"{name}{TWIN}: {twin['status']}: {twin['message']}"
     return ""
+
+
+def main() -> int:
+    """Print the table: kernel, what it does, status, message."""
+    policy, *names = sys.argv[1:] or ["quick"]
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault(COMPILED, folder)
+        chosen = names or list(CHEATS)
+        trials = ends(Project(Path(folder)), chosen, policy)
+    for name in chosen:
+        trial, twin = trials[name], trials[name + TWIN]
+        message = " ".join(trial["message"].split())
+        problem = verdict(name, trials)
+        failed += bool(problem)
+        print(f"{name:22}{CHEATS[name].about}")
+        print(f"{'':22}{trial['status']}: {message[:SHOWN]}")
+        print(f"{'':22}twin: {twin['status']} {twin['message'][:SHOWN]}".rstrip())
+        if problem:
+            print(f"{'':22}NOT AS EXPECTED: {CHEATS[name].status}")
+    print(f"{len(chosen)} kernels, {failed} not as expected")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

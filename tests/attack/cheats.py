@@ -219,7 +219,7 @@ static void *window(size_t *bytes) {
 """
 KEEPS_SUM = "static double total;"
 
-SMALL = {"quick": 8, "standard": 4, "rigorous": 0}
+SMALL = {"quick": 8, "standard": 3, "rigorous": 3}
 """Kernels of the normal run, by policy; a whole attack tries all of them."""
 
 CHEATS: dict[str, Cheat] = {
@@ -474,11 +474,6 @@ CHEATS: dict[str, Cheat] = {
         "volatile char *x = alloca((size_t)1 << 30); x[0] = 1; WORK; x[1] = x[0];",
         "crashed",
         twin="volatile char *x = alloca((size_t)1 << 16); x[0] = 1; WORK; x[1] = x[0];",
-    ),
-    "rounds_down": Cheat(
-        "rounds down, in its calls and in what runs after them",
-        "fesetround(FE_DOWNWARD); WORK;",
-        "suspicious|refused|wrong",
     ),
     # State that is declared.
     "keeps_sum": Cheat(

@@ -6,14 +6,14 @@ import pytest
 from cheat_trials import ends, verdict
 from cheats import CHEATS, SMALL
 
-from attacks import Attack
+from attacks import Attack, whole
 from command_line import Project
 
 AT_ONCE = 12
 """Kernels of one sweep, each with its twin."""
 
 
-@pytest.mark.parametrize("policy", ["quick", "standard", "rigorous"])
+@pytest.mark.parametrize("policy", ["quick", "standard", *(["rigorous"] if whole() else [])])
 def test_attack_cheats(attack: Attack, project: Project, policy: str) -> None:
     known = [name for name, cheat in CHEATS.items() if policy != "quick" or cheat.policy == policy]
     names = list(attack.cases(known, small=SMALL[policy]))

@@ -28,7 +28,7 @@ LAST = 0.5
 """Probability that the last piece of a tensor is among them."""
 BOTH_BYTES = 1 << 20
 """Outputs up to which two runs of the first process are compared."""
-DRAWN, DRAWN_UPDATES = 0.5, 0.125
+DRAWN, DRAWN_UPDATES = 0.5, 0.1
 """Share of the other processes whose drawn run is compared, and of those with a golden of their
 own."""
 _random = random.Random(secrets.randbits(128))  # noqa: S311 (its seed is a secret)
