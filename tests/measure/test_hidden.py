@@ -64,7 +64,7 @@ def test_an_honest_kernel_is_not_accused() -> None:
         (watched(others_ns=(100_000,) * COUNT), "other threads or processes"),
         (watched(left="1 thread"), "left 1 thread running"),
         (SLEEPING, "slept or waited for 75%"),
-        (REUSING, "90.0 µs after its inputs changed, and 5.00 µs"),
+        (REUSING, "90.0 µs of CPU time after its inputs changed, and 5.00 µs"),
         (watched(elapsed_ns=int(900e6)), "by the engine's clock"),
     ],
     ids=["others", "left", "sleep", "reuse", "clock"],
@@ -84,6 +84,15 @@ def test_a_busy_machine_is_not_held_against_a_kernel() -> None:
     assert said(late) == ""
     # One process of several was held up outside of its samples.
     assert said(watched(elapsed_ns=int(900e6)), HONEST, HONEST) == ""
+
+
+def test_threads_that_wait_for_each_other_reuse_nothing() -> None:
+    late = replace(HONEST, wall_ns=(1900 * US, 50 * US) * (COUNT // 2))
+    assert said(late, clock="wall", threads=2) == ""
+    # One thread did the tasks of both in some samples.
+    uneven = replace(HONEST, cpu_ns=(100 * US, 50 * US) * (COUNT // 2))
+    assert said(uneven, clock="wall", threads=2) == ""
+    assert "results are kept" in said(REUSING, clock="wall", threads=2)
 
 
 def test_noise_in_one_sample_is_no_reuse() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from kernloom.base.units import time_text
 from kernloom.measure.sampler import CALIBRATIONS, Sampler
-from kernloom.measure.statistics import median, times_of
+from kernloom.measure.statistics import median
 from kernloom.measure.trial import Samples, Watch
 
 OTHERS = 0.05
@@ -23,6 +23,8 @@ WAITING = 0.2
 REUSE, REUSE_ONCE = 1.25, 1.5
 """How many times longer runs with changed inputs may take: the median of several processes, and one
 process alone."""
+REUSE_THREADS_ONCE = 4.0
+"""The same for one process with several threads, which spin while they wait for each other."""
 FEWEST = 3
 """Fewest samples of either kind to compare."""
 SLOW_CLOCK, SLOW_CLOCK_ONCE = 2.0, 3.0
@@ -92,10 +94,12 @@ def _sleep(processes: Sequence[Samples]) -> str:
 
 
 def _reuse(processes: Sequence[Samples], sampler: Sampler) -> str:
-    """Runs whose inputs changed against runs with the inputs of the run before."""
+    """Runs whose inputs changed against runs with the inputs of the run before, by CPU time: on a
+    busy machine several threads wait for each other for any time. Of several, one may have to do
+    the work of all."""
     ratios = []
     for process in processes:
-        times = times_of(process, sampler.clock)
+        times = process.cpu_ns
         varied = _watch(process).varied
         changed = sorted(time for time, of in zip(times, varied, strict=False) if of)
         same = sorted(time for time, of in zip(times, varied, strict=False) if not of)
@@ -107,11 +111,13 @@ def _reuse(processes: Sequence[Samples], sampler: Sampler) -> str:
     if not ratios:
         return ""
     ratio = median(found for found, *_ in ratios)
-    if ratio <= (REUSE if len(ratios) > 1 else REUSE_ONCE):
+    several = sampler.threads > 1
+    once = REUSE_THREADS_ONCE if several else REUSE_ONCE
+    if ratio <= (REUSE if len(ratios) > 1 else once) * sampler.threads:
         return ""
     _, changed, same = max(ratios, key=lambda found: found[0])
     return (
-        f"a run takes {time_text(median(changed))} after its inputs changed, and "
+        f"a run takes {time_text(median(changed))} of CPU time after its inputs changed, and "
         f"{time_text(median(same))} with the same inputs again: results are kept between calls. A "
         "workload whose kernels keep state has to declare it (stateful: true)"
     )
