@@ -22,6 +22,7 @@ SLOW_FILES = {
     "test_cli_resume.py",
     "test_cli_screening.py",
     "test_cli_sharing.py",
+    "test_cli_tune.py",
     "test_config_samples.py",
     "test_completion_shells.py",
     "test_config_sweeps.py",

@@ -118,6 +118,6 @@ class SearchSettings(Digested):
     stages: int = field(default=3, metadata=between(1, 10))
     """Stages of the race, each with twice the rounds of the one before."""
     limit: float | None = field(default=10.0, metadata=at_least(1.5))
-    """Stop a run or compilation that takes this many times longer than that of the best point;
+    """Stop a launch that takes this many times longer than the whole trial of the best point;
     null: never."""
     about: str = ""
