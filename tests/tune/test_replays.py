@@ -139,6 +139,11 @@ def test_a_wrong_word_is_refused(write: Write, words: list[str], message: str) -
         tune(f"space={write(cache(ROWS))}", *words)
 
 
+def test_another_output_is_refused(write: Write) -> None:
+    with pytest.raises(UsageError, match="a replay has no output=t4"):
+        tune(f"space={write(cache(ROWS))}", output="t4")
+
+
 class Odd(Strategy):
     """Misbehaves as told."""
 

@@ -17,6 +17,7 @@ from kernloom.tune.replay import Repeat, Replay, replay
 from kernloom.tune.score import community_budget
 from kernloom.tune.strategy import DEFAULT, STRATEGIES
 
+OUTPUTS = ("table", "json")
 _MAX_REPEATS = 10_000
 
 
@@ -38,6 +39,9 @@ KEYS = tuple(field.name for field in fields(ReplayRequest))
 
 def run(invocation: Invocation) -> int:
     request = _request(without_output(invocation.words))
+    if invocation.output not in OUTPUTS:
+        hint = nearest(invocation.output, OUTPUTS)
+        raise UsageError(f"a replay has no output={invocation.output}", hint=hint)
     for name in request.strategy:
         STRATEGIES.get(name, key="strategy")
     recording = read_recording(request.space, request.objective)
@@ -47,10 +51,7 @@ def run(invocation: Invocation) -> int:
     replays = [
         replay(recording, name, budget, request.repeats, request.seed) for name in request.strategy
     ]
-    if invocation.output == "jsonl":
-        for one in replays:
-            print(to_json(_document(one)), file=invocation.data_out)
-    elif invocation.output == "json":
+    if invocation.output == "json":
         document = {"space": _space(recording, budget), "replays": [_document(r) for r in replays]}
         print(to_json(document), file=invocation.data_out)
     else:

@@ -19,18 +19,22 @@ from typing import TYPE_CHECKING
 
 import numpy
 
-from kernloom.tune.strategies.surrogate import CAPACITY, STARTS, SurrogateSearch
+from kernloom.tune.strategies.surrogate import CAPACITY, SurrogateSearch
 from kernloom.tune.strategy import Search
 
 if TYPE_CHECKING:
     from kernloom.space.axes import Array
 
+_LEAST_STARTS, _MOST_STARTS = 8, 12
+_START_SHARE = 0.1
+"""Share of the budget for the first points, within these bounds."""
 _WARM_STARTS = 2
 """Further points if the search names several to start with."""
+_USUAL_BUDGET = 100
 _SEVERAL = 4
 _REAL_GAIN = 0.03
 """Relative improvement that ends a plateau."""
-_RESTLESSNESS = 0.05
+_RESTLESSNESS = 0.15
 """Growth of the improvement looked for per point without a real one, in standard deviations."""
 _MAX_GAIN = 1.0
 _LEAST_GAIN = 0.01
@@ -61,7 +65,9 @@ class AutoSearch(SurrogateSearch):
     def first_points(self) -> list[int]:
         given = len(self.search.first)
         self._warm = given >= _SEVERAL
-        wanted = _WARM_STARTS if self._warm else STARTS - given
+        budget = self.search.budget or _USUAL_BUDGET
+        starts = min(max(round(_START_SHARE * budget), _LEAST_STARTS), _MOST_STARTS)
+        wanted = _WARM_STARTS if self._warm else starts - given
         wanted = max(0, wanted - len(self.good_results()))
         spread = self.candidates.spread(wanted, self.generator)
         self._usual = set(spread)
