@@ -30,6 +30,8 @@ _START_SHARE = 0.1
 """Share of the budget for the first points, within these bounds."""
 _WARM_STARTS = 2
 """Further points if the search names several to start with."""
+_WARM_POINTS = 30
+"""Points after which the expectation of a warm search fades."""
 _USUAL_BUDGET = 100
 _SEVERAL = 4
 _REAL_GAIN = 0.03
@@ -43,6 +45,9 @@ _PATIENCE = 40
 _LOCAL_SHARE = 0.8
 _LONG_PATIENCE = 150
 """Points without an improvement after which points that differ on two axes are neighbours too."""
+
+_RENEWAL = 300
+"""New results after which a full model is renewed."""
 
 
 class AutoSearch(SurrogateSearch):
@@ -90,6 +95,9 @@ class AutoSearch(SurrogateSearch):
 
     def choose(self) -> int | None:
         full = len(self.members) >= CAPACITY
+        if full and self._is_stale():
+            self.fit()
+            self._order = None
         if full or self._stagnant > _PATIENCE:
             if full and self._order is None:
                 mean, deviation, _ = self.prediction()
@@ -103,12 +111,19 @@ class AutoSearch(SurrogateSearch):
         gain = _LEAST_GAIN + min(_RESTLESSNESS * self._dull, _MAX_GAIN)
         return self.best_open(self.expected_improvement(gain) * self._validity())
 
+    def _is_stale(self) -> bool:
+        """Whether a full model leads nowhere any more, and there are many new results."""
+        return self._stagnant > _LONG_PATIENCE and len(self.results) >= self.fitted + _RENEWAL
+
     def targets(self, members: list[int]) -> Array:
         targets = super().targets(members)
         if not self._warm:
             return targets
         usual = [n for n, index in enumerate(members) if index in self._usual]
-        return targets - max(0.0, float(targets[usual].mean())) if usual else targets
+        if not usual:
+            return targets
+        share = min(1.0, _WARM_POINTS / len(members))
+        return targets - share * max(0.0, float(targets[usual].mean()))
 
     def _validity(self) -> Array:
         """The probability that each candidate does not fail."""

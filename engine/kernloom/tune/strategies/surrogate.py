@@ -50,7 +50,7 @@ class SurrogateSearch(IndexedStrategy):
         """The members."""
         self._unseen: list[int] = []
         """Points asked or told that the model may not know."""
-        self._fitted = 0
+        self.fitted = 0
         """Number of results at the last fit; 0: none yet."""
         self._conditioned = 0
         self._starts = deque(self.first_points())
@@ -134,11 +134,11 @@ class SurrogateSearch(IndexedStrategy):
     def _update(self) -> None:
         """Bring the model up to date with what was asked and told."""
         told = len(self.results)
-        if not self._fitted or (
-            told >= max(self._fitted * _GROWTH, self._fitted + _LEAST_GROWTH)
-            and self._fitted < CAPACITY
+        if not self.fitted or (
+            told >= max(self.fitted * _GROWTH, self.fitted + _LEAST_GROWTH)
+            and self.fitted < CAPACITY
         ):
-            self._fit()
+            self.fit()
         elif not self.candidates.complete and len(self.asked) >= self._conditioned + _REFRESH:
             self._condition()
         for index in self._unseen:
@@ -149,10 +149,11 @@ class SurrogateSearch(IndexedStrategy):
         self.open[self.candidates.rows(self._unseen)] = False
         self._unseen.clear()
 
-    def _fit(self) -> None:
+    def fit(self) -> None:
+        """Choose the points and the rates of the model anew."""
         members = self._selected()
         self.model.fit(self.candidates.encoded(members), self.targets(members))
-        self._fitted = len(self.results)
+        self.fitted = len(self.results)
         self._condition(members)
 
     def _condition(self, members: list[int] | None = None) -> None:
