@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kernloom.space.space import Space
+from kernloom.tune.strategies import auto, surrogate
 from kernloom.tune.strategy import STRATEGIES, Point, Search, create_strategy
 
 NAMES = [
@@ -168,3 +169,22 @@ def test_no_strategy_is_worse_than_random_search_on_a_smooth_function() -> None:
     usual = sum(best("random", seed) for seed in range(6))
     for name in ("auto", "surrogate", "local", "genetic", "annealing"):
         assert sum(best(name, seed) for seed in range(6)) < usual, name
+
+
+@pytest.mark.parametrize("name", ["auto", "surrogate"])
+def test_more_points_than_the_model_holds_are_searched(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (auto, surrogate):
+        monkeypatch.setattr(module, "CAPACITY", 30)
+    monkeypatch.setattr(auto, "_LONG_PATIENCE", 10)
+    monkeypatch.setattr(auto, "_RENEWAL", 20)
+    space = Space.of({"a": list(range(1, 10)), "b": [16, 24, 32, 40, 48], "c": [0, 1, 2]})
+    strategy = create_strategy(name, Search(space, seed=1))
+    asked = []
+    while points := strategy.ask(4):
+        for point in points:
+            asked.append(key(point))
+            failed = point["a"] == point["c"]
+            strategy.tell(point, None if failed else 1.0 + abs(point["a"] - 9) * point["b"])
+    assert len(set(asked)) == len(asked) == space.count()
