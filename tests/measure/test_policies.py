@@ -48,5 +48,5 @@ def test_rounds_are_spread_over_the_span_and_standard_ends_within_ten_seconds():
         assert least == pytest.approx(chosen.span_s)
         assert chosen.span_s >= 4
         assert chosen.min_rounds >= 2 * BLOCKS
-    assert longest_s(policy("standard")) < 9
+    assert longest_s(policy("standard")) < 8
     assert longest_s(policy("quick")) == 0
