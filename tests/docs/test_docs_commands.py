@@ -34,6 +34,12 @@ NOT_RUN = {
     r"source <\(kernloom .*|kernloom .* \| source": "test_what_is_typed_is_completed",
     r"\.venv/bin/python -m SCons": "test_a_flag_of_one_variant_concerns_that_variant",
     r"(\./)?kernloom build --all": "test_build_all_tells_runners_apart",
+    r"(\./)?kernloom tune workload=.*": (
+        "test_winners_are_taken_home_as_parameters_results_and_c_sources"
+    ),
+    r"(\./)?kernloom run .*select\.providers=\[tuned\].*": (
+        "test_a_pipeline_tunes_on_demand_and_planning_does_not"
+    ),
     r"kernloom completion SHELL": "a part of a command: the name of the shell is missing",
 }
 """Pattern of a command -> why it is not run here, or the test that runs it."""
