@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.base.errors import StoreError
+from kernloom.base.errors import StoreError, UnavailableError
 from kernloom.store import open_store
 
 WRITER = """
@@ -117,3 +117,23 @@ def test_a_disk_that_takes_no_more_is_an_error_and_keeps_what_was_stored(path, m
         assert str(path) in str(caught.value)
         store.add(make_trial("after"))
         assert set(store.latest(["before", "after"])) == {"before", "after"}
+
+
+@pytest.mark.parametrize("end", ["deleted", "moved", "replaced"])
+def test_a_store_that_loses_its_name_while_it_is_used_is_an_error(path, make_trial, end):
+    with open_store(path) as store:
+        store.add(make_trial("before"))
+        files = [path.with_name(path.name + ending) for ending in ("", "-wal", "-shm")]
+        for file in files:
+            file.rename(file.with_name(f"away{file.name}"))
+        if end == "replaced":
+            path.write_bytes(b"")
+        with pytest.raises(UnavailableError, match="replaced" if end == "replaced" else "deleted"):
+            store.add(make_trial("after"))
+        if end == "moved":
+            for file in files:
+                if file.with_name(f"away{file.name}").exists():
+                    file.with_name(f"away{file.name}").rename(file)
+        store.add(make_trial("next"))
+        expected = {"before", "next"} if end == "moved" else {"next"}
+        assert set(store.latest(["before", "after", "next"])) == expected

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from kernloom.base.errors import DamagedError, StoreError
+from kernloom.base.errors import DamagedError, StoreError, UnavailableError
 from kernloom.store import versions
 from kernloom.store.backups import Backups
 from kernloom.store.database import Connection, Database
@@ -63,9 +63,29 @@ class SqliteConnection(Connection):
     )
     _wrote = False
 
+    def __init__(self, raw: sqlite3.Connection, file: Path | None = None) -> None:
+        super().__init__(raw)
+        self._file = file
+        self._opened = _stat_of(file)
+        """The file that was opened; None until there is one."""
+
     def begin(self, alone: bool = False) -> None:
         super().begin(alone)
         self._wrote = True
+        if self._file:
+            self._check_file(self._file)
+
+    def _check_file(self, file: Path) -> None:
+        """SQLite goes on in a file without a name, where nobody will find the trials."""
+        now = _stat_of(file)
+        self._opened = self._opened or now
+        if now is None or self._opened is None or not os.path.samestat(now, self._opened):
+            raise UnavailableError(
+                f"{file} was {'replaced' if now else 'deleted or moved'} while it was in use, with "
+                "all trials in it",
+                hint="If it was moved, move it back. Its newest backup may be beside it "
+                f"({file.name}.backup-1): copy that. Then run again.",
+            )
 
     def close(self) -> None:
         if self._wrote:
@@ -136,6 +156,7 @@ class Sqlite(Database):
         """Creation time of the store: another store of the same name has other trials."""
 
     def connect(self) -> Connection:
+        self._created = ""
         if repaired_of(self.path).exists():
             raise self.damaged("its repair was interrupted")
         if not self.path.exists():
@@ -143,7 +164,7 @@ class Sqlite(Database):
         elif self.path.is_file() and not self.path.stat().st_size and log_size(self.path):
             # SQLite would treat it as a new database and delete the log.
             raise self.damaged("it is empty, and what was last written lies beside it")
-        return SqliteConnection(self._opened())
+        return SqliteConnection(self._opened(), self.path)
 
     def close(self) -> None:
         copied = self._backups.close()
@@ -232,6 +253,13 @@ class Sqlite(Database):
             "saves what can still be read and puts a sound store in its place. Or move it away: "
             "a new one is made.",
         )
+
+
+def _stat_of(file: Path | None) -> os.stat_result | None:
+    try:
+        return file.stat() if file else None
+    except OSError:
+        return None
 
 
 def wal_of(path: Path) -> Path:

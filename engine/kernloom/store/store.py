@@ -13,7 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kernloom.base.errors import KernloomError, StoreError, UsageError, nearest, without_password
+from kernloom.base.errors import (
+    KernloomError,
+    StoreError,
+    UnavailableError,
+    UsageError,
+    nearest,
+    without_password,
+)
 from kernloom.base.files import canonical_json
 from kernloom.base.sealed import DamagedFileError, seal, unseal
 from kernloom.measure.trial import Samples, Trial
@@ -376,6 +383,10 @@ class Store:
                 return work()
             except BaseException as error:
                 self._hang_up()
+                if isinstance(error, UnavailableError):
+                    # What is there next time may be another store.
+                    self._ready = False
+                    self._written.clear()
                 if isinstance(error, KernloomError) or not isinstance(error, Exception):
                     raise
                 if kept and self._database().is_gone(error):
