@@ -8,6 +8,8 @@ import subprocess
 import pytest
 
 from command_line import KERNEL, Project
+from example_package import install
+from source_tree import TREE
 
 BODY = """\
 #if BY == 3
@@ -178,3 +180,46 @@ def test_contradictory_constraints_are_named(slow: Project) -> None:
     done = slow.run(*TUNE)
     assert done.code == 2, done
     assert "requires by > 9" in done.stderr
+
+
+def test_a_store_that_is_deleted_during_a_study_ends_it_with_one_error(slow: Project) -> None:
+    path = slow.write(
+        "compiler",
+        '#!/bin/sh\nhere=$(dirname "$0")/.kernloom\n'
+        'case "$*" in *kernel*) rm -f $here/store.db $here/store.db-??? ;; esac\n'
+        'exec gcc "$@"\n',
+    )
+    path.chmod(0o755)
+    done = slow.json(*TUNE, "batch=2", f"toolchain.tools.cc={path}")
+    assert done.code == 3, done
+    assert done.document["study"]["evaluated"] == 2
+    assert done.document["study"]["ended"] == "an error"
+    assert done.stderr.count("store.db was deleted or moved while it was in use") == 1
+    assert "Traceback" not in done.stderr
+
+
+FAILING = """\
+from kernloom.tune.strategies.random import RandomSearch
+
+
+class Failing(RandomSearch):
+    def ask(self, count):
+        return 1 / 0 if self.results else super().ask(count)
+"""
+PACKAGE = """\
+[project]
+name = "failing"
+version = "1"
+[project.entry-points."kernloom.strategies"]
+failing = "failing:Failing"
+"""
+
+
+def test_what_was_found_is_told_if_a_strategy_fails(slow: Project) -> None:
+    slow.write("package/failing.py", FAILING)
+    package = install(slow.write("package/pyproject.toml", PACKAGE).parent)
+    path = {"PYTHONPATH": f"{package}:{TREE / 'engine'}"}
+    done = slow.json(*TUNE[:2], "strategy=failing", "batch=2", env=path)
+    assert done.code == 1, done
+    assert done.document["study"]["evaluated"] == 2
+    assert "strategy 'failing' failed in ask: ZeroDivisionError" in done.stderr

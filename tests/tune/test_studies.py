@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import product
 from random import Random
 from types import SimpleNamespace
@@ -16,12 +16,16 @@ from kernloom.cli.tuning.words import LONG_ONLY, SHORT, with_long_names
 from kernloom.config.settings import SearchSettings
 from kernloom.measure.trial import Trial
 from kernloom.report.studies import closing_line
+from kernloom.tune import winner
+from kernloom.tune.document import ratio_to_best
 from kernloom.tune.importance import importances
 from kernloom.tune.limits import LEAST_S, Limits
 from kernloom.tune.objective import objectives_of
-from kernloom.tune.pareto import front
+from kernloom.tune.pareto import front, spread
+from kernloom.tune.racing import Leader, RaceResult, RaceTrack
 from kernloom.tune.scalars import Scalars
-from kernloom.tune.study import Evaluated
+from kernloom.tune.study import Evaluated, History
+from kernloom.tune.winner import Verified
 
 
 def trial(status: str = "ok", **metrics: Any) -> Trial:
@@ -87,6 +91,52 @@ def test_the_front_is_what_nothing_beats_in_every_objective() -> None:
         }
         assert set(found) == expected
         assert len(found) == len(expected), "equal points are one"
+
+
+def test_of_a_long_front_both_ends_are_kept() -> None:
+    assert spread([1, 2, 3], 3) == [1, 2, 3]
+    assert spread(list(range(11)), 3) == [0, 5, 10]
+    assert spread(list(range(11)), 2) == [0, 10]
+
+
+def test_every_point_of_an_exact_front_is_best() -> None:
+    objectives = objectives_of(["a", "b"])
+    plan: Any = SimpleNamespace(search=SimpleNamespace(leaders=5, stages=3), models=())
+    track = RaceTrack(plan, objectives, None, lambda trial: ())  # type: ignore[arg-type]
+    history = History()
+    for number, costs in enumerate([(1.0, 3.0), (2.0, 2.0), (2.0, 3.0), (3.0, 1.0)]):
+        measured = replace(trial(deterministic=["a", "b"]), id=str(number))
+        history.all.append(Evaluated({"n": number}, measured, costs, "search"))
+    found = track.race(history).leaders
+    assert [(one.point["n"], one.verdict) for one in found] == [
+        (0, "best"),
+        (1, "best"),
+        (3, "best"),
+    ]
+
+
+def test_what_follows_a_wrong_winner_is_not_compared_with_it() -> None:
+    def leader(cost: float, verdict: Any) -> Leader:
+        one = Evaluated({"n": cost}, trial(), (cost,), "search")
+        return Leader(one.point, one.trial, one.costs, one, verdict)
+
+    race = RaceResult([leader(1.0, "best"), leader(3.0, "equal"), leader(2.0, "worse")])
+
+    def cases(plan: Any, point: Any, execution: Any) -> Verified:
+        return Verified((trial("wrong" if point["n"] == 1.0 else "ok"),))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(winner, "_verified", cases)
+        race, verified = winner.verified_winner(None, race, lambda: None, measured=True)  # type: ignore[arg-type, return-value]
+    assert verified is not None
+    assert [(one.point["n"], one.verdict) for one in race.leaders] == [
+        *((2.0, "best"), (3.0, "undecided"), (1.0, "failed")),
+    ]
+
+
+def test_the_ratio_to_the_best_is_above_one_for_what_is_worse() -> None:
+    assert ratio_to_best(3.0, 2.0) == 1.5
+    assert ratio_to_best(-2.0, -3.0) == 1.5, "costs of a maximised metric"
 
 
 def test_limits_follow_the_best_and_never_exceed_the_configured_one() -> None:

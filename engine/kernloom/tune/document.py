@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernloom.base.errors import KernloomError
 from kernloom.measure.comparison import Comparison
 from kernloom.measure.trial import Trial
 from kernloom.tune.importance import importances
@@ -31,7 +32,19 @@ class Outcome:
     @property
     def found(self) -> bool:
         """Whether there is a winner that is right on every case."""
-        return self.race.best is not None and not (self.verified and self.verified.wrong)
+        whole = not (self.interrupted or self.failure)
+        return whole and self.race.best is not None and not (self.verified and self.verified.wrong)
+
+    @property
+    def interrupted(self) -> bool:
+        verifying = self.verified is not None and self.verified.interrupted
+        return self.history.interrupted or self.race.interrupted or verifying
+
+    @property
+    def failure(self) -> KernloomError | None:
+        """The error that ended it early."""
+        verifying = self.verified.failure if self.verified else None
+        return self.history.failure or self.race.failure or verifying
 
 
 def outcome_document(outcome: Outcome) -> dict[str, Any]:
@@ -60,7 +73,7 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
             "failed": len(history.all) - len(history.good),
             "ended": history.ended,
             "seconds": history.seconds,
-            "interrupted": history.interrupted or race.interrupted,
+            "interrupted": outcome.interrupted,
         },
         "winner": _leader_document(best, outcome) if best else None,
         "leaders": [_leader_document(one, outcome) for one in race.leaders],
@@ -137,7 +150,7 @@ def _model_document(outcome: Outcome) -> dict[str, Any] | None:
         raced = next((one for one in outcome.race.leaders if one.point == point), None)
         if raced is not None and raced.costs and best.costs:
             is_best = raced.trial.id == best.trial.id
-            ratio = raced.costs[0] / best.costs[0] if best.costs[0] else 1.0
+            ratio = ratio_to_best(raced.costs[0], best.costs[0])
             return {
                 "point": point,
                 "ratio": 1.0 if is_best else ratio,
@@ -148,7 +161,24 @@ def _model_document(outcome: Outcome) -> dict[str, Any] | None:
     one = tried.get(repr(models[0]))
     if one is None:
         return {"point": models[0], "ratio": None, "verdict": "untried", "status": ""}
+    if one.costs and best.searched.costs:
+        is_best = one.trial.id == best.searched.trial.id
+        ratio = 1.0 if is_best else ratio_to_best(one.costs[0], best.searched.costs[0])
+        verdict = "best" if is_best else "undecided"
+        return {
+            "point": one.point,
+            "ratio": ratio,
+            "verdict": verdict,
+            "status": one.trial.status,
+        }
     return {"point": one.point, "ratio": None, "verdict": "failed", "status": one.trial.status}
+
+
+def ratio_to_best(cost: float, best: float) -> float:
+    """How many times worse a cost is than the best; costs of maximised metrics are negative."""
+    if cost < 0 and best < 0:
+        cost, best = best, cost
+    return cost / best if best else 1.0
 
 
 def failures_of(trials: Sequence[Trial]) -> list[dict[str, Any]]:

@@ -20,5 +20,13 @@ def front(items: Sequence[T], costs_of: Callable[[T], Costs]) -> list[T]:
     return [item for item, _ in found]
 
 
+def spread(items: Sequence[T], limit: int) -> list[T]:
+    """At most so many of a front, evenly, with both of its ends."""
+    if len(items) <= limit:
+        return list(items)
+    steps = max(1, limit - 1)
+    return [items[number * (len(items) - 1) // steps] for number in range(limit)]
+
+
 def _covers(one: Sequence[float], other: Sequence[float]) -> bool:
     return all(a <= b for a, b in zip(one, other, strict=True))

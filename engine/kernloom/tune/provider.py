@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from kernloom.base.errors import ConfigError, KernloomError, UsageError
+from kernloom.base.errors import ConfigError, UsageError
 from kernloom.base.files import sha256_json
 from kernloom.base.places import Places
 from kernloom.config.compose import Point
@@ -68,10 +68,10 @@ class Tuner:
             assembly = Assembly(self._places)
             with closing(assembly.ahead):
                 outcome = run_study(assembly, overrides, self._progress)
-            if outcome.history.interrupted or outcome.race.interrupted:
+            if outcome.interrupted:
                 raise KeyboardInterrupt
-            if outcome.history.failure:
-                raise KernloomError(str(outcome.history.failure))
+            if outcome.failure:
+                raise outcome.failure
             self._outcomes[key] = outcome
         return self._outcomes[key]
 

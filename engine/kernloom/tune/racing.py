@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from kernloom.base.errors import KernloomError, UnavailableError
 from kernloom.base.gauges import TIME
 from kernloom.config.overrides import Override
 from kernloom.config.schema import Policy
@@ -16,7 +17,7 @@ from kernloom.measure.trial import Samples, Trial
 from kernloom.plan.planned import Planned
 from kernloom.run.execution import BuildSummary, Execution
 from kernloom.tune.objective import Objective
-from kernloom.tune.pareto import front
+from kernloom.tune.pareto import front, spread
 from kernloom.tune.planning import StudyPlan, planned_points
 from kernloom.tune.study import Evaluated, History
 from kernloom.tune.tunables import Point
@@ -51,6 +52,12 @@ class RaceResult:
     policy: str = ""
     build: BuildSummary = field(default_factory=BuildSummary)
     interrupted: bool = False
+    failure: KernloomError | None = None
+    """The error that ended the race; its leaders are as they were before."""
+
+    @property
+    def ended_early(self) -> bool:
+        return self.interrupted or self.failure is not None
 
     @property
     def best(self) -> Leader | None:
@@ -93,7 +100,7 @@ class RaceTrack:
         settled: list[Leader] = []
         for stage in range(search.stages):
             running, policy = self._measured(running, stage, found)
-            if found.interrupted:
+            if found.ended_early:
                 running = [one if one.costs else replace(one, verdict="failed") for one in running]
                 break
             found.stages = stage + 1
@@ -114,7 +121,7 @@ class RaceTrack:
             distinct.setdefault(one.trial.id or repr(one.point), one)
         good = list(distinct.values())
         if len(self._objectives) > 1:
-            return front(good, lambda one: one.costs)[: 2 * self._plan.search.leaders]
+            return spread(front(good, lambda one: one.costs), 2 * self._plan.search.leaders)
         leaders = good[: self._plan.search.leaders]
         models = [one for one in good if one.point in self._plan.models and one not in leaders]
         return leaders + models[:1]
@@ -126,6 +133,8 @@ class RaceTrack:
 
     def _by_count(self, leaders: Sequence[Leader]) -> list[Leader]:
         """Verdicts from exact values: any difference is real."""
+        if len(self._objectives) > 1:
+            return [replace(one, verdict="best") for one in leaders]  # all are on the front
         best = leaders[0]
         found = []
         for one in leaders:
@@ -153,11 +162,15 @@ class RaceTrack:
                 more = _rounds(policy, stage, len(leaders) - 1)
                 if not more:
                     break
-        results = self._execution.execute(
-            [made for _, made in by_point if isinstance(made, Planned)]
-        )
+        try:
+            results = self._execution.execute(
+                [made for _, made in by_point if isinstance(made, Planned)]
+            )
+        except UnavailableError as error:
+            found.failure = error
+            return list(leaders), policy
         found.build = found.build.plus(results.build)
-        found.interrupted = results.interrupted or results.failure is not None
+        found.interrupted, found.failure = results.interrupted, results.failure
         by_id = {trial.id: trial for trial in results.trials}
         measured = []
         for one, made in by_point:
@@ -198,7 +211,7 @@ class RaceTrack:
     def _ratios(
         self, best: Leader, others: Sequence[Leader]
     ) -> Mapping[tuple[str, str], Sequence[float]]:
-        """Log ratios round by round: of the gauge, or of the values if there is only a formula."""
+        """Log ratios round by round; none for an objective other than the time."""
         gauge = self._objectives[0].gauge(best.trial)
         if gauge != TIME:
             return {}

@@ -61,7 +61,7 @@ class StudyRun:
                 return trial.samples or self.store.samples(trial.id)
 
             race = RaceTrack(plan, objectives, racers, samples_of).race(history)
-            if race.best and not race.interrupted:
+            if race.best and not race.ended_early:
                 race, verified = verified_winner(
                     plan, race, self._verifying, measured=not self._here
                 )

@@ -59,6 +59,7 @@ class History:
     """Where the first points come from."""
     interrupted: bool = False
     failure: KernloomError | None = None
+    """The error that ended the search; the points before it are listed."""
 
     @property
     def good(self) -> list[Evaluated]:
@@ -107,6 +108,12 @@ class Study:
         except KeyboardInterrupt:
             self.history.interrupted = True
             self.history.ended = "interrupted"
+        except KernloomError as error:
+            if not self.history.all:
+                raise
+            # What was evaluated is told nevertheless.
+            self.history.failure = error
+            self.history.ended = "an error"
         self.history.seconds = round(time.monotonic() - start, 3)
         self._progress.done()
         return self.history
@@ -131,7 +138,7 @@ class Study:
             if results is not None and (results.interrupted or results.failure):
                 history.interrupted = results.interrupted
                 history.failure = results.failure
-                why = "interrupted" if results.interrupted else "the store cannot be reached"
+                why = "interrupted" if results.interrupted else "an error"
                 break
             for one in self._known.others():
                 self._add(one.point, one.trial, known=True)
@@ -163,7 +170,8 @@ class Study:
     def _take_known(self) -> None:
         if not self.plan.search.memory:
             return
-        for one in self._known.of_this_work():
+        # In the order of their evaluation, so that `patience` is counted as before a restart.
+        for one in sorted(self._known.of_this_work(), key=lambda one: one.trial.created):
             self._add(one.point, one.trial, known=True)
 
     def _first_points(self) -> tuple[Point, ...]:

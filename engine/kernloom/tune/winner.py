@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from kernloom.base.errors import KernloomError, UnavailableError
 from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
 from kernloom.run.execution import Execution, once_each
@@ -18,6 +19,9 @@ class Verified:
     """The winner on each case; a case for which its parameters are invalid is refused."""
 
     trials: tuple[Trial, ...]
+    interrupted: bool = False
+    failure: KernloomError | None = None
+    """The error that ended the verification; the trials before it are listed."""
 
     @property
     def wrong(self) -> list[Trial]:
@@ -39,21 +43,24 @@ def verified_winner(
     checked = plan if measured else replace(plan, without=("measure",))
     while (best := race.best) is not None:
         found = _verified(checked, best.point, execution())
-        if not found.wrong or not found.trials:
+        if found.interrupted or found.failure or not found.wrong:
             return race, found
         cases = ", ".join(trial.case for trial in found.wrong)
         bad = replace(best.trial, message=f"wrong on case {cases}: {found.wrong[0].message}")
         failed = replace(best, trial=bad, verdict="failed", costs=None)
         rest = [one for one in race.leaders if one is not best]
-        race = replace(race, leaders=[*_with_best(rest), failed])
+        several = best.costs is not None and len(best.costs) > 1
+        race = replace(race, leaders=[*(rest if several else _with_best(rest)), failed])
     return race, None
 
 
 def _with_best(leaders: list[Leader]) -> Iterator[Leader]:
-    """The leaders without their first one: the next is the best."""
-    for number, one in enumerate(leaders):
-        first = number == 0 and one.costs is not None
-        yield replace(one, verdict="best", comparison=None) if first else one
+    """The leaders without their first one: the fastest is the best, and nothing is known of the
+    others, since they were compared with the one that is gone."""
+    good = sorted((one for one in leaders if one.costs), key=lambda one: one.costs or ())
+    for number, one in enumerate(good):
+        yield replace(one, verdict="undecided" if number else "best", comparison=None)
+    yield from (one for one in leaders if not one.costs)
 
 
 def _verified(plan: StudyPlan, point: Point, execution: Execution) -> Verified:
@@ -66,6 +73,10 @@ def _verified(plan: StudyPlan, point: Point, execution: Execution) -> Verified:
                 planned.append(made)
             else:
                 trials.append(replace(made, case=case))
-    if planned:
-        trials = [*execution.execute(once_each(planned)).trials, *trials]
-    return Verified(tuple(trials))
+    if not planned:
+        return Verified(tuple(trials))
+    try:
+        results = execution.execute(once_each(planned))
+    except UnavailableError as error:
+        return Verified(tuple(trials), failure=error)
+    return Verified((*results.trials, *trials), results.interrupted, results.failure)

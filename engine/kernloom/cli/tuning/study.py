@@ -34,7 +34,7 @@ def run_study_command(invocation: Invocation) -> int:
         with store_of(assembly, plan.experiment) as store:
             outcome = StudyRun(assembly, plan, store, progress).run()
             progress.clear()
-            failure = outcome.history.failure
+            failure = outcome.failure
 
             def samples_of(trial: Trial) -> Sequence[Samples]:
                 return trial.samples or (() if failure or not trial.id else store.samples(trial.id))
@@ -48,11 +48,12 @@ def run_study_command(invocation: Invocation) -> int:
                     print(f"kernloom: {one.write(outcome, report)}", file=invocation.stderr)
     if failure:
         print(f"kernloom: error: {failure}", file=invocation.stderr)
-    if document["study"]["interrupted"]:
+        return failure.exit_code
+    if outcome.interrupted:
         text = "interrupted; repeat the command to go on from what is stored"
         print(f"kernloom: {text}", file=invocation.stderr)
         return INTERRUPTED
-    return int(failure is not None or not outcome.found)
+    return int(not outcome.found)
 
 
 def _trials(outcome: Outcome) -> list[Trial]:
