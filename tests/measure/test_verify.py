@@ -54,3 +54,21 @@ def test_a_golden_with_nan_in_it_says_how_much_it_does_not_prove() -> None:
     goldens = {"whole": np.arange(3), "y": partly, "finite": GOLDEN, "infinite": infinite}
     (warning,) = nan_warnings(goldens)
     assert warning.startswith("1 of 4 elements of the golden of 'y' are NaN")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "golden", "wrong"),
+    [
+        ("uint8", np.array([255, 7], np.uint8), [0, 7]),
+        ("int64", np.array([5, np.iinfo(np.int64).min]), [5, 0]),
+        ("int64", np.array([np.iinfo(np.int64).min, 5]), [np.iinfo(np.int64).max, 5]),
+        ("uint8", np.array([True, False]), [1, 2]),
+    ],
+)
+def test_differences_of_integers_do_not_wrap_around(
+    dtype: str, golden: Array, wrong: list[int]
+) -> None:
+    workload = Workload("w", {}, {}, {}, {}, {}, tolerance={dtype: Tolerance(atol=1)})
+    assert compare("y", golden.astype(dtype), golden, workload) == 0
+    with pytest.raises(DeviceError, match="1 of 2 elements"):
+        compare("y", np.array(wrong, dtype), golden, workload)

@@ -111,7 +111,7 @@ def compare(
     if whole and (share := allowances.largest_share(name, result, golden, bounds)) <= 1:
         return share
     with np.errstate(all="ignore"):
-        error = np.abs(result - golden)
+        error = _errors(result, golden)
         allowed = bounds.allowed(golden, result.dtype)
         if rounding is not None:
             allowed = allowed + rounding
@@ -125,6 +125,17 @@ def compare(
     if bad.any():
         raise DeviceError(_difference(name, result, golden, bad, bounds), status="wrong")
     return float(np.max(error[comparable] / allowed[comparable], initial=0.0))
+
+
+def _errors(result: Array, golden: Array) -> Array:
+    """The distance of each element from its golden."""
+    if result.dtype.kind not in "iu" or golden.dtype.kind not in "biu":
+        plain: Array = np.abs(result - golden)
+        return plain
+    # A difference of integers wraps around in their own type: 0 - 255 is 1 in uint8.
+    larger, smaller = np.maximum(result, golden), np.minimum(result, golden)
+    found: Array = larger.astype(np.uint64) - smaller.astype(np.uint64)
+    return found
 
 
 def bounds_of(workload: Workload, dtype: str) -> Bounds:
