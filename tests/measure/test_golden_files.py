@@ -36,6 +36,9 @@ def text(inputs, scalars, sizes):
 def huge(inputs, scalars, sizes):
     return np.ones(10**12)
 
+def endless(inputs, scalars, sizes):
+    return np.broadcast_to(1.0, 10**12)
+
 def leaves(inputs, scalars, sizes):
     os._exit(3)
 
@@ -98,3 +101,11 @@ def test_a_file_outside_of_the_project_is_refused(tmp_path: Path) -> None:
 def test_other_goldens_are_not_files() -> None:
     for text in ("x + y", "conv2d", "x[1:2]", "golden.py", "golden.py:", 3):
         assert golden_file(text) is None
+
+
+def test_a_result_that_does_not_fit_into_an_answer_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "golden.py").write_text(FILE)
+    file = golden_file("golden.py:endless")
+    assert file
+    with pytest.raises(ConfigError, match=r"needs more than 4\.0 GiB"):
+        call_golden(file, [tmp_path], {}, {}, {}, (10**12,), "workload.golden.y")

@@ -108,12 +108,7 @@ def _answer(
     answer = io.BytesIO(done.stdout)
     line = answer.readline()
     if not line.endswith(b"\n"):
-        how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit {done.returncode}"
-        raise ConfigError(
-            f"{file} ended without a result ({how})",
-            key=key,
-            hint=f"Its process may use {format_size(MEMORY)} of memory.",
-        )
+        raise _ended(file, done.returncode, key)
     told: dict[str, Any] = json.loads(line)
     if told.get("memory"):
         raise ConfigError(f"{file} needs more than {format_size(MEMORY)} of memory", key=key)
@@ -134,5 +129,17 @@ def _answer(
             f"{list(shape)}",
             key=key,
         )
-    result: Array = np.load(answer, allow_pickle=False)
+    try:
+        result: Array = np.load(answer, allow_pickle=False)
+    except (EOFError, ValueError):
+        raise _ended(file, done.returncode, key) from None
     return result
+
+
+def _ended(file: GoldenFile, code: int, key: str) -> ConfigError:
+    how = f"signal {-code}" if code < 0 else f"exit {code}"
+    return ConfigError(
+        f"{file} ended without a result ({how})",
+        key=key,
+        hint=f"Its process may use {format_size(MEMORY)} of memory.",
+    )

@@ -53,9 +53,12 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
         return _answer(answers, problem=f"returned {kind}, not an array of real numbers")
     if list(array.shape) != request["shape"]:
         return _answer(answers, shape=list(array.shape))
+    try:
+        data = io.BytesIO()
+        numpy.lib.format.write_array(data, numpy.ascontiguousarray(array), allow_pickle=False)
+    except MemoryError:
+        return _answer(answers, memory=True)
     _answer(answers)
-    data = io.BytesIO()
-    numpy.lib.format.write_array(data, numpy.ascontiguousarray(array), allow_pickle=False)
     answers.write(data.getbuffer())
     return None
 
