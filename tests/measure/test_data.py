@@ -14,7 +14,7 @@ import pytest
 import kernloom
 from kernloom.base.errors import ConfigError
 from kernloom.config.schema import Fill
-from kernloom.measure import fills
+from kernloom.measure import data, fills
 from kernloom.measure.data import Array
 from kernloom.plan.schedule import TensorSpec
 
@@ -104,3 +104,16 @@ def test_a_data_file_may_be_cut_short_once_it_is_read(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "100000.0\n"), done.stderr
+
+
+def test_random_numbers_of_many_seeds_are_not_kept_forever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "MAX_CACHED_BYTES", 8 * 4 * data.FIRST)
+    sets = data.DataSets([tmp_path])
+    spec, fill = TensorSpec("x", (10,), "float32"), Fill(kind="uniform")
+    first = sets._from_stream(spec, fill, 0).copy()
+    for seed in range(100):
+        sets._from_stream(spec, fill, seed)
+    assert len(sets._streams) <= 10
+    assert np.array_equal(sets._from_stream(spec, fill, 0), first)

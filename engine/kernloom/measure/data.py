@@ -183,11 +183,13 @@ class DataSets:
                 stream = random.uniform(fill.low, fill.high, count).astype(spec.dtype)
             # Shared by many, hence read-only.
             stream.flags.writeable = False
+            if _total(self._streams) > MAX_CACHED_BYTES:
+                self._streams.clear()
             self._streams[place] = stream
         return stream[: spec.elements].reshape(spec.shape)
 
 
-def _total(arrays: Mapping[str, Array]) -> int:
+def _total(arrays: Mapping[Any, Array]) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
