@@ -1,0 +1,26 @@
+"""What rounding the inputs of a draw may change of its results."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from kernloom.config.schema import Tensor, Workload
+from kernloom.measure.data import goldens_of
+from kernloom.run.fuzzing.judging import FuzzData, _rounding
+
+
+def test_outputs_of_every_element_type_can_be_rounded() -> None:
+    tensors = {"x": Tensor((2,), "float32"), "y": Tensor((2,), "float64"), "m": Tensor((2,))}
+    golden = {"y": "x - 1", "m": "x > 1"}
+    workload = Workload("w", {}, tensors, {}, golden, dtype="uint8")
+    inputs = {"x": np.array([1, 4], np.float32)}
+    exact = goldens_of(workload, {}, inputs, [])
+    data: Any = SimpleNamespace(
+        inputs=lambda workload, seed: inputs, goldens=lambda workload, seed: exact, folders=[]
+    )
+    rounding = _rounding(workload, 0, cast(FuzzData, data))
+    assert list(rounding) == ["y"]
+    assert 0 < rounding["y"][0] < rounding["y"][1] < 1e-4
