@@ -77,3 +77,21 @@ def test_bad_words_are_refused(project: Project, words: tuple[str, ...], problem
     assert done.code == 2
     assert problem in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ("offsets: {z: 4}", "'z' is no tensor of the workload"),
+        ("offsets: {x: 3}", "3 is no multiple of the 4 bytes of an element"),
+        ("offsets: {x: 4}", "cannot place a tensor there"),
+    ],
+)
+def test_offsets_that_a_draw_cannot_have_are_refused(
+    project: Project, more: str, problem: str
+) -> None:
+    case = f"draws: [{{overrides: [workload=axpy, target=opencl], {more}}}]"
+    project.write("case.yaml", case)
+    done = project.run("check", "--fuzz-case", "case.yaml")
+    assert done.code == 2
+    assert problem in done.stderr

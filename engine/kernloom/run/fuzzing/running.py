@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
-from kernloom.base.errors import DeviceError, KernloomError
+from kernloom.base.errors import ConfigError, DeviceError, KernloomError, nearest
 from kernloom.base.units import count
 from kernloom.build.workspace import scratch_folder
 from kernloom.config.overrides import Overrides
@@ -18,6 +18,7 @@ from kernloom.device.devices import DEVICES
 from kernloom.measure.bench import LONGEST_S, Setup
 from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
+from kernloom.plan.schedule import ELEMENT
 from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Building, BuildSummary
 from kernloom.run.fuzzing.cases import FuzzCase, SavedDraw, command_of, save_case
@@ -301,6 +302,7 @@ def run_case(assembly: Assembly, progress: Progress, case: FuzzCase) -> FuzzResu
         found = planned_draw(assembly, overrides, draw, data)
         if isinstance(found, KernloomError):
             raise found
+        _check_offsets(found, saved)
         items.append(found)
     plan = items[-1].plan
     with scratch_folder(assembly.places.build) as scratch:
@@ -312,6 +314,25 @@ def run_case(assembly: Assembly, progress: Progress, case: FuzzCase) -> FuzzResu
     status = status_of(error) if error else "ok"
     results.trials.append(_trial(plan, created, start, error, {"draws": 1}, status=status))
     return results
+
+
+def _check_offsets(drawn: Drawn, saved: SavedDraw) -> None:
+    """Refuse offsets that the draw's tensors cannot have, on its target."""
+    experiment = drawn.plan.experiment
+    tensors = experiment.workload.tensors
+    for name, offset in saved.offsets.items():
+        if name not in tensors:
+            hint = nearest(name, tensors)
+            raise ConfigError(f"'{name}' is no tensor of the workload", key="offsets", hint=hint)
+        element = ELEMENT[tensors[name].dtype or experiment.workload.dtype]
+        if offset % element:
+            raise ConfigError(
+                f"{offset} is no multiple of the {element} bytes of an element",
+                key=f"offsets.{name}",
+            )
+        if offset and not _unaligned(drawn.plan):
+            target = experiment.target.name
+            raise ConfigError(f"{target} cannot place a tensor there", key=f"offsets.{name}")
 
 
 def _unaligned(plan: Planned) -> bool:
