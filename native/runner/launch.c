@@ -362,7 +362,6 @@ static void measure(const struct program *program, const struct kl_kernel_launch
         for (uint32_t i = 0; i < message->samples; i++)
             take_part(&samples[i], &how, inner);
     queued = watch_queued() - queued;
-    vary_end();
     launched_before = true;
     if (!memory_intact(reply))
         return;
@@ -407,5 +406,7 @@ void launch(const struct request *request, struct reply *reply) {
     struct program program = {0};
     if (prepare(&program, &message, request->body + sizeof message, reply))
         measure_under(&program, &message, reply);
+    /* Also after a launch that was refused: the next one may have other buffers. */
+    vary_end();
     dispose(&program);
 }

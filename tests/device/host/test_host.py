@@ -20,7 +20,16 @@ from kernloom.base.errors import ConfigError, DeviceError, UnavailableError
 from kernloom.device.contract import Call, Scalar, Session
 from kernloom.device.devices import DEVICES
 from kernloom.device.host import HostDevice
-from kernloom.device.messages import Message, MmuMap, MmuUnmap, PeDma
+from kernloom.device.messages import (
+    KernelLaunch,
+    LaunchCall,
+    Message,
+    MmuMap,
+    MmuUnmap,
+    PeDma,
+    Span,
+    Vary,
+)
 from kernloom.device.runner import RunnerSession
 
 
@@ -206,6 +215,19 @@ def test_what_only_an_accelerator_has_is_refused_by_name(host: Subject, message:
         with pytest.raises(DeviceError, match=type(message).__name__) as error:
             session.exchange(message)
         assert (error.value.status, error.value.code) == ("refused", "unsupported")
+
+
+def test_a_variation_ends_with_its_launch_even_if_that_is_refused(host: Subject) -> None:
+    with host.device.open() as session:
+        assert isinstance(session, RunnerSession)
+        buffer = session.allocate(16)
+        session.fill(buffer, 7)
+        session.exchange(Vary(1, (), (Span(buffer.address, 16),), ()))
+        unknown = KernelLaunch(0, 1, 1, 0, 0, 0, (LaunchCall(99, 0),), (), 0)
+        with pytest.raises(DeviceError, match="no kernel has handle 99"):
+            session.exchange(unknown)
+        launch(session, host, "spin", Scalar(1))
+        assert bytes(session.read(buffer)) == bytes([7]) * 16
 
 
 def test_a_missing_runner_is_unavailable(tmp_path: Path) -> None:
