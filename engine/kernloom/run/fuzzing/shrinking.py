@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
@@ -14,12 +15,19 @@ FEW = 40
 """So many of the least values of each size are tried one by one."""
 MAX_ATTEMPTS = 200
 """Most draws that are tried to shrink a failure."""
+MAX_SECONDS = 120.0
+"""Time after which no further draw is tried: one that hangs takes until the timeout."""
 
 
-def shrink(draw: Draw, limits: Mapping[str, SizeRange], fails: Callable[[Draw], bool]) -> Draw:
+def shrink(
+    draw: Draw,
+    limits: Mapping[str, SizeRange],
+    fails: Callable[[Draw], bool],
+    clock: Callable[[], float] = time.monotonic,
+) -> Draw:
     """The simplest draw that still fails, as far as simpler ones were tried. Each simpler draw that
     fails is the start of the next attempts."""
-    attempts = 0
+    attempts, end = 0, clock() + MAX_SECONDS
     tried = {str(draw)}
     progress = True
     while progress and attempts < MAX_ATTEMPTS:
@@ -27,6 +35,8 @@ def shrink(draw: Draw, limits: Mapping[str, SizeRange], fails: Callable[[Draw], 
         for simpler in _simpler(draw, limits):
             if str(simpler) in tried:
                 continue
+            if clock() >= end:
+                return draw
             tried.add(str(simpler))
             attempts += 1
             if fails(simpler):
