@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from kernloom.cli import replays
 from kernloom.cli.invocation import Invocation
 from kernloom.tune import guarded
 from kernloom.tune.recorded import read_recording
+from kernloom.tune.replay import replay
 from kernloom.tune.score import best_so_far, community_budget, random_curve, score
 from kernloom.tune.strategy import STRATEGIES, Point, Search, Strategy
 
@@ -204,3 +206,48 @@ def test_the_score_of_random_search_is_zero_and_of_the_optimum_one(write: Write)
     values = [[recording.values[i] for i in draws.permutation(16)[:2]] for _ in range(4000)]
     mean = numpy.mean([best_so_far(recording, one, 2) for one in values], axis=0)
     assert mean == pytest.approx(random_curve(recording, 2), rel=0.02)
+
+
+ONE = {"configuration": {"a": 1}, "measurements": [{"name": "time", "value": 1.0}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"results": [ONE | {"objectives": 5}]}, r"results\[0\].objectives: expected a list"),
+        ({"results": [ONE | {"measurements": [5]}]}, r"results\[0\].measurements: expected a list"),
+        ({"results": [ONE | {"configuration": {}}]}, "has no parameter"),
+        ({"results": [ONE | {"configuration": {"a": math.nan}}]}, "is nan, not a plain value"),
+        ({"tune_params_keys": ["a", "a"], "cache": {"1": {"a": 1}}}, "named twice"),
+        ({"tune_params_keys": ["a"], "cache": {"1": {"a": 10**400}}}, "not a plain value"),
+    ],
+)
+def test_a_recording_with_nonsense_is_a_clear_error(
+    tmp_path: Path, document: object, said: str
+) -> None:
+    path = tmp_path / "space.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match=said):
+        read_recording(path)
+
+
+def test_numbers_too_large_for_anything_are_no_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "space.json"
+    large = {"configuration": {"a": 2}, "measurements": [{"name": "time", "value": 10**400}]}
+    path.write_text(json.dumps({"results": [ONE, large]}))
+    assert len(read_recording(path).values) == 1
+    path.write_text('{"results": ' + "1" * 5000 + "}")
+    with pytest.raises(ConfigError, match="digits"):
+        read_recording(path)
+
+
+@pytest.mark.parametrize("name", ["auto", "genetic", "annealing", "local", "surrogate", "grid"])
+@pytest.mark.parametrize("budget", [1, 2, 3])
+def test_every_strategy_works_with_the_smallest_budgets(
+    tmp_path: Path, name: str, budget: int
+) -> None:
+    path = tmp_path / "space.json"
+    rows = {str(n): {"a": n % 3, "b": n // 3, "time": n + 1.0} for n in range(9)}
+    path.write_text(json.dumps({"tune_params_keys": ["a", "b"], "cache": rows}))
+    found = replay(read_recording(path), name, budget, 2)
+    assert [len(one.points) for one in found.repeats] == [budget, budget]

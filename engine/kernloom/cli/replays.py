@@ -70,7 +70,7 @@ def _request(words: Sequence[str]) -> ReplayRequest:
         elif key == "space":
             if not value:
                 raise UsageError("space: the name of a file is missing: space=FILE")
-            given[key] = Path(value).expanduser()
+            given[key] = _home_path(value)
         elif key == "objective":
             given[key] = value
         else:
@@ -78,6 +78,13 @@ def _request(words: Sequence[str]) -> ReplayRequest:
     if given.get("repeats", 1) > _MAX_REPEATS:
         raise UsageError(f"repeats={given['repeats']} is not allowed: at most {_MAX_REPEATS:,}")
     return ReplayRequest(**given)
+
+
+def _home_path(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # `~name/...` of nobody
+        raise UsageError(f"space: '{text}' names no file: {error}") from None
 
 
 def _whole(key: str, value: str, *, least: int) -> int:

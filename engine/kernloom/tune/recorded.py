@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernloom.base.errors import ConfigError, nearest
 from kernloom.base.gauges import metric_named
@@ -104,11 +104,14 @@ def _kernel_tuner(
     keys = document.get("tune_params_keys")
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
         raise ConfigError("a list of the names of parameters is missing", key="tune_params_keys")
+    if len(set(keys)) < len(keys):
+        raise ConfigError("a parameter is named twice", key="tune_params_keys")
     for name, row in document["cache"].items():
         _check_configuration(row, keys, f"{path}: cache.{name}")
     return keys, rows
 
 
+_Kind = TypeVar("_Kind")
 _T4Result = tuple[Mapping[str, Any], Any]
 
 
@@ -124,22 +127,33 @@ def _t4(
         if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
             raise ConfigError("it has no configuration", key=where)
         configuration = result["configuration"]
+        objectives = _list_of(result, "objectives", str, where)
+        measurements = _list_of(result, "measurements", dict, where)
+        if not configuration:
+            raise ConfigError("its configuration has no parameter", key=where)
         keys = keys or list(configuration)
         _check_configuration(configuration, keys, f"{where}.configuration")
-        name = name or next(iter(result.get("objectives") or ()), "") or "time"
-        listed = result.get("measurements") or []
-        values = {m.get("name"): m.get("value") for m in listed if isinstance(m, dict)}
-        measured |= {key for key, value in values.items() if isinstance(key, str)}
+        name = name or next(iter(objectives), "") or "time"
+        values = {str(one.get("name")): one.get("value") for one in measurements}
+        measured |= values.keys()
         good = result.get("invalidity", "correct") == "correct"
         results.append((configuration, values.get(name) if good else None))
     return keys, name, results, measured
+
+
+def _list_of(result: Mapping[str, Any], key: str, kind: type[_Kind], where: str) -> list[_Kind]:
+    found = result.get(key) or []
+    if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
+        what = "names" if kind is str else "names with values"
+        raise ConfigError(f"expected a list of {what}", key=f"{where}.{key}")
+    return found
 
 
 def _check_configuration(row: Any, keys: Sequence[str], where: str) -> None:
     if not isinstance(row, dict):
         raise ConfigError("expected names and values", key=where)
     for key in keys:
-        if not isinstance(row.get(key), (bool, int, float, str)):
+        if not (isinstance(row.get(key), (bool, str)) or _is_number(row.get(key))):
             problem = "is missing" if key not in row else f"is {row[key]!r:.40}, not a plain value"
             raise ConfigError(f"the parameter '{key}' {problem}", key=where)
 
@@ -155,7 +169,13 @@ def _distinct(value: Any) -> tuple[bool, Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a finite number that fits a float."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _text(path: Path) -> str:
@@ -198,6 +218,8 @@ def _document(text: str, path: Path) -> tuple[Any, str]:
         raise ConfigError("this is nested too deeply", key=str(path)) from None
     except json.JSONDecodeError as error:
         problem = error
+    except ValueError as error:  # a number of thousands of digits
+        raise ConfigError(str(error).partition(";")[0], key=str(path)) from None
     lines = text.splitlines()
     if problem.lineno >= len(lines) - 1 and '"cache"' in text:
         for kept, note in (
@@ -206,6 +228,6 @@ def _document(text: str, path: Path) -> tuple[Any, str]:
         ):
             closed = "\n".join(kept).rstrip().rstrip(",")
             for end in ("}\n}", "\n}"):
-                with contextlib.suppress(json.JSONDecodeError):
+                with contextlib.suppress(ValueError):
                     return json.loads(closed + end), note
     raise ConfigError(f"line {problem.lineno} is not JSON: {problem.msg}", key=str(path))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kernloom.space.axes import Array
 
 _POPULATION = 20
+_LEAST_PARENTS = 2
 _TOURNAMENT = 3
 _CHILDREN = 32
 """Children made at once; the first valid new one is asked."""
@@ -25,7 +26,7 @@ class Genetic(IndexedStrategy):
 
     def propose(self) -> int | None:
         good = self.good_results()
-        if len(good) < min(_POPULATION, (self.search.budget or 200) // 4):
+        if len(good) < max(_LEAST_PARENTS, min(_POPULATION, (self.search.budget or 200) // 4)):
             return self.random_point()
         parents = heapq.nsmallest(_POPULATION, good, key=lambda index: good[index])
         ranks = numpy.array([self.space.ranks_at(index) for index in parents])
