@@ -134,6 +134,12 @@ def test_winners_are_taken_home_as_parameters_results_and_c_sources(slow: Projec
     done = slow.run("tune", "workload=slow", "export=configs")
     assert done.code == 2
     assert "not an export of before" in done.stderr
+    before = (slow.folder / "kernloom.yaml").read_text()
+    for file in ("kernloom.yaml", "configs/kernel/slow.yaml"):
+        done = slow.run("tune", "workload=slow", f"export={file}")
+        assert done.code == 2, done
+        assert f"{file} is not an export of before" in done.stderr
+    assert (slow.folder / "kernloom.yaml").read_text() == before
 
 
 @pytest.mark.parametrize(

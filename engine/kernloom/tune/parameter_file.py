@@ -9,6 +9,8 @@ from kernloom.plan.select import MADE_FOR
 from kernloom.tune.document import Outcome
 from kernloom.tune.racing import Leader
 
+FIRST_WORDS = "# Found by `kernloom tune`"
+
 
 def parameter_file(outcome: Outcome, best: Leader) -> str:
     """The text of a parameter file, with what it was made for."""
@@ -37,7 +39,7 @@ def parameter_file(outcome: Outcome, best: Leader) -> str:
     words = [f"{key}={value}" for key, value in varied.items()]
     also = f"# Also needed: {' '.join(words)}\n" if words else ""
     return (
-        f"# Found by `kernloom tune`: {shown}, of {len(outcome.history.all)} points.\n"
+        f"{FIRST_WORDS}: {shown}, of {len(outcome.history.all)} points.\n"
         "# To use it: select.file=THIS_FILE.\n"
         f"{also}" + dump_yaml({MADE_FOR: made_for, **plan.study.fixed(best.point)})
     )

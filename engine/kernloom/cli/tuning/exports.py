@@ -12,7 +12,8 @@ from kernloom.report.format import StudyReport
 from kernloom.report.formats import write_file
 from kernloom.tune.document import Outcome
 from kernloom.tune.export import MANIFEST
-from kernloom.tune.parameter_file import parameter_file
+from kernloom.tune.parameter_file import FIRST_WORDS, parameter_file
+from kernloom.tune.planning import StudyPlan
 
 PARAMETERS = (".yaml", ".yml")
 RESULTS = (".json",)
@@ -28,7 +29,8 @@ class Export:
     def of(cls, text: str) -> Export:
         path = Path(text)
         if path.suffix in (*PARAMETERS, *RESULTS):
-            return cls(destination(text, "export"))
+            _check_earlier(destination(text, "export"))
+            return cls(path)
         if not text or path.is_file():
             raise UsageError(
                 f"export: '{text}' is neither a folder nor a .yaml or .json file",
@@ -46,6 +48,13 @@ class Export:
             )
         return cls(path)
 
+    def check(self, plan: StudyPlan) -> None:
+        """Refuse a folder of C sources for kernels that are no C."""
+        if self.path.suffix not in (*PARAMETERS, *RESULTS):
+            from kernloom.tune.export.variants import check_exportable
+
+            check_exportable(plan.base)
+
     def write(self, outcome: Outcome, report: StudyReport) -> str:
         """Write it; returns what was written, for people."""
         best = outcome.race.best
@@ -60,3 +69,13 @@ class Export:
         from kernloom.tune.export.library import write_library
 
         return write_library(outcome, best, self.path)
+
+
+def _check_earlier(path: Path) -> None:
+    """Refuse to replace a file that is not an export of before."""
+    begin = FIRST_WORDS if path.suffix in PARAMETERS else '{"results":'
+    if path.exists():
+        with path.open("rb") as file:
+            there = file.read(len(begin.encode()))
+        if there != begin.encode():
+            raise UsageError(f"export: {path} is not an export of before", hint="Name a new file.")

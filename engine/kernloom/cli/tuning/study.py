@@ -31,6 +31,8 @@ def run_study_command(invocation: Invocation) -> int:
     progress = Progress(invocation.stderr)
     with closing(assembly.ahead):
         plan = plan_study(assembly, overrides)
+        for one in files:
+            one.check(plan)
         with store_of(assembly, plan.experiment) as store:
             outcome = StudyRun(assembly, plan, store, progress).run()
             progress.clear()

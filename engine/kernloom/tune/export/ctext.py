@@ -27,6 +27,15 @@ X86_NAMES = {
 """Feature of an arch -> its name for __builtin_cpu_supports."""
 
 
+HWCAP_BITS = {("aarch64", "sve"): 22, ("riscv64", "v"): 21}
+"""ISA and feature of an arch -> its bit in AT_HWCAP of Linux."""
+
+
+def in_comment(text: str) -> str:
+    """A text that cannot end the C comment it is in."""
+    return text.replace("*/", "* /")
+
+
 def declaration(function: Function) -> str:
     return f"void {function.name}({', '.join(map(_parameter, function.record.arguments))})"
 
@@ -40,12 +49,12 @@ def _parameter(argument: BoundArgument) -> str:
 
 def header(library: Library, name: str, about: str) -> str:
     guard = f"{name.upper()}_H"
-    lines = [f"/* {about} */", f"#ifndef {guard}", f"#define {guard}", ""]
+    lines = [f"/* {in_comment(about)} */", f"#ifndef {guard}", f"#define {guard}", ""]
     lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
     for function in library.functions.values():
         number = len(library.variants[function.name])
         lines += [
-            f"/* {function.record.kernel.about or function.name}",
+            f"/* {in_comment(function.record.kernel.about or function.name)}",
             " * The variant for this CPU that was tuned for the nearest shape is called. */",
             f"{declaration(function)};",
             "/* For tests: the number of variants; whether this CPU can run one; to call only one",
@@ -62,7 +71,8 @@ def header(library: Library, name: str, about: str) -> str:
 def supported(arch: Arch) -> str:
     """A C expression: whether this CPU has the features of an arch."""
     if arch.isa != "x86_64":
-        return "1"
+        bits = [HWCAP_BITS[arch.isa, f] for f in arch.features if (arch.isa, f) in HWCAP_BITS]
+        return " && ".join(f"(getauxval(AT_HWCAP) >> {bit} & 1)" for bit in bits) or "1"
     names = [X86_NAMES[one] for one in arch.features if one in X86_NAMES]
     return " && ".join(f'__builtin_cpu_supports("{name}")' for name in names) or "1"
 
@@ -70,6 +80,7 @@ def supported(arch: Arch) -> str:
 def dispatcher(function: Function, variants: Sequence[Variant], header_name: str) -> str:
     """The function itself: chooses a variant by ISA and shape, once for each shape."""
     sizes, arguments = function.sizes, function.record.arguments
+    checks = [supported(variant.arch) for variant in variants]
     own = [f"{function.name}_{number}" for number, _ in enumerate(variants)]
     rows = [
         (number, [shape.get(name, 0) for name in sizes])
@@ -83,6 +94,7 @@ def dispatcher(function: Function, variants: Sequence[Variant], header_name: str
     given = ", ".join(f"(long){name}" for name in sizes) or "0"
     lines = [
         f'#include "{header_name}"',
+        *(["#include <sys/auxv.h>"] if any("AT_HWCAP" in one for one in checks) else []),
         "",
         *(f"void {name}(void *const *args);" for name in own),
         "",
@@ -115,8 +127,8 @@ def dispatcher(function: Function, variants: Sequence[Variant], header_name: str
         "{",
         "    switch (variant) {",
     ]
-    for number, variant in enumerate(variants):
-        lines += [f"    case {number}:", f"        return {supported(variant.arch)};"]
+    for number, check in enumerate(checks):
+        lines += [f"    case {number}:", f"        return {check};"]
     lines += [
         "    }",
         "    return 0;",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,7 @@ from kernloom.plan.schedule import CTYPE, Schedule
 from kernloom.plan.source import ENTRY
 from kernloom.tune.document import Outcome
 from kernloom.tune.export import MANIFEST
-from kernloom.tune.export.ctext import dispatcher, header, test_program
+from kernloom.tune.export.ctext import dispatcher, header, in_comment, test_program
 from kernloom.tune.export.variants import Library, Variant, function_name, library_of
 from kernloom.tune.racing import Leader
 
@@ -38,12 +40,40 @@ def write_library(outcome: Outcome, best: Leader, folder: Path) -> str:
     library = library_of(outcome, best)
     name = re.sub(r"\W", "_", outcome.plan.experiment.workload.name)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
-        number = _write(outcome, best, library, name, Path(made) / "export")
-        if folder.exists():
-            shutil.rmtree(folder)
-        (Path(made) / "export").rename(folder)
+        fresh = Path(made) / "export"
+        number = _write(outcome, best, library, name, fresh)
+        replace_export(folder, fresh)
     functions = count(len(library.functions), "function")
     return f"library written: {folder} ({functions}, {count(number, 'variant')}); see README.md"
+
+
+def replace_export(folder: Path, fresh: Path) -> None:
+    """Replace the files of an earlier export; others in its folder, such as programs that use it,
+    are kept."""
+    files = sorted(str(one.relative_to(fresh)) for one in fresh.rglob("*") if one.is_file())
+    manifest = json.loads((fresh / MANIFEST).read_text(encoding="utf-8"))
+    text = json.dumps({**manifest, "files": files}, indent=1) + "\n"
+    (fresh / MANIFEST).write_text(text, encoding="utf-8")
+    folder.mkdir(exist_ok=True)
+    for name in _files_of(folder).difference(files):
+        (folder / name).unlink(missing_ok=True)
+        with suppress(OSError):  # not empty
+            (folder / name).parent.rmdir()
+    for name in (MANIFEST, *files):
+        if (fresh / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (fresh / name).replace(folder / name)
+
+
+def _files_of(folder: Path) -> set[str]:
+    """The files of an earlier export, by its manifest; none outside of the folder."""
+    try:
+        names = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        files = {name for name in names if (folder / name).is_file()}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    inside = folder.resolve()
+    return {name for name in files if (folder / name).parent.resolve().is_relative_to(inside)}
 
 
 def _write(outcome: Outcome, best: Leader, library: Library, name: str, folder: Path) -> int:
@@ -63,7 +93,7 @@ def _write(outcome: Outcome, best: Leader, library: Library, name: str, folder: 
     (folder / f"{name}.h").write_text(header(library, name, about), encoding="utf-8")
     _write_test(outcome, best, library, name, folder)
     texts = {
-        "build.sh": _build_script(name, files),
+        "build.sh": build_script(name, files),
         "CMakeLists.txt": _cmake(name, files),
         "README.md": _readme(outcome, best, library, name),
         MANIFEST: json.dumps({"workload": name, "trial": best.trial.id}) + "\n",
@@ -82,7 +112,7 @@ def _write_variant(folder: Path, name: str, variant: Variant) -> tuple[str, tupl
     for file, text in variant.source.files.items():
         (own / file).parent.mkdir(parents=True, exist_ok=True)
         if file == main:
-            text = f"/* {variant.about} */\n#define {ENTRY} {name}\n{text}"
+            text = f"/* {in_comment(variant.about)} */\n#define {ENTRY} {name}\n{text}"
             function = text
         (own / file).write_text(text, encoding="utf-8")
     flags = (*variant.flags, *variant.source.flags)
@@ -103,7 +133,8 @@ def _write_test(outcome: Outcome, best: Leader, library: Library, name: str, fol
     dtypes: dict[str, str] = {}
     data = DataSets(plan.assembly.places.roots)
     names = ["default", *map(str, plan.base.point.data["workload"].get("cases") or {})]
-    for case in names:
+    for number, case in enumerate(names):
+        own = case if re.fullmatch(r"\w+", case, re.ASCII) else f"case_{number}"
         try:
             planned = plan.in_case(case).plan(best.point)
         except KernloomError:
@@ -116,8 +147,8 @@ def _write_test(outcome: Outcome, best: Leader, library: Library, name: str, fol
         if sum(sizes.values()) > MAX_TEST_BYTES or not _has_functions(planned, library):
             continue
         dtypes |= {t: CTYPE[spec.dtype] for t, spec in tensors.items()}
-        inputs[case], outputs = _write_data(experiment, data, case, used, folder / "data")
-        cases.append((case, steps, sizes, outputs))
+        inputs[own], outputs = _write_data(experiment, data, own, used, folder / "data")
+        cases.append((own, steps, sizes, outputs))
     names_of = {item.step.name: function_name(item.step) for item in library.plan.steps}
     text = test_program(library, f"{name}.h", cases, names_of, inputs, dtypes)
     (folder / "test.c").write_text(text, encoding="utf-8")
@@ -147,7 +178,7 @@ def _write_data(
 Files = Sequence[tuple[str, tuple[str, ...]]]
 
 
-def _build_script(name: str, files: Files) -> str:
+def build_script(name: str, files: Files) -> str:
     lines = [
         "#!/bin/sh",
         "# A plain build: one compiler call for each file. CC=clang sh build.sh uses another one.",
@@ -159,7 +190,7 @@ def _build_script(name: str, files: Files) -> str:
     for file, flags in files:
         target = f"{file.removesuffix('.c').replace('/', '_')}.o"
         objects.append(target)
-        lines.append(f"$CC {' '.join(flags)} -fPIC -I. -c {file} -o {target}")
+        lines.append(f"$CC {shlex.join(flags)} -fPIC -I. -c {file} -o {target}")
     lines += [
         f"$CC -O2 -I. test.c {' '.join(objects)} -o test -lm -pthread",
         f"ar rcs lib{name}.a {' '.join(objects)}",
@@ -181,7 +212,7 @@ def _cmake(name: str, files: Files) -> str:
         f"set_target_properties({name} PROPERTIES POSITION_INDEPENDENT_CODE ON)",
     ]
     for file, flags in files:
-        text = ";".join(flags)
+        text = ";".join(re.sub(r'([\\"$;])', r"\\\1", flag) for flag in flags)
         lines.append(f'set_source_files_properties({file} PROPERTIES COMPILE_OPTIONS "{text}")')
     lines += [
         f"add_executable({name}_test test.c)",

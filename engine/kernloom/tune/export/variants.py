@@ -93,19 +93,23 @@ def function_name(record: StepRecord) -> str:
 def library_of(outcome: Outcome, best: Leader) -> Library:
     """The library of a study's winner."""
     plan = outcome.plan.plan(best.point)
+    check_exportable(plan)
     found = Library(plan)
-    sources = _sources(plan)
-    if not sources:
+    for one in _sources(plan):
+        found.add(plan, one, f"winner of the study, trial {best.trial.id}")
+    _add_other_shapes(found, outcome, best.point)
+    _add_older(found, outcome, best.point)
+    return found
+
+
+def check_exportable(plan: Planned) -> None:
+    """Refuse kernels that are no C for a CPU."""
+    if not _sources(plan):
         raise UsageError(
             f"export: kernels of target '{plan.experiment.target.name}' are no C for a CPU, so "
             "they cannot be used without Kernloom",
             hint="Export the parameters: export=FILE.yaml.",
         )
-    for one in sources:
-        found.add(plan, one, f"winner of the study, trial {best.trial.id}")
-    _add_other_shapes(found, outcome, best.point)
-    _add_older(found, outcome, best.point)
-    return found
 
 
 def _sources(plan: Planned) -> tuple[StepSource, ...]:
