@@ -48,10 +48,10 @@ def fuzz(
         if name in flags:
             raise UsageError(
                 f"--{name} is about scenes, and scenes are not fuzzed",
-                hint="Leave it or --fuzz away.",
+                hint="Leave out one of the two.",
             )
     if "fuzz-case" in flags:
-        return _again(assembly, overrides, flags, progress)
+        return _run_saved(assembly, overrides, flags, progress)
     if "fuzz" not in flags:
         raise UsageError("--seed is the seed of --fuzz, which is missing", hint="Add --fuzz N.")
     draws = _number(flags["fuzz"], "--fuzz", 1, MAX_DRAWS)
@@ -67,13 +67,13 @@ def fuzz(
     return results
 
 
-def _again(
+def _run_saved(
     assembly: Assembly, overrides: Overrides, flags: Mapping[str, str], progress: Progress
 ) -> FuzzResults:
     if "fuzz" in flags or "seed" in flags or len(overrides.without("output")):
         raise UsageError(
             f"a saved failure has its own draws and overrides: {FLAG} stands alone",
-            hint="Leave the other words away.",
+            hint="Leave out the other words.",
         )
     path = Path(flags["fuzz-case"])
     if not path.is_file():

@@ -109,10 +109,10 @@ def _answer(
     line = answer.readline()
     if not line.endswith(b"\n"):
         raise _ended(file, done.returncode, key)
-    told: dict[str, Any] = json.loads(line)
-    if told.get("memory"):
+    facts: dict[str, Any] = json.loads(line)
+    if facts.get("memory"):
         raise ConfigError(f"{file} needs more than {format_size(MEMORY)} of memory", key=key)
-    if failed := told.get("failed"):
+    if failed := facts.get("failed"):
         if "missing" in failed:
             raise ConfigError(
                 f"{file.path} has no function '{file.function}'",
@@ -121,11 +121,11 @@ def _answer(
             )
         place = f" (line {failed['line']})" if failed["line"] else ""
         raise ConfigError(f"{file} failed: {failed['text']}{place}", key=key, hint=SIGNATURE)
-    if "problem" in told:
-        raise ConfigError(f"{file} {told['problem']}", key=key)
-    if "shape" in told:
+    if "problem" in facts:
+        raise ConfigError(f"{file} {facts['problem']}", key=key)
+    if "shape" in facts:
         raise ConfigError(
-            f"'{file}' has shape {told['shape']}, but tensor '{key.split('.')[-1]}' is "
+            f"'{file}' has shape {facts['shape']}, but tensor '{key.split('.')[-1]}' is "
             f"{list(shape)}",
             key=key,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from kernloom.base.expressions import evaluate
 from kernloom.base.units import three_digits, time_text
 from kernloom.config.schema import Arch, Workload
 from kernloom.measure.roof import MEMORY, PRIVATE, Calibration, with_threads
@@ -97,8 +98,6 @@ def least_work(workload: Workload) -> Work:
 
     Without stated bytes, those of the outputs that are checked and written in full.
     """
-    from kernloom.base.expressions import evaluate
-
     sizes, tensors = sizes_of(workload), tensors_of(workload)
     accesses: dict[str, set[str]] = {}
     for name, access in workload.accesses():

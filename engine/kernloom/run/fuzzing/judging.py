@@ -21,7 +21,7 @@ SAMPLES = 12
 ULP = 4
 """Largest change of an input, in units in the last place."""
 MARGIN = 4
-"""The allowed error is so many times the change that was found."""
+"""Allowed error as a multiple of the largest change of the golden."""
 
 
 class FuzzData(DataSets):

@@ -35,7 +35,7 @@ DRAWS_PER_SESSION = 50
 MAX_FAILURES = 5
 """Failing draws after which the rest is left out."""
 TRIES = 4
-"""So many draws are made for one that can be planned."""
+"""Attempts for each draw, since not every one can be planned."""
 UNALIGNED = "unaligned"
 """Capability of devices that place a tensor at any multiple of an element."""
 
@@ -204,15 +204,15 @@ class Fuzzer:
         brief = base.brief
         path = save_case(case, brief.workload, brief.target, self._assembly.places)
         more = "" if len(failures) < MAX_FAILURES else " or more"
-        told = DeviceError(
+        report = DeviceError(
             f"{error}\n  smallest: {sequence[-1].draw}.{how}\n"
             f"  {len(failures)}{more} of {count(self._draws, 'draw')} fail, the first is number "
             f"{failure.number} with --seed {self._seed}\n  run it again: {command_of(path)}",
             status=failure.status,
             stderr=getattr(error, "stderr", ""),
         )
-        told.stage = error.stage or "fuzz"
-        return told
+        report.stage = error.stage or "fuzz"
+        return report
 
 
 class _Runner:

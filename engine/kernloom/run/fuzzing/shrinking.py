@@ -12,7 +12,7 @@ from kernloom.run.fuzzing.draws import Draw
 
 V = TypeVar("V")
 FEW = 40
-"""So many of the least values of each size are tried one by one."""
+"""Number of the smallest values of each size that are tried one by one."""
 MAX_ATTEMPTS = 200
 """Most draws that are tried to shrink a failure."""
 MAX_SECONDS = 120.0
