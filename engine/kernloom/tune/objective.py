@@ -12,7 +12,15 @@ from typing import Any
 
 from kernloom.base.errors import ConfigError, ExpressionError, nearest
 from kernloom.base.expressions import evaluate, parse
-from kernloom.base.gauges import Gauge, Metric, metric_named, ranking_gauge
+from kernloom.base.gauges import (
+    GBYTES_PER_S,
+    GFLOPS,
+    TIME,
+    Gauge,
+    Metric,
+    metric_named,
+    ranking_gauge,
+)
 from kernloom.base.lookup import MISSING, lookup
 from kernloom.base.units import number_text
 from kernloom.measure.trial import Trial
@@ -38,6 +46,11 @@ class Objective(ABC):
     def gauge(self, trial: Trial) -> Gauge | None:
         """The gauge that is minimised, if it is one: its trials have intervals."""
         return None
+
+    def is_timed(self, trial: Trial) -> bool:
+        """Whether two points of one work differ in it as in their times, whose samples tell how
+        certain the difference is."""
+        return self.gauge(trial) == TIME
 
 
 @dataclass(frozen=True)
@@ -89,6 +102,12 @@ class MetricObjective(Objective):
     def gauge(self, trial: Trial) -> Gauge | None:
         ranking = ranking_gauge(trial.metrics)
         return ranking if ranking and ranking.name == self.text else None
+
+    def is_timed(self, trial: Trial) -> bool:
+        rates = (GFLOPS, GBYTES_PER_S)
+        return super().is_timed(trial) or (
+            self._metric in rates and ranking_gauge(trial.metrics) == TIME
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kernloom.base.errors import KernloomError, UnavailableError
-from kernloom.base.gauges import TIME
 from kernloom.config.overrides import Override
 from kernloom.config.schema import Policy
 from kernloom.measure.comparison import Comparison, counted, enough, judged
@@ -211,9 +210,8 @@ class RaceTrack:
     def _ratios(
         self, best: Leader, others: Sequence[Leader]
     ) -> Mapping[tuple[str, str], Sequence[float]]:
-        """Log ratios round by round; none for an objective other than the time."""
-        gauge = self._objectives[0].gauge(best.trial)
-        if gauge != TIME:
+        """Log ratios round by round; none for an objective that samples do not tell."""
+        if not self._objectives[0].is_timed(best.trial):
             return {}
         clock = str(best.trial.conditions.get("clock", "cpu"))
         own = self._samples_of(best.trial)
