@@ -152,11 +152,16 @@ struct taking {
     bool cold;
 };
 
+static uint64_t flush_ns;
+
 static void take_part(struct kl_sample *sum, const struct taking *how, uint64_t runs) {
     if (!runs)
         return;
-    if (how->cold)
+    if (how->cold) {
+        uint64_t start = now(CLOCK_MONOTONIC);
         memory_flush();
+        flush_ns += now(CLOCK_MONOTONIC) - start;
+    }
     add(sum, take_sample(how->program, runs, how->clock));
 }
 
@@ -179,7 +184,7 @@ static void take_varied(const struct taking *how, struct kl_sample *samples, uin
                         uint64_t usual) {
     uint32_t proven = (uint32_t)vary_draw(count);
     uint32_t open = count < 2 ? 0 : count - (proven == count - 1 ? 1 : 2);
-    uint32_t still = open < count / 2 ? open : count / 2;
+    uint32_t still = (open + 1) / 2;
     for (uint32_t i = 0; i < count; i++) {
         bool last = i == count - 1, changes = last || i == proven;
         uint64_t left = how->inner;
@@ -202,7 +207,9 @@ static void take_varied(const struct taking *how, struct kl_sample *samples, uin
             left = 0;
         }
         take_part(&samples[i], how, left);
-        samples[i].varied = stride != 0;
+        samples[i].changes = last || i == proven ? KL_CHANGES_PROOF
+                             : changes           ? KL_CHANGES_ALL
+                                                 : KL_CHANGES_NONE;
     }
     stride = 0;
 }
@@ -353,15 +360,18 @@ static void measure(const struct program *program, const struct kl_kernel_launch
             look(&warm, program, 1);
         inner = calibrate(program, message->min_sample_ns, warm);
     }
-    uint64_t queued = watch_queued();
     const struct taking how = {program, inner, message->clock, cold};
-    if (varied)
-        take_varied(&how, samples, message->samples,
-                    stride_for(inner, cold ? 0 : message->min_sample_ns));
-    else
+    struct watched watched = {.queued_before = watch_queued()};
+    flush_ns = 0;
+    if (varied) {
+        watched.stride = stride_for(inner, cold ? 0 : message->min_sample_ns);
+        take_varied(&how, samples, message->samples, watched.stride);
+    } else {
         for (uint32_t i = 0; i < message->samples; i++)
             take_part(&samples[i], &how, inner);
-    queued = watch_queued() - queued;
+    }
+    watched.queued_after = watch_queued();
+    watched.flush_ns = flush_ns;
     launched_before = true;
     if (!memory_intact(reply))
         return;
@@ -369,7 +379,7 @@ static void measure(const struct program *program, const struct kl_kernel_launch
     reply->samples = samples;
     reply->sample_count = message->samples;
     if (message->clock & KL_CLOCK_OTHERS)
-        watch_report(reply, queued);
+        watch_report(reply, &watched);
 }
 
 /* Takes samples under the requested conditions, as far as the system permits them. */

@@ -3,14 +3,18 @@
 #include "watch.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "parallel.h"
+
+enum { PAUSES = 20, PAUSE_NS = 1000000 };
 
 static int tasks = -1, schedule = -1;
 static int threads_at_start;
@@ -24,20 +28,32 @@ static int threads(void) {
     return (int)folder.st_nlink - 2;
 }
 
+static bool read_schedule(uint64_t *ran, uint64_t *queued) {
+    char text[128];
+    ssize_t length = schedule < 0 ? -1 : pread(schedule, text, sizeof text - 1, 0);
+    if (length <= 0)
+        return false;
+    text[length] = '\0';
+    return sscanf(text, "%" SCNu64 " %" SCNu64, ran, queued) == 2;
+}
+
+/* Whether the system keeps the times that `schedule` shows. */
+static bool keeps_times;
+
 void watch_open(void) {
     tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     schedule = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     threads_at_start = threads();
+    uint64_t ran, queued;
+    keeps_times = read_schedule(&ran, &queued) && ran;
 }
 
+/* What a kernel hides by closing the file counts as no waiting, which excuses nothing. */
 uint64_t watch_queued(void) {
-    char text[128];
-    unsigned long long ran, queued;
-    ssize_t length = schedule < 0 ? -1 : pread(schedule, text, sizeof text - 1, 0);
-    if (length <= 0)
-        return 0;
-    text[length] = '\0';
-    return sscanf(text, "%llu %llu", &ran, &queued) == 2 ? queued : 0;
+    uint64_t ran, queued;
+    if (!keeps_times)
+        return WATCH_UNKNOWN;
+    return read_schedule(&ran, &queued) ? queued : 0;
 }
 
 static bool timer_runs(void) {
@@ -50,14 +66,40 @@ static bool timer_runs(void) {
     return false;
 }
 
-void watch_report(struct reply *reply, uint64_t queued_ns) {
-    int more = threads() ? threads() - threads_at_start - parallel_workers() : 0;
-    size_t at =
-        (size_t)snprintf(reply->detail, sizeof reply->detail, "queued_ns=%llu\ndelays_ns=%llu\n",
-                         (unsigned long long)queued_ns, (unsigned long long)watch_queued());
+static int threads_left(void) {
+    int count = threads();
+    return count ? count - threads_at_start - parallel_workers() : 0;
+}
+
+/* Threads beside the runner's own. One that was joined may end a little later; `paused_ns`: spent
+ * on waiting for it. */
+static int threads_that_stay(uint64_t *paused_ns) {
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    static int known;
+    for (int i = 0; i < PAUSES && threads_left() > known; i++) {
+        nanosleep(&pause, NULL);
+        *paused_ns += PAUSE_NS;
+    }
+    return known = threads_left();
+}
+
+static size_t add(struct reply *reply, size_t at, const char *key, uint64_t value) {
+    return at + (size_t)snprintf(reply->detail + at, sizeof reply->detail - at, "%s=%llu\n", key,
+                                 (unsigned long long)value);
+}
+
+void watch_report(struct reply *reply, const struct watched *watched) {
+    uint64_t paused_ns = 0;
+    int more = threads_that_stay(&paused_ns);
+    size_t at = add(reply, 0, "stride", watched->stride);
+    uint64_t before = watched->queued_before, after = watched->queued_after;
+    if (keeps_times) {
+        at = add(reply, at, "queued_ns", after > before ? after - before : 0);
+        at = add(reply, at, "delays_ns", watch_queued() + watched->flush_ns + paused_ns);
+    }
     if (more > 0)
-        at += (size_t)snprintf(reply->detail + at, sizeof reply->detail - at, "left=%d %s\n", more,
-                               more == 1 ? "thread" : "threads");
+        snprintf(reply->detail + at, sizeof reply->detail - at, "left=%d %s\n", more,
+                 more == 1 ? "thread" : "threads");
     else if (timer_runs())
         snprintf(reply->detail + at, sizeof reply->detail - at, "left=a timer\n");
 }

@@ -13,11 +13,20 @@
  * loaded. */
 void watch_open(void);
 
-/* Nanoseconds that the calling thread, the one of watch_open, was runnable without a core. */
+/* Nanoseconds that the calling thread, the one of watch_open, was runnable without a core;
+ * WATCH_UNKNOWN if the system does not tell. */
+#define WATCH_UNKNOWN UINT64_MAX
 uint64_t watch_queued(void);
 
+/* What a launch knows of itself. */
+struct watched {
+    uint64_t queued_before, queued_after; /* watch_queued around the samples */
+    uint64_t flush_ns;                    /* spent on flushing caches, outside of samples */
+    uint64_t stride;                      /* runs between two changes of tensors, or 0 */
+};
+
 /* Adds a report of lines `key=value` to the reply of a launch. */
-void watch_report(struct reply *reply, uint64_t queued_ns);
+void watch_report(struct reply *reply, const struct watched *watched);
 
 #pragma GCC visibility pop
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernloom.config.schema import Policy
-from kernloom.measure.hidden import hidden_work
+from kernloom.measure.hidden import CONFIRMING, confirmed, hidden_work
 from kernloom.measure.trial import Samples, Watch
 
 COUNT = 8
@@ -20,7 +20,7 @@ HONEST = Samples(
     (50 * US,) * COUNT,
     (50 * US,) * COUNT,
     (0,) * COUNT,
-    watch=Watch((0,) * COUNT, (0,) * COUNT, VARIED, 0, int(8e6), int(2e6)),
+    watch=Watch((0,) * COUNT, (0,) * COUNT, VARIED, 1, 0, int(8e6), int(2e6)),
 )
 
 
@@ -46,7 +46,7 @@ def watched(samples: Samples = HONEST, **changed: Any) -> Samples:
 
 def said(*processes: Samples, **sampler: Any) -> str:
     fake: Any = FakeSampler(**sampler)
-    return "; ".join(hidden_work(processes, fake))
+    return "; ".join(hidden_work(processes, fake).values())
 
 
 SLEEPING = watched(replace(HONEST, wall_ns=(200 * US,) * COUNT), voluntary=(9,) * COUNT)
@@ -61,7 +61,7 @@ def test_an_honest_kernel_is_not_accused() -> None:
 @pytest.mark.parametrize(
     ("process", "says"),
     [
-        (watched(others_ns=(100_000,) * COUNT), "other threads or processes"),
+        (watched(others_ns=(200_000,) * COUNT), "other threads or processes"),
         (watched(left="1 thread"), "left 1 thread running"),
         (SLEEPING, "slept or waited for 75%"),
         (REUSING, "90.0 µs of CPU time after its inputs changed, and 5.00 µs"),
@@ -102,6 +102,63 @@ def test_noise_in_one_sample_is_no_reuse() -> None:
 
 
 def test_wall_time_hides_neither_threads_nor_sleep() -> None:
-    others = watched(others_ns=(100_000,) * COUNT)
+    others = watched(others_ns=(200_000,) * COUNT)
     assert said(others, clock="wall") == said(SLEEPING, clock="wall") == ""
     assert said(others, bench=FakeBench(libraries=True)) == ""
+
+
+def test_what_a_change_costs_is_no_reuse() -> None:
+    # Runs of some nanoseconds, the inputs of each changed, since the count was found on a busy
+    # machine.
+    short = replace(HONEST, cpu_ns=(40.1, 26.1) * (COUNT // 2))
+    assert said(short) == said(short, short, short) == ""
+    assert said(watched(short, stride=60)) == ""
+    # A replay of work that lasts as long as many changes is found.
+    replayed = replace(HONEST, cpu_ns=(90.0, 26.1) * (COUNT // 2))
+    assert said(replayed) == ""
+    assert "results are kept" in said(watched(replayed, stride=60))
+
+
+def test_samples_with_a_proof_are_not_compared() -> None:
+    proven = (None, True, None, True, False, True, False, False)
+    late = (400 * US, 50 * US, 400 * US, *(50 * US,) * 5)
+    assert said(watched(replace(HONEST, cpu_ns=late), varied=proven)) == ""
+    reused = (50 * US, 90 * US, 50 * US, 90 * US, 5 * US, 90 * US, 5 * US, 5 * US)
+    assert "kept" in said(watched(replace(HONEST, cpu_ns=reused), varied=proven))
+
+
+def test_clocks_that_are_not_read_at_once_hide_no_threads() -> None:
+    brief = replace(HONEST, inner=1, wall_ns=(50.0,) * COUNT, cpu_ns=(50.0,) * COUNT)
+    assert said(watched(brief, others_ns=(4000,) * COUNT)) == ""
+    # Times of other threads lag behind by up to a tick.
+    late = watched(others_ns=(4_000_000,) * COUNT)
+    assert said(late, clock="cpu", threads=2) == ""
+    # One process of several met a disturbance of any size.
+    assert said(late, HONEST, HONEST) == ""
+
+
+def test_a_short_sample_that_is_preempted_does_not_sleep() -> None:
+    brief = replace(HONEST, wall_ns=(3 * US,) * COUNT, cpu_ns=(2 * US,) * COUNT)
+    assert said(watched(brief, voluntary=(1,) * COUNT)) == ""
+    # The first process of several waited.
+    assert said(SLEEPING, HONEST, HONEST) == ""
+
+
+def test_the_engines_clock_is_not_compared_where_delays_are_unknown() -> None:
+    assert said(watched(elapsed_ns=0, delays_ns=0)) == ""
+    assert said(watched(elapsed_ns=int(22e6))) == ""
+
+
+@pytest.mark.parametrize(("again", "accused"), [(HONEST, False), (REUSING, True)])
+def test_a_suspicion_is_confirmed_by_further_processes(again: Samples, accused: bool) -> None:
+    fake: Any = FakeSampler()
+    taken: list[Samples] = []
+
+    def sample() -> Samples:
+        taken.append(again)
+        return again
+
+    assert bool(confirmed(hidden_work([REUSING], fake), fake, sample)) == accused
+    assert len(taken) == CONFIRMING
+    assert confirmed(hidden_work([HONEST], fake), fake, sample) == []
+    assert len(taken) == CONFIRMING

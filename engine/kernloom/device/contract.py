@@ -245,16 +245,17 @@ class LaunchResult:
     """Whether the process had randomized addresses."""
     others_ns: tuple[int, ...] = ()
     """CPU time that threads other than the kernel's own used during each sample."""
-    varied: tuple[bool, ...] = ()
-    """Whether inputs changed between the runs of each sample."""
+    varied: tuple[bool | None, ...] = ()
+    """Whether inputs changed between the runs of each sample; None where one was proven."""
     elapsed_ns: int = 0
     """Duration of the launch by the engine's clock; 0: not taken."""
     delays_ns: int = 0
     """The part of it in which the engine waited for a core, or bytes were copied."""
     report: Mapping[str, str] = field(default_factory=dict)
     """What the platform of an accelerator reports about the launch: limiter, utilisation, bytes by
-    link. A runner reports for how long its thread waited for a core: `queued_ns` during samples,
-    `delays_ns` in all; and `left`, what kernels left running."""
+    link. A runner reports `stride`, the runs between two changes of inputs; where the system tells
+    for how long its thread waited for a core, `queued_ns` during samples and `delays_ns` in all;
+    and `left`, what kernels left running."""
 
     @property
     def instructions(self) -> tuple[float, ...]:

@@ -84,6 +84,7 @@ def header_text() -> str:
         messages.ArgumentKind,
         messages.Change,
         messages.Moment,
+        messages.Changes,
         messages.Clock,
         messages.Condition,
     )

@@ -143,6 +143,16 @@ class Moment(IntEnum):
     AFTER = 1
 
 
+class Changes(IntEnum):
+    """Whether the inputs of a sample changed between its runs (Vary)."""
+
+    NONE = 0
+    ALL = 1
+    PROOF = 2
+    """One of its runs was proven. It lasts longer than others, since copies of tensors displace
+    what caches held."""
+
+
 class Clock(IntFlag):
     """The clocks read before and after every sample."""
 
@@ -465,8 +475,8 @@ class Sample:
     """Virtual time in picoseconds, where the device keeps it."""
     others_ns: U64 = 0
     """CPU time of threads that are neither the measured one nor the runner's own workers."""
-    varied: U32 = 0
-    """1 if inputs changed between its runs (Vary)."""
+    changes: U32 = 0
+    """A value of Changes."""
 
 
 @dataclass(frozen=True)

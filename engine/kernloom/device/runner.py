@@ -38,6 +38,7 @@ from kernloom.device.messages import (
     Allocate,
     ArgumentKind,
     Change,
+    Changes,
     Clock,
     Condition,
     Free,
@@ -332,7 +333,7 @@ class RunnerSession(Conversation):
             voluntary=tuple([sample.voluntary for sample in samples]),
             transfer_ns=tuple([sample.transfer_ns for sample in samples]),
             others_ns=tuple([sample.others_ns for sample in samples]),
-            varied=tuple([bool(sample.varied) for sample in samples]),
+            varied=tuple([_varied(sample.changes) for sample in samples]),
             report=report_of(response),
             cold=bool(had & Condition.COLD),
             realtime=bool(had & Condition.REALTIME),
@@ -346,6 +347,10 @@ def _queued_ns() -> int:
         return int(SCHEDULE.read_bytes().split()[1])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def _varied(changes: int) -> bool | None:
+    return None if changes == Changes.PROOF else changes == Changes.ALL
 
 
 def report_of(response: Response) -> dict[str, str]:

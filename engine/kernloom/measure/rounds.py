@@ -17,7 +17,7 @@ from kernloom.config.schema import Policy as Policy
 from kernloom.measure import noise
 from kernloom.measure.bench import Bench
 from kernloom.measure.drift import LOOKED, drift_metrics, seconds_of, times_text
-from kernloom.measure.hidden import hidden_work
+from kernloom.measure.hidden import confirmed, hidden_work
 from kernloom.measure.launch_report import report_conditions, report_metrics
 from kernloom.measure.looking import keep
 from kernloom.measure.peers import Peers
@@ -89,7 +89,7 @@ class Measure(Stage):
         roofs: Roofs | None = context.services.get(Roofs)
         if roofs and (found := roofs.fraction(experiment, steps, metrics.get(TIME.name, 0.0))):
             metrics[ROOF_FRACTION.name], conditions["roof"] = found
-        suspicions = hidden_work(processes, sampler)
+        suspicions = confirmed(hidden_work(processes, sampler), sampler, sampler.sample)
         if roofs and (doubt := roofs.doubt(experiment, steps, metrics)):
             suspicions.append(doubt)
         return _outputs(

@@ -18,12 +18,14 @@ class Watch:
     """CPU time of threads that are not the kernel's own, during each sample."""
     voluntary: tuple[int, ...] = ()
     """Voluntary context switches during each sample: the kernel waited."""
-    varied: tuple[bool, ...] = ()
-    """Whether inputs changed between the runs of each sample."""
+    varied: tuple[bool | None, ...] = ()
+    """Whether inputs changed between the runs of each sample; None where one was proven."""
+    stride: int = 1
+    """Runs from one change to the next, in samples whose inputs change."""
     queued_ns: int = 0
     """Time that the thread waited for a core during all samples."""
     elapsed_ns: int = 0
-    """Time of the launch by the engine's own clock,"""
+    """Time of the launch by the engine's own clock; 0 if the delays are not known,"""
     delays_ns: int = 0
     """and the part of it that nobody is to blame for: waiting for a core, copying tensors."""
     left: str = ""

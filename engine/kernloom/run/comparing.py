@@ -17,7 +17,7 @@ from kernloom.build.workspace import scratch_folder
 from kernloom.config.schema import Experiment
 from kernloom.measure import noise
 from kernloom.measure.comparison import Compared, Entry, Race, counted, judged, paired, race
-from kernloom.measure.hidden import hidden_work
+from kernloom.measure.hidden import confirmed, hidden_work
 from kernloom.measure.sampler import Sampler
 from kernloom.measure.statistics import (
     RankingClock,
@@ -25,6 +25,7 @@ from kernloom.measure.statistics import (
     process_medians,
     timing,
 )
+from kernloom.measure.trial import Samples
 from kernloom.plan.inspect import sizes_of, tensors_of
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
@@ -140,9 +141,8 @@ def _measure(
             comparisons=total,
         )
         for name, samples in done.samples.items():
-            if samples and (suspicions := hidden_work(samples, samplers[name])):
-                text = "; ".join(suspicions)
-                done.problems.setdefault(name, DeviceError(text, status="suspicious"))
+            if name not in done.problems and (doubt := _suspicion(samples, samplers[name])):
+                done.problems[name] = doubt
         ratios |= paired(done, pairs, found.clock, found.gauge)
         _note_samples(found, done, samplers, load)
         if done.ended:
@@ -155,6 +155,15 @@ def _measure(
             f"the control differs from itself by {abs(1 - found.control.speedup):.1%}: this "
             "machine is too unsteady now, so do not trust the verdicts"
         )
+
+
+def _suspicion(samples: Sequence[Samples], sampler: Sampler) -> KernloomError | None:
+    """Why the samples of one of them are not believed."""
+    try:
+        suspicions = confirmed(hidden_work(samples, sampler), sampler, sampler.sample)
+    except KernloomError as error:
+        return error
+    return DeviceError("; ".join(suspicions), status="suspicious") if suspicions else None
 
 
 def _common_gauge(samplers: Iterable[Sampler]) -> Gauge:

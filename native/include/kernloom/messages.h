@@ -90,6 +90,12 @@ enum kl_moment {
     KL_MOMENT_AFTER = 1,
 };
 
+enum kl_changes {
+    KL_CHANGES_NONE = 0,
+    KL_CHANGES_ALL = 1,
+    KL_CHANGES_PROOF = 2,
+};
+
 enum kl_clock {
     KL_CLOCK_WALL = 1,
     KL_CLOCK_THREAD_CPU = 2,
@@ -180,7 +186,7 @@ struct kl_sample {
     uint64_t transfer_ns;
     uint64_t virtual_ps;
     uint64_t others_ns;
-    uint32_t varied;
+    uint32_t changes;
 } __attribute__((packed));
 KL_STATIC_ASSERT(sizeof(struct kl_sample) == 60, "kl_sample");
 
