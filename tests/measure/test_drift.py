@@ -13,8 +13,10 @@ import pytest
 from kernloom.measure.drift import (
     ASSUMED,
     EPISODE_S,
+    MOST,
     Drift,
     Look,
+    disturbed,
     drift_metrics,
     drift_of,
     episodes,
@@ -72,6 +74,28 @@ def test_rounds_that_drift_raise_the_assumption():
     assert drift_of(ASSUMPTION, steady).deviation == pytest.approx(ASSUMPTION)
     assert drift_of(ASSUMPTION, rising).deviation > 4 * ASSUMPTION
     assert spread_of_blocks(processes([1.0, 2.0, 3.0]), "cpu") == 0.0
+
+
+def test_a_round_that_was_disturbed_is_no_drift():
+    found = drift_metrics(processes([63.0] * 7 + [6500.0]), "wall", ASSUMPTION)
+    assert found["drift"] == pytest.approx(ASSUMPTION)
+    assert found["ci_high_ns"] < 2 * 63
+
+
+def test_disturbed_rounds_widen_an_interval_no_further_than_drift_can():
+    rounds = processes([63.0] * 20 + [6500.0] * 4)
+    found = drift_metrics(rounds, "wall", ASSUMPTION)
+    assert found["drift"] == pytest.approx(MOST)
+    assert found["ci_high_ns"] < 6 * 63
+    assert "rounds differ by up to a factor of 103" in disturbed(rounds, "wall")
+    assert disturbed(processes([100.0 + n for n in range(8)]), "wall") == ""
+
+
+def test_an_attempt_on_a_disturbed_machine_counts_no_more_than_drift():
+    looks = [look(0, 63), look(2 * EPISODE_S, 1e6)]
+    assert drift_of(ASSUMPTION, 0.0, looks).deviation < MOST
+    calm = [look(EPISODE_S * n, 63) for n in range(1, 20)]
+    assert drift_of(ASSUMPTION, 0.0, [*looks[1:], *calm]).deviation < 0.12
 
 
 def test_a_look_of_many_minutes_averages_their_drift():

@@ -40,6 +40,12 @@ def test_less_than_the_floor_is_no_difference(timed):
     assert [found[id].certain for id in "bc"] == [False, True]
 
 
+def test_an_interval_over_orders_of_magnitude_is_not_ranked(timed):
+    vague = {"median_ns": 63, "ci_low_ns": 0.01, "ci_high_ns": 400_000}
+    found = standings([timed("a", 0, metrics=vague), timed("b", 100, 3), timed("c", 107, 3)])
+    assert found.keys() == {"b", "c"} and found["b"].best
+
+
 def test_single_samples_leave_it_open(timed):
     metrics = [{"median_ns": m, "ci_low_ns": m, "ci_high_ns": m, "samples": 1} for m in (1, 9)]
     found = standings([timed(str(m["median_ns"]), 0, metrics=m) for m in metrics])

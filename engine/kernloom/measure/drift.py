@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist, fmean, median_low, stdev
 from typing import Any
 
 from kernloom.base.gauges import TIME
@@ -44,6 +44,10 @@ BLOCKS = 4
 """Blocks of consecutive rounds, whose medians show drift within a look."""
 SLOWER_DRIFT = 1.5
 """The spread between minutes as a multiple of the spread between blocks: drift grows with time."""
+
+MOST = 0.5
+"""Largest spread that counts as drift of a machine. More is a disturbance: its size says nothing
+about the next minute."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,11 @@ def drift_of(
     """The drift to allow for: that of episodes seen so far, and of an assumption that counts as
     much as some of them. `blocks` is the spread within the newest look, which lasted so many
     seconds."""
-    prior = max(assumed, SLOWER_DRIFT * blocks)
+    prior = max(assumed, min(MOST, SLOWER_DRIFT * blocks))
     seen = episodes(looks)
-    centre = fmean(map(fmean, seen)) if seen else 0.0
-    squares = sum(fmean((value - centre) ** 2 for value in values) for values in seen)
+    centre = median(map(fmean, seen)) if seen else 0.0
+    most = max(assumed, MOST)
+    squares = sum(fmean(min(abs(one - centre), most) ** 2 for one in values) for values in seen)
     freedom = ASSUMED + max(0, len(seen) - 1)
     deviation = math.sqrt((ASSUMED * prior**2 + squares) / freedom)
     return Drift(deviation, freedom, max(1.0, seconds / EPISODE_S))
@@ -99,12 +104,25 @@ def episodes(looks: Sequence[Look]) -> list[list[float]]:
 
 
 def spread_of_blocks(processes: Sequence[Samples], clock: RankingClock) -> float:
-    """Standard deviation of the log medians of consecutive rounds; 0 with too few of them."""
+    """Standard deviation of the log medians of consecutive rounds; 0 with too few of them. Of two
+    middle rounds the lower one counts: a single one that was disturbed is no drift."""
     times = process_medians(processes, clock)
     if len(times) < 2 * BLOCKS or min(times) <= 0:
         return 0.0
     ends = [len(times) * number // BLOCKS for number in range(BLOCKS + 1)]
-    return stdev(math.log(median(times[start:end])) for start, end in pairwise(ends))
+    return stdev(math.log(median_low(times[start:end])) for start, end in pairwise(ends))
+
+
+def disturbed(processes: Sequence[Samples], clock: RankingClock) -> str:
+    """Why rounds that differ by more than drift say nothing of the next minute; '' otherwise."""
+    spread = spread_of_blocks(processes, clock)
+    if SLOWER_DRIFT * spread <= MOST:
+        return ""
+    times = process_medians(processes, clock)
+    return (
+        f"the machine was disturbed: rounds differ by up to a factor of "
+        f"{max(times) / min(times):.3g}: quieten it, and repeat it with rerun=failed"
+    )
 
 
 def widened(interval: Interval, drift: Drift) -> Interval:

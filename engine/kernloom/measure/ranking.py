@@ -18,6 +18,8 @@ from kernloom.measure.trial import Trial
 
 BETWEEN_PROCESSES = 0.1
 """Plausible difference between two processes of the same kernel."""
+WIDEST = 10
+"""Ratio of an interval's bounds from which a time is not known well enough to be ranked."""
 FAULTS = "faults"
 """Condition of a trial: the faults that were injected, as text."""
 WITH_SANITIZER = "with a sanitizer"
@@ -100,13 +102,18 @@ def ranked(trials: Iterable[Trial]) -> list[list[Ranked]]:
     groups: dict[bytes, dict[str, Ranked]] = {}
     for trial in trials:
         gauge, value = _measured(trial)
-        if gauge and trial.good and value > 0:
+        if gauge and trial.good and value > 0 and not _is_vague(trial, gauge):
             work = sha256(_group(trial, gauge).encode()).digest()
             groups.setdefault(work, {})[trial.id] = _ranked(trial, gauge, value)
     return [
         sorted(members.values(), key=lambda found: found.gauge.cost(found.value))
         for members in groups.values()
     ]
+
+
+def _is_vague(trial: Trial, gauge: Gauge) -> bool:
+    low, high = trial.metrics.get(gauge.low), trial.metrics.get(gauge.high)
+    return low is not None and high is not None and high > WIDEST * max(low, 0)
 
 
 def _ranked(trial: Trial, gauge: Gauge, value: float) -> Ranked:

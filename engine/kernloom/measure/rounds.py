@@ -16,7 +16,7 @@ from kernloom.base.gauges import ROOF_FRACTION, TIME
 from kernloom.config.schema import Policy as Policy
 from kernloom.measure import noise
 from kernloom.measure.bench import Bench
-from kernloom.measure.drift import LOOKED, drift_metrics, seconds_of, times_text
+from kernloom.measure.drift import LOOKED, disturbed, drift_metrics, seconds_of, times_text
 from kernloom.measure.hidden import confirmed, hidden_work
 from kernloom.measure.launch_report import report_conditions, report_metrics
 from kernloom.measure.looking import keep
@@ -74,6 +74,8 @@ class Measure(Stage):
             metrics |= transfer_metrics(processes, sampler.transfer_bytes)
         metrics |= readings_of(processes, bench.device.gauges)
         if gauge == TIME:
+            if sampler.policy.drift:
+                unconverged = unconverged or disturbed(processes, clock)
             metrics |= drift_metrics(
                 processes, clock, sampler.policy.drift, seconds=seconds_of(look)
             )
