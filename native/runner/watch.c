@@ -88,6 +88,9 @@ static size_t add(struct reply *reply, size_t at, const char *key, uint64_t valu
                                  (unsigned long long)value);
 }
 
+/* watch_queued at the last report. */
+static uint64_t reported;
+
 void watch_report(struct reply *reply, const struct watched *watched) {
     uint64_t paused_ns = 0;
     int more = threads_that_stay(&paused_ns);
@@ -95,7 +98,10 @@ void watch_report(struct reply *reply, const struct watched *watched) {
     uint64_t before = watched->queued_before, after = watched->queued_after;
     if (keeps_times) {
         at = add(reply, at, "queued_ns", after > before ? after - before : 0);
-        at = add(reply, at, "delays_ns", watch_queued() + watched->flush_ns + paused_ns);
+        uint64_t now = watch_queued();
+        uint64_t since = now > reported ? now - reported : 0;
+        reported = now;
+        at = add(reply, at, "delays_ns", since + watched->flush_ns + paused_ns);
     }
     if (more > 0)
         snprintf(reply->detail + at, sizeof reply->detail - at, "left=%d %s\n", more,

@@ -254,8 +254,8 @@ class LaunchResult:
     report: Mapping[str, str] = field(default_factory=dict)
     """What the platform of an accelerator reports about the launch: limiter, utilisation, bytes by
     link. A runner reports `stride`, the runs between two changes of inputs; where the system tells
-    for how long its thread waited for a core, `queued_ns` during samples and `delays_ns` in all;
-    and `left`, what kernels left running."""
+    for how long its thread waited for a core, `queued_ns` during samples and `delays_ns` since the
+    launch before; and `left`, what kernels left running."""
 
     @property
     def instructions(self) -> tuple[float, ...]:

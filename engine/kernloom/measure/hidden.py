@@ -37,7 +37,7 @@ FEWEST = 2
 """Fewest samples of either kind to compare."""
 SLOW_CLOCK, SLOW_CLOCK_ONCE = 2.0, 3.0
 """How many times longer a launch may take by the engine's clock than its runs by the runner's:
-every one of several processes, and one alone."""
+one of several processes, and one alone."""
 START_NS = 20e6
 """Time of a launch beside its runs."""
 CONFIRMING = 3
@@ -158,22 +158,20 @@ def _reuse(processes: Sequence[Samples], sampler: Sampler) -> str:
 
 def _slow_clock(processes: Sequence[Samples], sampler: Sampler) -> str:
     """The engine's own clock against the sum of all runs."""
-    policy, several = sampler.policy, len(processes) > 1
-    factor = SLOW_CLOCK if several else SLOW_CLOCK_ONCE
-    worst = None
+    policy, found = sampler.policy, []
+    factor = SLOW_CLOCK if len(processes) > 1 else SLOW_CLOCK_ONCE
     for process in processes:
         watch = _watch(process)
         samples = _total(process, process.wall_ns)
         longest = max(max(process.wall_ns), policy.min_sample_us * 1000)
         known = samples + (policy.warmup + CALIBRATIONS) * longest
-        if not watch.elapsed_ns or watch.elapsed_ns - watch.delays_ns <= factor * known + START_NS:
-            return ""
-        if worst is None or watch.elapsed_ns / known > worst[0]:
-            worst = (watch.elapsed_ns / known, watch.elapsed_ns, known)
-    if worst is None:
+        if watch.elapsed_ns and watch.elapsed_ns - watch.delays_ns > factor * known + START_NS:
+            found.append((watch.elapsed_ns, known))
+    if 2 * len(found) < len(processes):
         return ""
+    elapsed, known = max(found, key=lambda pair: pair[0] / pair[1])
     return (
-        f"a launch took {time_text(worst[1])} by the engine's clock, and its runs at most "
-        f"{time_text(worst[2])} by the clock in the kernel's process: that clock is wrong, or work "
+        f"a launch took {time_text(elapsed)} by the engine's clock, and its runs at most "
+        f"{time_text(known)} by the clock in the kernel's process: that clock is wrong, or work "
         "is done outside of the samples"
     )
