@@ -34,7 +34,7 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"`([^`]+)`")
 _PROMPT = re.compile(r"[$#] (.*)")
 _FOLDERS = "templates|configs|package|scenes|tests"
-_PATH = re.compile(rf"(?:# @package \S+\n)?(?:/\*|#) ((?:{_FOLDERS})/\S+)")
+_PATH = re.compile(rf"(?:# @package \S+\n)?(?:/\*|#) ((?:{_FOLDERS})/\S+|golden\.py)")
 
 
 def drawing(name: str) -> ModuleType:

@@ -90,7 +90,9 @@ def _lane(process: str, thread: str) -> str:
 def picture(trace: Mapping[str, Any], title: str) -> str:
     found = slices_of(trace)
     start = max(one.start for one in found if one.name == "submit")
-    launch = [one for one in found if one.start >= start]
+    # What follows the answer reads the results.
+    end = min(one.end for one in found if one.start >= start and one.lane == "pcie up")
+    launch = [one for one in found if one.start >= start and one.end <= end]
     task = next(one for one in launch if one.task)
     inside = [one for one in launch if task.start <= one.start and one.end <= task.end]
     all_lanes, lanes = _lanes(launch), _lanes(inside)
@@ -98,7 +100,6 @@ def picture(trace: Mapping[str, Any], title: str) -> str:
     height = upper + 76 + ROW * len(lanes) + 40
     drawing = Picture(WIDTH, height, title)
     drawing.text(20, 28, title, bold=True)
-    end = max(one.end for one in launch)
     _panel(drawing, 44, launch, all_lanes, (start, end), start)
     drawing.text(20, upper + 28, f"the task '{task.name}', enlarged", bold=True)
     _panel(drawing, upper + 44, inside, lanes, (task.start, task.end), start)

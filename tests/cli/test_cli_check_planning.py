@@ -26,6 +26,6 @@ def test_compilers_are_asked_once_for_all_workloads(
     monkeypatch.setattr(Assembly, "refresh", counted)
     assembly = Assembly(find_places(project.folder))
     words = [f"workload={first},good,transpose", "case=default"]
-    plans, errors = check._plan_workloads(assembly, assembly.composer.parse(words, multirun=True))
+    plans, errors = check.plan_workloads(assembly, assembly.composer.parse(words, multirun=True))
     assert len(plans) + len(errors) == 3
     assert len(asked) == 1

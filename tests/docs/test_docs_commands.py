@@ -30,6 +30,8 @@ NOT_RUN = {
     r"createdb .*": "the tests' server makes its databases itself",
     r"kernloom recipe run": "a part of a command: the file is missing",
     r"kernloom run \.\.\. .*": "a part of a command",
+    r"(\./)?kernloom tune space=(FILE|recorded\.json\.gz .*)": "needs a recorded space: tests/tune",
+    r"python tests/attack/cheat_trials\.py": "needs minutes: tests/attack runs a part",
     r"kernloom check --fuzz( N)?": "a part of a command: the number of draws is missing",
     r"source <\(kernloom .*|kernloom .* \| source": "test_what_is_typed_is_completed",
     r"\.venv/bin/python -m SCons": "test_a_flag_of_one_variant_concerns_that_variant",
