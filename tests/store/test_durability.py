@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kernloom.base.errors import StoreError, UnavailableError
+from kernloom.base.errors import StoreError, StoreLostError
 from kernloom.store import open_store
 
 WRITER = """
@@ -128,7 +128,7 @@ def test_a_store_that_loses_its_name_while_it_is_used_is_an_error(path, make_tri
             file.rename(file.with_name(f"away{file.name}"))
         if end == "replaced":
             path.write_bytes(b"")
-        with pytest.raises(UnavailableError, match="replaced" if end == "replaced" else "deleted"):
+        with pytest.raises(StoreLostError, match="replaced" if end == "replaced" else "deleted"):
             store.add(make_trial("after"))
         if end == "moved":
             for file in files:

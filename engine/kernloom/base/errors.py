@@ -80,6 +80,10 @@ class UnavailableError(KernloomError):
     exit_code = 3
 
 
+class StoreLostError(UnavailableError):
+    """The store of results lost its name while it was used, with all that is in it."""
+
+
 class BuildError(KernloomError):
     """The build itself broke down (not one artifact: those are recorded as failed)."""
 

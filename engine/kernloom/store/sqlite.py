@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from kernloom.base.errors import DamagedError, StoreError, UnavailableError
+from kernloom.base.errors import DamagedError, StoreError, StoreLostError
 from kernloom.store import versions
 from kernloom.store.backups import Backups
 from kernloom.store.database import Connection, Database
@@ -80,7 +80,7 @@ class SqliteConnection(Connection):
         now = _stat_of(file)
         self._opened = self._opened or now
         if now is None or self._opened is None or not os.path.samestat(now, self._opened):
-            raise UnavailableError(
+            raise StoreLostError(
                 f"{file} was {'replaced' if now else 'deleted or moved'} while it was in use, with "
                 "all trials in it",
                 hint="If it was moved, move it back. Its newest backup may be beside it "

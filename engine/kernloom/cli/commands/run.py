@@ -38,7 +38,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
-from kernloom.base.errors import ConfigError, UsageError
+from kernloom.base.errors import ConfigError, StoreLostError, UsageError
 from kernloom.base.units import count
 from kernloom.cli.invocation import Flag, Invocation, destination
 from kernloom.cli.progress import Progress
@@ -275,6 +275,8 @@ def _interrupted_message(results: Results) -> str:
     """The message about what an interrupted run has stored."""
     if results.trials:
         number = len(results.trials)
+        if isinstance(results.failure, StoreLostError):
+            return f"{count(number, 'trial')} had finished"
         return f"{count(number, 'finished trial')} {'is' if number == 1 else 'are'} kept"
     if results.screening and results.screening.trials:
         return f"what came of {len(results.screening.trials)} screened points is kept"
