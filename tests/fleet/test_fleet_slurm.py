@@ -174,7 +174,8 @@ def test_never_two_measure_on_a_node_at_once(sweeps: SlurmProject) -> None:
     body = (
         f'int mine = open("{inside}", O_CREAT | O_EXCL | O_WRONLY, 0600);'
         f'if (mine < 0) close(open("{met}", O_CREAT | O_WRONLY, 0600));'
-        f'else {{ usleep(500); close(mine); unlink("{inside}"); }} {DOUBLE}'
+        f"else {{ for (volatile int i = 0; i < 300000; i++); "
+        f'close(mine); unlink("{inside}"); }} {DOUBLE}'
     )
     project.add("shy", body, head="#include <fcntl.h>\n#include <unistd.h>")
     sizes = "workload.sizes.n=100,200,300,400"
