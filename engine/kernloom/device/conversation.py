@@ -46,11 +46,9 @@ _TRIAL_STATUS = {
     Status.NO_ANSWER: "timeout",
     Status.DAMAGED: "crashed",
     Status.HAZARD: "wrong",
-    Status.FORBIDDEN: "refused",
-    Status.CHANGED_STATE: "wrong",
 }
 # After an out-of-bounds access nothing in that process can be trusted.
-_FATAL = (Status.OUT_OF_BOUNDS, Status.UNAVAILABLE, Status.FORBIDDEN)
+_FATAL = (Status.OUT_OF_BOUNDS, Status.UNAVAILABLE)
 
 
 @dataclass(frozen=True)

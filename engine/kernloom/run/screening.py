@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 
 from kernloom.base.files import canonical_json, sha256_text
 from kernloom.base.gauges import Gauge, ranking_gauge
-from kernloom.build.admission import Admissions
 from kernloom.build.batch import batches, with_outside_files_of
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
@@ -254,10 +253,6 @@ class _ScreeningBuild:
         joined = batches(self._artifacts.values(), size, jobs=os.cpu_count() or 1)
         self._batches = {batch.artifact.key: batch for batch in joined}
         self._batch_of = {key: batch for batch in joined for key in batch.entries}
-        allowed = [set(plan.experiment.workload.allow) for plan in plans]
-        self._allow = tuple(sorted(set.intersection(*allowed))) if allowed else ()
-        """What the workloads of all plans allow."""
-        self._admissions = Admissions()
         self.batches = 0
         """Number of batches wanted."""
 
@@ -302,17 +297,11 @@ class _ScreeningBuild:
             self._builder.prepare()
 
     def _failed(self, outcomes: Mapping[str, Outcome]) -> list[Artifact]:
-        """The kernels of batches that failed to compile, or contain what no kernel may."""
+        """The kernels of batches that failed to compile."""
         bad = [
-            self._batches[k]
-            for k, found in outcomes.items()
-            if k in self._batches and not self._is_good(found)
+            self._batches[k] for k, found in outcomes.items() if k in self._batches and not found.ok
         ]
         return [self._artifacts[key] for batch in bad for key in batch.entries]
-
-    def _is_good(self, batch: Outcome) -> bool:
-        """Whether all kernels of a batch can be used from it; one alone could be refused."""
-        return batch.ok and not self._admissions.reasons(batch.artifact, batch.path, self._allow)
 
     def _members(self, outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
         """The outcome of a batch, as outcomes of its kernels."""
@@ -320,7 +309,7 @@ class _ScreeningBuild:
         for key, outcome in outcomes.items():
             if key not in self._batches:
                 members[key] = outcome
-            elif self._is_good(outcome):
+            elif outcome.ok:
                 members |= {
                     member: replace(
                         outcome,
