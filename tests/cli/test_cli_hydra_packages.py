@@ -231,7 +231,7 @@ def test_a_recipe_calls_no_resolver(lab: Lab, tmp_path: Path) -> None:
     written = read_yaml(recipe)
     for change in ({"about": "${lab.calls:1}"}, {"sizes": {"n": "${lab.calls:1}"}}):
         lock = deepcopy(written["lock"])
-        lock["configs"]["workload"][0] |= change
+        lock["configs"]["workload"][0]["is"] |= change
         lock[DIGEST] = digest_of(lock)
         recipe.write_text(dump_yaml(written | {"lock": lock}))
         lab.run("recipe", "run", str(recipe))

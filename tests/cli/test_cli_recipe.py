@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from command_line import Project, listing
 from kernloom.base.errors import ConfigError
+from kernloom.config.reader import dump_yaml, read_yaml
 from kernloom.recipe.flags import check_flags
+from kernloom.recipe.lock import DIGEST, digest_of
 
 AXPY = ("workload=axpy", "case=small")
 
@@ -27,7 +28,14 @@ def home(tmp_path_factory: pytest.TempPathFactory, shared_project: Project) -> P
 
 
 def read(project: Project) -> Any:
-    return yaml.safe_load((project.folder / "axpy.yaml").read_text(encoding="utf-8"))
+    return read_yaml(project.folder / "axpy.yaml")
+
+
+def locked_artifacts(project: Project) -> dict[str, str]:
+    """Name -> key of each artifact in the recipe's lock."""
+    lock = read(project)["lock"]
+    (point,) = lock["points"]
+    return {name: lock["artifacts"][n]["key"] for name, n in point["artifacts"].items()}
 
 
 def test_replaying_gives_the_same_artifacts_and_parameters(home: Project) -> None:
@@ -41,9 +49,8 @@ def test_replaying_gives_the_same_artifacts_and_parameters(home: Project) -> Non
 
 
 def test_a_recipe_expects_what_was_built(home: Project) -> None:
-    (entry,) = read(home)["trials"]
     trial = home.json("run", *AXPY).trial
-    assert entry["expected"]["artifacts"] == {a["name"]: a["key"] for a in trial["artifacts"]}
+    assert locked_artifacts(home) == {a["name"]: a["key"] for a in trial["artifacts"]}
 
 
 def test_a_sweep_is_replayed_in_its_order(project: Project) -> None:
@@ -59,8 +66,7 @@ def test_a_sweep_is_replayed_in_its_order(project: Project) -> None:
 def test_a_recipe_replays_in_another_project(home: Project, informed_project: Project) -> None:
     done = informed_project.json("recipe", "run", str(home.folder / "axpy.yaml"))
     assert (done.code, done.trial["status"]) == (0, "ok")
-    expected = read(home)["trials"][0]["expected"]["artifacts"]
-    assert {a["name"]: a["key"] for a in done.trial["artifacts"]} == expected
+    assert {a["name"]: a["key"] for a in done.trial["artifacts"]} == locked_artifacts(home)
 
 
 def kernel(config: Any) -> Any:
@@ -116,10 +122,7 @@ HARMFUL: dict[str, Callable[[Any], None]] = {
         "workload.kernels.axpy.sources.host", {"file": "/etc/passwd", "function": "f"}
     ),
     "data outside": set_at("workload.tensors.x.fill", {"kind": "file", "path": "/etc/passwd"}),
-    "a file of parameters": set_at("select", {"providers": ["file"], "file": "/etc/passwd"}),
-    "a file of parameters in a stage": read_by_stage,
     "an unknown stage type": set_at("pipeline.stages.library.use", "python"),
-    "an unknown provider": set_at("pipeline.stages.choice.providers", ["os.system"]),
     "an unknown device": set_at("target.device", "os.system"),
     "code in a kernel's name": rename_kernel,
     "code in an argument's name": rename_argument,
@@ -127,12 +130,16 @@ HARMFUL: dict[str, Callable[[Any], None]] = {
     "a store elsewhere": set_at("store", {"name": "sqlite", "path": "/tmp/evil.db"}),
     "an unknown key": set_at("hooks", ["true"]),
 }
+REPLACED: dict[str, Callable[[Any], None]] = {
+    "a file of parameters": set_at("select", {"providers": ["file"], "file": "/etc/passwd"}),
+    "a file of parameters in a stage": read_by_stage,
+    "an unknown provider": set_at("pipeline.stages.choice.providers", ["os.system"]),
+}
 FIRST = (
     "other tools",
     "a toolchain outside configs",
     "an arch outside build",
     "a template outside",
-    "a file of parameters in a stage",
     "an unknown stage type",
     "code in a kernel's name",
 )
@@ -201,9 +208,14 @@ def refused(project: Project, path: Path) -> str:
 
 
 def changed(project: Project, change: Callable[[Any], None], path: Path) -> Path:
-    document = copy.deepcopy(read(project))
-    change(document["trials"][0]["config"])
-    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    """The recipe with another config in its lock, under a right digest."""
+    document = read(project)
+    lock = document["lock"]
+    config = {name: copy.deepcopy(rows[0]["is"]) for name, rows in lock["configs"].items()}
+    change(config)
+    lock["configs"] = {name: [{"is": value}] for name, value in config.items()}
+    lock[DIGEST] = digest_of(lock)
+    path.write_text(dump_yaml(document), encoding="utf-8")
     return path
 
 
@@ -214,7 +226,16 @@ def changed(project: Project, change: Callable[[Any], None], path: Path) -> Path
 def test_a_strangers_recipe_is_refused(home: Project, tmp_path: Path, what: str) -> None:
     message = refused(home, changed(home, HARMFUL[what], tmp_path / "stranger.yaml"))
     assert message.startswith("kernloom: error: ")
+    assert "its digest is another" not in message
     assert "root:" not in message  # what a file outside holds is not repeated
+
+
+@pytest.mark.parametrize("what", REPLACED)
+def test_the_parameters_of_a_lock_replace_its_providers(
+    home: Project, tmp_path: Path, what: str
+) -> None:
+    done = home.json("recipe", "run", str(changed(home, REPLACED[what], tmp_path / "other.yaml")))
+    assert (done.code, done.trial["provider"]) == (0, "fixed"), done.stderr
 
 
 def test_flags_that_reach_beyond_compiling_are_refused() -> None:
