@@ -15,13 +15,15 @@ from kernloom.recipe.fields import LOCAL_KEYS
 from kernloom.recipe.recipe import read_recipe
 from kernloom.recipe.request import Request, new_request, overrides_of
 
+_LOCAL = (*LOCAL_KEYS, "hydra")
+"""Keys that belong to whoever runs a recipe, the search path of configs included."""
 _OWN = ("about", "proxy", "variation", "claims")
 """Keys of a request that a run does not have: a person wrote them."""
 
 
 def request_of_run(overrides: Overrides, trials: Sequence[Trial], composer: Composer) -> Request:
     """The request of a run with these overrides; its points must be those of the trials."""
-    kept = overrides.without(*(key for key in LOCAL_KEYS if key != "sweep"))
+    kept = overrides.without(*(key for key in _LOCAL if key != "sweep"))
     try:
         request = new_request(kept.text)
         points = points_of(request, composer)
@@ -45,9 +47,8 @@ def _ignored(row: Any, error: ConfigError) -> None:
 
 def request_of_trials(trials: Sequence[Trial], composer: Composer) -> Request:
     """A request whose points are these trials: what they have in common, and named points."""
-    local = tuple(LOCAL_KEYS)
     found = [
-        composer.parse(trial.overrides, multirun=False).without(*local).items for trial in trials
+        composer.parse(trial.overrides, multirun=False).without(*_LOCAL).items for trial in trials
     ]
     common = [o for o in found[0] if all(o.text in {p.text for p in items} for items in found)]
     shared = {override.text for override in common}
