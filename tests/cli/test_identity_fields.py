@@ -154,6 +154,7 @@ CHANGES_THE_RESULT: dict[str, Change] = {
     "Workload.tolerance": other("workload.tolerance", {}),
     "Cost.flops": other("workload.cost.flops", "2 * n"),
     "Cost.bytes": other("workload.cost.bytes", "9 * n"),
+    "Workload.stateful": other("workload.stateful", True),
     "Workload.cost": other("workload.cost", {}),
     # What is called, and with what.
     "Workload.steps": other("workload.steps", {"called": {"kernel": "scale"}}),
