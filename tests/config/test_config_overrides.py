@@ -51,6 +51,7 @@ OVERRIDES = {
     "memory_limit": ("memory_limit=4GiB", "memory_limit", "4GiB"),
     "show": ("show=source", "show", "source"),
     "whatif": ("whatif=hbm", "whatif", "hbm"),
+    "search": ("search=brief", "search.name", "brief"),
 }
 
 
