@@ -102,7 +102,7 @@ def test_the_overrides_of_a_case_compose_its_experiment(tmp_path: Path, assembly
     assert workload["sizes"] == {"M": 8, "N": 24, "K": 32}
     assert workload["dtype"] == "float64"
     assert workload["tensors"]["A"]["fill"] == {"kind": "constant", "value": 2.0}
-    assert workload["tolerance"]["float64"] == {"rtol": 0.5, "atol": 1}
+    assert workload["tolerance"]["float64"] == {"rtol": 0.5, "atol": 1, "ulp": 0}
     assert (point.data["seed"], point.data["select"]["fixed"]["tile"]["mr"]) == (3, 4)
 
 

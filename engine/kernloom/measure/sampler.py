@@ -88,15 +88,16 @@ class Sampler:
         experiment = self.bench.experiment
         try:
             own = experiment.seed
-            other = own if experiment.workload.stateful else self.bench.other_seed(own)
             # An observed session is a new one: a trace shows nothing of the verification.
             fresh = bool(experiment.observed)
+            plain = fresh or experiment.workload.stateful
+            other = own if plain else self.bench.other_seed(own)
             setup = self.bench.setup(self.steps, fresh=fresh, seed=other)
             # Launches of their own: the report of a launch covers all of its runs, and between them
             # the data changes.
             for _ in range(max(1, WARMING - setup.launches)):
                 setup.launch(LaunchSettings())
-            result = self._proven(setup, own)
+            result = setup.launch(LaunchSettings()) if plain else self._proven(setup, own)
             self.last, self.seen = result, look_into(setup, experiment)
         finally:
             self.bench.close()
@@ -105,8 +106,6 @@ class Sampler:
 
     def _proven(self, setup: Setup, seed: int) -> LaunchResult:
         """One run on the tensors of a seed, compared with the golden."""
-        if self.bench.experiment.workload.stateful:
-            return setup.launch(LaunchSettings())
         setup.renew(seed)
         with named(setup, "the run that counts"):
             return verified_launch(self.bench, setup, LaunchSettings())[0]
