@@ -60,7 +60,8 @@ def test_a_study_finds_the_best_says_what_failed_and_goes_on_from_what_is_stored
     assert found["model"]["ratio"] > 1
     assert all(one["verified"] for one in found["cases"])
     again = slow.json(*TUNE, "leaders=2", "stages=1").document
-    assert again["study"]["known"] == 6, "what did not compile is tried again"
+    assert again["study"]["known"] == 7, "what failed is not tried again either"
+    assert again["study"]["failed"] == 3
     assert again["winner"]["id"] == found["winner"]["id"]
     assert again["build"]["built"] == 0
     more = slow.json(*TUNE, "leaders=1", "stages=1", "toolchain=gcc,clang", "trials=9").document

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,8 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from kernloom.tune.export import MANIFEST
-from kernloom.tune.export.ctext import in_comment, supported
-from kernloom.tune.export.library import build_script, replace_export
+from kernloom.tune.export.ctext import in_comment, in_string, supported
+from kernloom.tune.export.library import build_script, library_name, replace_export
+from kernloom.tune.export.symbols import defined_names
 
 
 def export(folder: Path, *files: str) -> Path:
@@ -73,3 +75,42 @@ def test_a_variant_runs_only_where_its_vectors_are() -> None:
 
 def test_no_text_ends_its_comment() -> None:
     assert "*/" not in in_comment("a */ int x; /* b")
+
+
+def test_any_text_is_a_string_of_c(tmp_path: Path) -> None:
+    texts = ["plain", 'a"b', "back\\slash", "??/", "größer", "line\nbreak", "%s 12"]
+    prints = "".join(f"fputs({in_string(text)}, stdout); putchar(10);" for text in texts)
+    (tmp_path / "a.c").write_text(f"#include <stdio.h>\nint main(void) {{ {prints} }}\n")
+    subprocess.run(["gcc", "-trigraphs", "a.c"], cwd=tmp_path, check=True)
+    done = subprocess.run([tmp_path / "a.out"], capture_output=True)
+    assert done.stdout.decode() == "".join(f"{text}\n" for text in texts)
+
+
+def test_a_library_has_the_name_of_its_workload_in_letters_of_c() -> None:
+    assert library_name("matmul") == "matmul_kernels"
+    assert library_name("3d-blur.v2") == "_3d_blur_v2_kernels"
+    assert re.fullmatch(r"\w+", library_name("größer"), re.ASCII)
+
+
+def test_names_that_variants_would_share_are_found() -> None:
+    text = """
+    #include <math.h>
+    #define UNUSED(name) int name() { return 0; }
+    /* int commented(void) { } */
+    double exp(double);                      // of a library
+    extern int elsewhere;
+    static int own(int x) { for (;;) if (x) while (x) return x; }
+    static const float table[2] = {1, 2};
+    typedef struct { int member; } pair;
+    struct tagged { int member; };
+    enum kind { RED, GREEN };
+    float weights[9] = {1, 2, 3}, *more = weights, bias;
+    __attribute__((aligned(64))) float buffer[100] __attribute__((unused));
+    struct tagged one = {.member = '"'};
+    static inline __attribute__((always_inline)) float inlined(float x) { return x; }
+    __attribute__((noinline)) void helper(float *x, int (*f)(int)) { const char *s = "{("; }
+    float *pointer(void) { float local = 1; return 0; }
+    """
+    found = {"weights", "more", "bias", "buffer", "one", "helper", "pointer"}
+    assert defined_names(text) == found
+    assert defined_names("}}} void f(") == set()

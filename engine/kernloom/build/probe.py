@@ -32,6 +32,9 @@ _KILLED = re.compile(
 )
 """Messages of compilers and linkers when they, or programs they started, could not work."""
 
+_FROM_OUTSIDE = re.compile(r"was ended: |No such file or directory|cannot find -l")
+"""Messages about compilers that were killed, and about files that may be there next time."""
+
 
 class ProbeError(UnavailableError):
     """A tool that gave no answer: killed, out of memory or disk space."""
@@ -98,6 +101,13 @@ def tool_output(
     if why := _unusable_reason(answer):
         raise ProbeError(f"{argv[0]} does not work: {why}")
     return answer
+
+
+def is_refusal(message: str) -> bool:
+    """Whether the message of a failed build is a compiler's or linker's verdict on its input, which
+    it would repeat."""
+    unable = _KILLED.search(message) or _FROM_OUTSIDE.search(message) or disk_problem(message)
+    return "error:" in message and not unable
 
 
 def _unusable_reason(answer: ToolResult) -> str:

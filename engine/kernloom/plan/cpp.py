@@ -88,6 +88,7 @@ _KEYWORDS = frozenset(
         "register",
         "reinterpret_cast",
         "requires",
+        "restrict",
         "return",
         "short",
         "signed",

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -194,9 +194,10 @@ class Store:
         sort: str = "",
         *,
         history: bool = False,
+        without: Container[Name] = (),
     ) -> Iterator[Trial]:
         """The same trials as an iterator: however many there are, few are in memory at once, and
-        the store can be used meanwhile."""
+        the store can be used meanwhile. Those named by `without` are not read."""
         if limit is not None and limit < 0:
             raise UsageError(f"a limit of {limit} makes no sense", hint="Allowed: 0 or more.")
         if isinstance(filters, Mapping):
@@ -206,7 +207,7 @@ class Store:
         names = self._read(
             lambda found: statements.search(found, wanted, limit, order, down, history)
         )
-        for some in batches(names):
+        for some in batches([name for name in names if name not in without]):
             yield from self._read(partial(Lookups.named, names=some))
 
     def check_keys(self, keys: Iterable[Key]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from kernloom.base.errors import ConfigError
+from kernloom.base.files import canonical_json
 from kernloom.base.lookup import MISSING, lookup
+from kernloom.build.probe import is_refusal
 from kernloom.config.overrides import Override
 from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
@@ -52,6 +54,8 @@ class KnownPoints:
         self._store = store
         self._fleet = fleet
         self._seen: set[str] = set()
+        self._looked_at: set[tuple[str, int]] = set()
+        """Stored trials that need not be read again: their ids and attempts."""
         self._state: object = None
 
     def seen(self, id: str) -> None:
@@ -59,7 +63,7 @@ class KnownPoints:
         self._seen.add(id)
 
     def of_this_work(self) -> Iterator[KnownPoint]:
-        """Every point of the space whose trial is stored."""
+        """Every point of the space whose trial is stored, and was not when this was last asked."""
         if self._plan.experiment.rerun == "all":
             return
         self._state = self._store.state()
@@ -73,9 +77,14 @@ class KnownPoints:
                 plans[plan.id] = point, plan
         wanted = [plan for _, plan in plans.values()]
         for plan, trial in stored_trials(self._store, self._fleet, wanted):
-            if reusable(trial, plan):
+            if _settled(trial, plan):
                 self._seen.add(plan.id)
                 yield KnownPoint(plans[plan.id][0], trial)
+
+    def not_compiling(self, plans: Sequence[Planned]) -> dict[str, Trial]:
+        """Plan id -> the stored trial of a point that the compiler refused."""
+        found = stored_trials(self._store, self._fleet, plans)
+        return {plan.id: trial for plan, trial in found if _is_refused_by_compiler(trial, plan)}
 
     def others(self) -> Iterator[KnownPoint]:
         """What other engines have stored since the last time."""
@@ -113,16 +122,41 @@ class KnownPoints:
         """The points of stored trials that may be of this study; planning shows which are."""
         experiment = self._plan.experiment
         asked = {"workload": experiment.workload.name, "target": experiment.target.name}
-        policy = experiment.measure.name
-        taken: list[Point] = []
-        for trial in self._store.stream(asked, MAX_TRIALS):
-            if trial.id in self._seen or trial.config.get("measure", {}).get("name") != policy:
+        taken: set[str] = set()
+        for trial in self._store.stream(asked, MAX_TRIALS, without=self._looked_at):
+            self._looked_at.add((trial.id, trial.attempt))
+            if trial.id in self._seen or not self._is_of_this_work(trial):
                 continue
             keys = {one.key: _value_of(trial, one) for one in self._plan.study.varied}
             point = self._plan.study.point_of(trial.params, keys, given=trial.point)
-            if point is not None and point not in taken:
-                taken.append(point)
+            if point is not None and (text := canonical_json(point)) not in taken:
+                taken.add(text)
                 yield point
+
+    def _is_of_this_work(self, trial: Trial) -> bool:
+        """Whether a trial can have the id of a point: told by what takes no time to compare."""
+        experiment = self._plan.experiment
+        sizes = self._plan.base.point.data["workload"].get("sizes")
+        return (
+            trial.case == experiment.case
+            and lookup(trial.config, ["measure", "name"]) == experiment.measure.name
+            and lookup(trial.config, ["workload", "sizes"]) == sizes
+        )
+
+
+def _settled(trial: Trial, plan: Planned) -> bool:
+    """Whether a stored trial is the result of a point, which is not tried again."""
+    return reusable(trial, plan) or _is_refused_by_compiler(trial, plan)
+
+
+def _is_refused_by_compiler(trial: Trial, plan: Planned) -> bool:
+    """Whether the compiler refused the same source before. Elsewhere it is asked again, as the
+    cause may be gone, but a search has other points."""
+    return (
+        trial.status == "build_failed"
+        and plan.experiment.rerun == "none"
+        and is_refusal(trial.message)
+    )
 
 
 def _value_of(trial: Trial, varied: Override) -> Any:

@@ -40,7 +40,10 @@ class StudyRun:
         plan, search = self.plan, self.plan.search
         check_effects(plan)
         objectives = objectives_of(search.objective)
-        progress = StudyProgress(self.progress, search.trials)
+        tables = plan.study.space.tables
+        limits = [search.trials, tables.total if tables else None]
+        total = min((one for one in limits if one is not None), default=None)
+        progress = StudyProgress(self.progress, total)
         fleet = create_fleet(plan.experiment.fleet, FleetSetup(self.assembly, self.store, progress))
         execution = Execution(self.assembly, self.store, progress, fleet, self.ended)
         known = KnownPoints(plan, self.store, fleet)

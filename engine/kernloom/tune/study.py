@@ -220,6 +220,10 @@ class Study:
                 self._add(point, found)
             else:
                 plans.append((point, found))
+        for id, trial in self._known.not_compiling([plan for _, plan in plans]).items():
+            self._add(next(point for point, plan in plans if plan.id == id), trial, known=True)
+            self._known.seen(id)
+            plans = [pair for pair in plans if pair[1].id != id]
         if not plans:
             return None
         self._progress.batch(self.history, len(plans))

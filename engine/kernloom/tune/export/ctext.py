@@ -1,11 +1,12 @@
-"""C texts of an export: the header, the dispatchers and the test program."""
+"""C texts of an export: the header and the dispatchers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kernloom.config.schema import Arch
-from kernloom.plan.schedule import BoundArgument, Schedule
+from kernloom.plan.cpp import member
+from kernloom.plan.schedule import BoundArgument
 from kernloom.tune.export.variants import Function, Library, Variant
 
 X86_NAMES = {
@@ -31,20 +32,34 @@ HWCAP_BITS = {("aarch64", "sve"): 22, ("riscv64", "v"): 21}
 """ISA and feature of an arch -> its bit in AT_HWCAP of Linux."""
 
 
+OWN = "k_"
+"""Before the parameters of a dispatcher, which has variables of its own."""
+
+
 def in_comment(text: str) -> str:
     """A text that cannot end the C comment it is in."""
     return text.replace("*/", "* /")
 
 
-def declaration(function: Function) -> str:
-    return f"void {function.name}({', '.join(map(_parameter, function.record.arguments))})"
+def in_string(text: str) -> str:
+    """A text as a C string literal."""
+    plain = (c if c.isascii() and c.isprintable() and c not in '"\\?' else None for c in text)
+    parts = zip(text, plain, strict=True)
+    return '"' + "".join(p or "".join(f"\\{b:03o}" for b in c.encode()) for c, p in parts) + '"'
 
 
-def _parameter(argument: BoundArgument) -> str:
+def declaration(function: Function, prefix: str = "") -> str:
+    """The head of a function; `prefix`: before each parameter."""
+    parameters = [_parameter(argument, prefix) for argument in function.record.arguments]
+    return f"void {function.name}({', '.join(parameters)})"
+
+
+def _parameter(argument: BoundArgument, prefix: str) -> str:
+    name = member(f"{prefix}{argument.name}")
     if argument.kind != "tensor":
-        return f"{argument.ctype} {argument.name}"
+        return f"{argument.ctype} {name}"
     const = "const " if argument.access == "read" else ""
-    return f"{const}{argument.ctype} *{argument.name}"
+    return f"{const}{argument.ctype} *{name}"
 
 
 def header(library: Library, name: str, about: str) -> str:
@@ -88,10 +103,11 @@ def dispatcher(function: Function, variants: Sequence[Variant], header_name: str
         for shape in variant.shapes
     ]
     passed = ", ".join(
-        f"(void *){a.name}" if a.kind == "tensor" else f"(void *)&{a.name}" for a in arguments
+        f"(void *){OWN}{a.name}" if a.kind == "tensor" else f"(void *)&{OWN}{a.name}"
+        for a in arguments
     )
     width = max(1, len(sizes))
-    given = ", ".join(f"(long){name}" for name in sizes) or "0"
+    given = ", ".join(f"(long){OWN}{name}" for name in sizes) or "0"
     lines = [
         f'#include "{header_name}"',
         *(["#include <sys/auxv.h>"] if any("AT_HWCAP" in one for one in checks) else []),
@@ -165,7 +181,7 @@ def dispatcher(function: Function, variants: Sequence[Variant], header_name: str
         "    return best;",
         "}",
         "",
-        declaration(function),
+        declaration(function, OWN),
         "{",
         "    static _Thread_local long last[SIZES];",
         "    static _Thread_local int variant = -1;",
@@ -192,74 +208,3 @@ def dispatcher(function: Function, variants: Sequence[Variant], header_name: str
 def _ranks(variants: Sequence[Variant]) -> list[str]:
     names = list(dict.fromkeys(variant.arch.name for variant in variants))
     return [str(names.index(variant.arch.name)) for variant in variants]
-
-
-def test_program(
-    library: Library,
-    header_name: str,
-    cases: Sequence[tuple[str, Schedule, Mapping[str, int], Mapping[str, tuple[float, float]]]],
-    names: Mapping[str, str],
-    inputs: Mapping[str, Sequence[str]],
-    dtypes: Mapping[str, str],
-) -> str:
-    """A program that runs every variant on every case. `cases`: name, steps, bytes of each tensor,
-    tolerances of each output. `names`: step -> function. `inputs`: case -> tensors in files."""
-    lines = ['#include "check.h"', f'#include "{header_name}"', "", "static int failed;", ""]
-    for case, steps, tensors, outputs in cases:
-        lines += [f"static void case_{case}(const char *variant)", "{"]
-        for tensor, size in tensors.items():
-            ctype = dtypes[tensor]
-            source = (
-                f'from_file("{case}_{tensor}.bin", {size})'
-                if tensor in inputs[case]
-                else f"allocated({size})"
-            )
-            lines.append(f"    {ctype} *t_{tensor} = {source};")
-        for record in steps:
-            call = ", ".join(map(_bound, record.arguments))
-            lines.append(f"    {names[record.name]}({call});")
-        for tensor, (rtol, atol) in outputs.items():
-            ctype = dtypes[tensor]
-            count = f"{tensors[tensor]} / sizeof({ctype})"
-            kind = "uint8" if ctype == "unsigned char" else ctype
-            lines += [
-                f'    double *e_{tensor} = from_file("{case}_{tensor}_expected.bin", '
-                f"{count} * sizeof(double));",
-                f'    const int bad_{tensor} = check_{kind}("{tensor}", t_{tensor}, e_{tensor}, '
-                f"{count}, {rtol!r}, {atol!r});",
-                f"    failed += bad_{tensor};",
-                f'    printf("%-8s {case}: {tensor}, variant %s\\n", ',
-                f'        bad_{tensor} ? "WRONG" : "ok", variant);',
-                f"    free(e_{tensor});",
-            ]
-        lines += [f"    free(t_{tensor});" for tensor in tensors]
-        lines += ["}", ""]
-    lines += ["int main(int count, char **words)", "{", "    if (count > 1)"]
-    lines += ["        folder = words[1];", "    char name[256];"]
-    lines += [f'    case_{case}("as dispatched");' for case, *_ in cases]
-    for function in library.functions.values():
-        lines += [
-            f"    for (int n = 0; n < {function.name}_variants(); n++) {{",
-            f"        if (!{function.name}_supported(n)) {{",
-            f'            printf("skipped  {function.name} %d: this CPU cannot run it\\n", n);',
-            "            continue;",
-            "        }",
-            f"        {function.name}_force(n);",
-            f'        snprintf(name, sizeof name, "{function.name} %d", n);',
-            *(f"        case_{case}(name);" for case, *_ in cases),
-            f"        {function.name}_force(-1);",
-            "    }",
-        ]
-    lines += [
-        '    printf(failed ? "%d wrong\\n" : "all right\\n", failed);',
-        "    return failed != 0;",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _bound(argument: BoundArgument) -> str:
-    if argument.kind == "tensor":
-        return f"t_{argument.binding}"
-    return repr(argument.binding)

@@ -7,44 +7,40 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-
-from kernloom.base.errors import KernloomError
 from kernloom.base.places import share_folder
 from kernloom.base.units import count
-from kernloom.config.schema import Experiment
-from kernloom.measure.data import DataSets
-from kernloom.measure.verify import tolerance_of
-from kernloom.plan.inspect import tensors_of
-from kernloom.plan.planned import Planned
-from kernloom.plan.schedule import CTYPE, Schedule
 from kernloom.plan.source import ENTRY
 from kernloom.tune.document import Outcome
 from kernloom.tune.export import MANIFEST
-from kernloom.tune.export.ctext import dispatcher, header, in_comment, test_program
-from kernloom.tune.export.variants import Library, Variant, function_name, library_of
+from kernloom.tune.export.checks import write_test
+from kernloom.tune.export.ctext import dispatcher, header, in_comment
+from kernloom.tune.export.symbols import defined_names
+from kernloom.tune.export.variants import Library, Variant, library_of
 from kernloom.tune.racing import Leader
 
-MAX_TEST_BYTES = 8 * 2**20
-"""Cases with more data are not part of the test program."""
 SHIPPED = ("parallel.c", "check.h")
-TestCase = tuple[str, Schedule, dict[str, int], dict[str, tuple[float, float]]]
 
 
 def write_library(outcome: Outcome, best: Leader, folder: Path) -> str:
     """Write the library of a study's winner; returns what was written, for people."""
     library = library_of(outcome, best)
-    name = re.sub(r"\W", "_", outcome.plan.experiment.workload.name)
+    name = library_name(outcome.plan.experiment.workload.name)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
         fresh = Path(made) / "export"
         number = _write(outcome, best, library, name, fresh)
         replace_export(folder, fresh)
     functions = count(len(library.functions), "function")
     return f"library written: {folder} ({functions}, {count(number, 'variant')}); see README.md"
+
+
+def library_name(workload: str) -> str:
+    """`matmul_kernels`: a C identifier, and no name of a header, a library or a target of CMake."""
+    name = re.sub(r"\W", "_", workload, flags=re.ASCII)
+    return f"{'_' if name[:1].isdigit() else ''}{name}_kernels"
 
 
 def replace_export(folder: Path, fresh: Path) -> None:
@@ -91,7 +87,7 @@ def _write(outcome: Outcome, best: Leader, library: Library, name: str, folder: 
     files.append(("parallel.c", ("-O2",)))
     about = f"Kernels of workload '{outcome.plan.experiment.workload.name}', tuned by Kernloom."
     (folder / f"{name}.h").write_text(header(library, name, about), encoding="utf-8")
-    _write_test(outcome, best, library, name, folder)
+    write_test(outcome, best, library, f"{name}.h", folder)
     texts = {
         "build.sh": build_script(name, files),
         "CMakeLists.txt": _cmake(name, files),
@@ -106,73 +102,18 @@ def _write(outcome: Outcome, best: Leader, library: Library, name: str, folder: 
 
 def _write_variant(folder: Path, name: str, variant: Variant) -> tuple[str, tuple[str, ...]]:
     """Write the files of a variant; returns the one to compile, with its flags."""
-    own = folder / name
-    main = variant.source.main
-    function = ""
-    for file, text in variant.source.files.items():
-        (own / file).parent.mkdir(parents=True, exist_ok=True)
+    files, main = variant.source.files, variant.source.main
+    # Each variant has names of its own.
+    symbols = sorted(set().union(*map(defined_names, files.values())) - {ENTRY})
+    renamed = [(ENTRY, name), *((symbol, f"{name}_{symbol}") for symbol in symbols)]
+    for file, text in files.items():
+        path = folder / name / file
+        path.parent.mkdir(parents=True, exist_ok=True)
         if file == main:
-            text = f"/* {in_comment(variant.about)} */\n#define {ENTRY} {name}\n{text}"
-            function = text
-        (own / file).write_text(text, encoding="utf-8")
-    flags = (*variant.flags, *variant.source.flags)
-    # Functions of plain C files are not static: each variant has names of its own.
-    texts = [t for file, t in variant.source.files.items() if file != main]
-    for symbol in sorted(
-        set(re.findall(r"^(?!static)[\w*\s]+?\b(\w+)\s*\(", "\n".join(texts), re.M))
-    ):
-        if re.search(rf"\b{symbol}\b", function) and not symbol.startswith("kl_"):
-            flags = (*flags, f"-D{symbol}={name}_{symbol}")
-    return f"{name}/{main}", flags
-
-
-def _write_test(outcome: Outcome, best: Leader, library: Library, name: str, folder: Path) -> None:
-    plan = outcome.plan
-    cases: list[TestCase] = []
-    inputs: dict[str, list[str]] = {}
-    dtypes: dict[str, str] = {}
-    data = DataSets(plan.assembly.places.roots)
-    names = ["default", *map(str, plan.base.point.data["workload"].get("cases") or {})]
-    for number, case in enumerate(names):
-        own = case if re.fullmatch(r"\w+", case, re.ASCII) else f"case_{number}"
-        try:
-            planned = plan.in_case(case).plan(best.point)
-        except KernloomError:
-            continue
-        experiment = planned.experiment
-        tensors = tensors_of(experiment.workload)
-        steps = tuple(item.step for item in planned.steps)
-        used = {a.binding for s in steps for a in s.arguments if a.kind == "tensor"}
-        sizes = {t: spec.nbytes for t, spec in tensors.items() if t in used}
-        if sum(sizes.values()) > MAX_TEST_BYTES or not _has_functions(planned, library):
-            continue
-        dtypes |= {t: CTYPE[spec.dtype] for t, spec in tensors.items()}
-        inputs[own], outputs = _write_data(experiment, data, own, used, folder / "data")
-        cases.append((own, steps, sizes, outputs))
-    names_of = {item.step.name: function_name(item.step) for item in library.plan.steps}
-    text = test_program(library, f"{name}.h", cases, names_of, inputs, dtypes)
-    (folder / "test.c").write_text(text, encoding="utf-8")
-
-
-def _has_functions(plan: Planned, library: Library) -> bool:
-    return all(function_name(item.step) in library.functions for item in plan.steps)
-
-
-def _write_data(
-    experiment: Experiment, data: DataSets, case: str, used: Container[object], folder: Path
-) -> tuple[list[str], dict[str, tuple[float, float]]]:
-    """Write inputs and expected outputs; returns the inputs, and the tolerances of the outputs."""
-    workload = experiment.workload
-    tensors = tensors_of(workload)
-    found = data.inputs(workload, experiment.seed)
-    for tensor, values in found.items():
-        if tensor in used:
-            np.ascontiguousarray(values).tofile(folder / f"{case}_{tensor}.bin")
-    outputs: dict[str, tuple[float, float]] = {}
-    for tensor, values in data.goldens(workload, experiment.seed).items():
-        values.astype(np.float64).tofile(folder / f"{case}_{tensor}_expected.bin")
-        outputs[tensor] = tolerance_of(workload, tensors[tensor].dtype)
-    return [tensor for tensor in found if tensor in used], outputs
+            lines = [f"#define {symbol} {own}\n" for symbol, own in renamed]
+            text = f"/* {in_comment(variant.about)} */\n{''.join(lines)}{text}"
+        path.write_text(text, encoding="utf-8")
+    return f"{name}/{main}", (*variant.flags, *variant.source.flags)
 
 
 Files = Sequence[tuple[str, tuple[str, ...]]]

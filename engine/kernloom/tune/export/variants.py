@@ -79,9 +79,10 @@ class Library:
             if one.flags == flags and dict(one.source.files) == dict(source.source.files):
                 own[number] = one.with_shape(record.sizes)
                 return
-        own.append(
-            Variant(source.source, flags, plan.experiment.arch, (dict(record.sizes),), about)
-        )
+        arch = plan.experiment.arch
+        if any(one.arch.name == arch.name and dict(record.sizes) in one.shapes for one in own):
+            return  # the first one is always chosen
+        own.append(Variant(source.source, flags, arch, (dict(record.sizes),), about))
 
 
 def function_name(record: StepRecord) -> str:

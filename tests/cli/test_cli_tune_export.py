@@ -1,0 +1,87 @@
+"""Exported libraries: with any name of a workload, built and checked by any compiler."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from command_line import Project
+from parts import needs
+
+KERNEL = """\
+name: inner
+arguments:
+  last: {kind: size}
+  same: {kind: size}
+  new: {kind: tensor, shape: [last, same]}
+  args: {kind: tensor, access: write, shape: [last, same]}
+  "not": {kind: scalar, dtype: float32}
+sources:
+  host: {file: inner.c, function: inner, macros: {BY: by}}
+tunables: {unroll: {by: {values: [1, 2], "off": 1}}}
+"""
+SOURCE = """\
+void inner(long rows, long columns, const float *x, float *y, float factor)
+{
+    for (long i = 1; i + 1 < rows; i++)
+        for (long j = 0; j + BY < columns; j++)
+            y[i * columns + j] = factor * x[i * columns + j];
+}
+"""
+WORKLOAD = """\
+defaults:
+  - /kernel@kernels.inner: inner
+  - _self_
+name: {name}
+sizes: {{last: 12, same: 10}}
+scalars: {{"not": 3}}
+tensors:
+  new: {{shape: [last, same]}}
+  args: {{shape: [last, same]}}
+steps:
+  call: {{kernel: inner}}
+golden: {{args: 3 * new}}
+region: {{args: ["1:last-1", "0:same-2"]}}
+cases:
+  "small-1": {{sizes: {{last: 5}}}}
+  small_1: {{sizes: {{last: 7}}}}
+"""
+
+
+def run(*words: str, folder: Path) -> str:
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, (words, done.stdout, done.stderr)
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ["check", "test", "3d-blur.v2"])
+def test_any_name_and_only_the_region_counts(project: Project, name: str) -> None:
+    needs("gcc", "g++", "clang")
+    project.write("configs/kernel/inner.yaml", KERNEL)
+    project.write("templates/inner.c", SOURCE)
+    project.write(f"configs/workload/{name}.yaml", WORKLOAD.format(name=name))
+    done = project.run("tune", f"workload={name}", "leaders=1", "stages=1", "export=lib")
+    assert done.code == 0, done
+    folder = project.folder / "lib"
+    for compiler in ("gcc -std=c11 -Wall -Werror", "clang"):
+        run("env", f"CC={compiler}", "sh", "build.sh", folder=folder)
+        told = run("./test", folder=folder)
+        assert "ok       small-1: args" in told
+        assert "all right" in told
+    header = next(path.name for path in folder.glob("*.h") if path.name != "check.h")
+    (folder / "user.cpp").write_text(f'#include <cmath>\n#include "{header}"\nint main() {{}}\n')
+    run("g++", "-I.", "user.cpp", "-o", "user", folder=folder)
+    # The elements outside of the region are never written, and one inside is damaged.
+    data = folder / "data" / "default_args_expected.bin"
+    numbers = bytearray(data.read_bytes())
+    numbers[8 * 11 : 8 * 12] = numbers[8 * 12 : 8 * 13]
+    data.write_bytes(numbers)
+    damaged = subprocess.run(["./test"], cwd=folder, capture_output=True, text=True)
+    assert damaged.returncode == 1
+    assert "WRONG: args[11]" in damaged.stdout
+    if shutil.which("cmake"):
+        run("cmake", "-B", "build", ".", folder=folder)
+        run("cmake", "--build", "build", folder=folder)
