@@ -58,16 +58,6 @@ def test_an_objective_is_a_gauge_a_metric_or_a_formula(asked: str, cost: float |
 
 
 @pytest.mark.parametrize(
-    ("asked", "timed"),
-    [(None, True), ("median_ns", True), ("gflops", True), ("cpu_ns", False), ("gflops * 1", False)],
-)
-def test_rates_are_compared_as_times_are(asked: str, timed: bool) -> None:
-    (objective,) = objectives_of(asked)
-    assert objective.is_timed(trial(median_ns=200.0, gflops=4.0)) == timed
-    assert not objective.is_timed(trial(instructions=200, gflops=4.0))
-
-
-@pytest.mark.parametrize(
     ("asked", "said"),
     [
         ("2 + 3", "names no metric"),

@@ -111,11 +111,8 @@ def _objective_name(objective: Objective, history: History) -> str:
 
 
 def _leader_document(one: Leader, outcome: Outcome) -> dict[str, Any]:
-    objectives = outcome.objectives
-    gauge = objectives[0].gauge(one.trial)
-    values = [objective.shown(one.trial) for objective in objectives] if one.costs else []
-    if one.costs and gauge:
-        values[0] = gauge.with_interval(one.trial.metrics)
+    objectives = outcome.objectives if one.costs else ()
+    values = [_value_text(objective, one, by) for by, objective in enumerate(objectives)]
     return {
         "point": one.point,
         "params": outcome.plan.study.fixed(one.point),
@@ -130,6 +127,15 @@ def _leader_document(one: Leader, outcome: Outcome) -> dict[str, Any]:
         "source": one.searched.source,
         "message": one.trial.message,
     }
+
+
+def _value_text(objective: Objective, one: Leader, by: int) -> str:
+    """The value of an objective with half its interval."""
+    if gauge := objective.gauge(one.trial):
+        return gauge.with_interval(one.trial.metrics)
+    interval = one.intervals[by] if one.intervals else None
+    shown = objective.shown(one.trial)
+    return f"{shown} ±{interval.relative_half_width:.1%}" if interval else shown
 
 
 def _comparison_document(comparison: Comparison | None) -> Mapping[str, Any] | None:

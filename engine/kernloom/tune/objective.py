@@ -12,15 +12,7 @@ from typing import Any
 
 from kernloom.base.errors import ConfigError, ExpressionError, nearest
 from kernloom.base.expressions import evaluate, parse
-from kernloom.base.gauges import (
-    GBYTES_PER_S,
-    GFLOPS,
-    TIME,
-    Gauge,
-    Metric,
-    metric_named,
-    ranking_gauge,
-)
+from kernloom.base.gauges import GAUGES, Gauge, Metric, metric_named, ranking_gauge
 from kernloom.base.lookup import MISSING, lookup
 from kernloom.base.units import number_text
 from kernloom.measure.trial import Trial
@@ -29,28 +21,46 @@ KEY = "search.objective"
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 
 
+CONSTANT = ("samples", "processes", "inner", "transfer_bytes")
+"""Metrics that rounds do not have one by one, and that noise does not change."""
+
+
 class Objective(ABC):
     """One number of a trial that a study minimises."""
 
     text: str
     """As it is asked for."""
 
-    @abstractmethod
     def cost(self, trial: Trial) -> float | None:
         """Smaller is better; None for a trial that failed."""
+        return self.cost_of(trial.metrics) if trial.good else None
+
+    @abstractmethod
+    def cost_of(self, metrics: Mapping[str, Any]) -> float | None:
+        """The same from metrics; None if it is no finite number."""
 
     @abstractmethod
     def shown(self, trial: Trial) -> str:
         """The value for people."""
 
+    @abstractmethod
+    def names(self, metrics: Mapping[str, Any]) -> frozenset[str]:
+        """The metrics that it is computed from."""
+
     def gauge(self, trial: Trial) -> Gauge | None:
         """The gauge that is minimised, if it is one: its trials have intervals."""
         return None
 
-    def is_timed(self, trial: Trial) -> bool:
-        """Whether two points of one work differ in it as in their times, whose samples tell how
-        certain the difference is."""
-        return self.gauge(trial) == TIME
+    def is_exact(self, trial: Trial) -> bool:
+        """Whether every run gives the same value, so that any difference is real."""
+        names = self.names(trial.metrics)
+        return bool(names) and all(self.is_constant(name, trial.metrics) for name in names)
+
+    @staticmethod
+    def is_constant(name: str, metrics: Mapping[str, Any]) -> bool:
+        """Whether a metric is the same in every run."""
+        exact = name in CONSTANT or name in metrics.get("deterministic", ())
+        return exact or any(g.exact and g.name == name for g in GAUGES.all((name,)))
 
 
 @dataclass(frozen=True)
@@ -59,15 +69,17 @@ class RankingObjective(Objective):
 
     text: str = ""
 
-    def cost(self, trial: Trial) -> float | None:
-        gauge = self.gauge(trial)
-        if gauge is None or not trial.good:
-            return None
-        return _finite(gauge.cost(float(trial.metrics[gauge.name])))
+    def cost_of(self, metrics: Mapping[str, Any]) -> float | None:
+        gauge = ranking_gauge(metrics)
+        return _finite(gauge.cost(float(metrics[gauge.name]))) if gauge else None
 
     def shown(self, trial: Trial) -> str:
         gauge = self.gauge(trial)
         return gauge.with_label(trial.metrics[gauge.name]) if gauge else ""
+
+    def names(self, metrics: Mapping[str, Any]) -> frozenset[str]:
+        gauge = ranking_gauge(metrics)
+        return frozenset((gauge.name,) if gauge else ())
 
     def gauge(self, trial: Trial) -> Gauge | None:
         return ranking_gauge(trial.metrics)
@@ -79,35 +91,30 @@ class MetricObjective(Objective):
 
     text: str
 
-    def _value(self, trial: Trial) -> float:
-        found = lookup(trial.metrics, self.text.split("."))
+    def _value(self, metrics: Mapping[str, Any]) -> float:
+        found = lookup(metrics, self.text.split("."))
         if isinstance(found, bool) or not isinstance(found, (int, float)):
-            raise _unknown(self.text, trial.metrics, found)
+            raise _unknown(self.text, metrics, found)
         return float(found)
 
     @property
     def _metric(self) -> Metric | None:
         return metric_named(self.text)
 
-    def cost(self, trial: Trial) -> float | None:
-        if not trial.good:
-            return None
-        value, metric = self._value(trial), self._metric
+    def cost_of(self, metrics: Mapping[str, Any]) -> float | None:
+        value, metric = self._value(metrics), self._metric
         return _finite(metric.cost(value) if metric else value)
 
     def shown(self, trial: Trial) -> str:
-        metric = self._metric
-        return metric.with_label(self._value(trial)) if metric else number_text(self._value(trial))
+        value, metric = self._value(trial.metrics), self._metric
+        return metric.with_label(value) if metric else number_text(value)
+
+    def names(self, metrics: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset((self.text,))
 
     def gauge(self, trial: Trial) -> Gauge | None:
         ranking = ranking_gauge(trial.metrics)
         return ranking if ranking and ranking.name == self.text else None
-
-    def is_timed(self, trial: Trial) -> bool:
-        rates = (GFLOPS, GBYTES_PER_S)
-        return super().is_timed(trial) or (
-            self._metric in rates and ranking_gauge(trial.metrics) == TIME
-        )
 
 
 @dataclass(frozen=True)
@@ -116,13 +123,13 @@ class FormulaObjective(Objective):
 
     text: str
 
-    def _value(self, trial: Trial) -> float:
+    def _value(self, metrics: Mapping[str, Any]) -> float:
         for name in parse(self.text).names:
-            value = trial.metrics.get(name)
+            value = metrics.get(name)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise _unknown(name, trial.metrics, value)
+                raise _unknown(name, metrics, value)
         try:
-            found = evaluate(self.text, trial.metrics, key=KEY)
+            found = evaluate(self.text, metrics, key=KEY)
         except ExpressionError as error:
             if "division by zero" in error.message:
                 return math.inf
@@ -131,11 +138,14 @@ class FormulaObjective(Objective):
             raise ConfigError(f"'{self.text}' gives {found!r}, not a number", key=KEY)
         return float(found)
 
-    def cost(self, trial: Trial) -> float | None:
-        return _finite(self._value(trial)) if trial.good else None
+    def cost_of(self, metrics: Mapping[str, Any]) -> float | None:
+        return _finite(self._value(metrics))
 
     def shown(self, trial: Trial) -> str:
-        return number_text(self._value(trial))
+        return number_text(self._value(trial.metrics))
+
+    def names(self, metrics: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset(parse(self.text).names)
 
 
 def objectives_of(asked: str | Sequence[str] | None) -> tuple[Objective, ...]:

@@ -10,14 +10,15 @@ from typing import Literal
 from kernloom.base.errors import KernloomError, UnavailableError
 from kernloom.config.overrides import Override
 from kernloom.config.schema import Policy
-from kernloom.measure.comparison import Comparison, counted, enough, judged
-from kernloom.measure.statistics import log_ratios
+from kernloom.measure.comparison import Comparison, enough, judged
+from kernloom.measure.statistics import Interval, median_interval
 from kernloom.measure.trial import Samples, Trial
 from kernloom.plan.planned import Planned
 from kernloom.run.execution import BuildSummary, Execution
 from kernloom.tune.objective import Objective
 from kernloom.tune.pareto import front, spread
 from kernloom.tune.planning import StudyPlan, planned_points
+from kernloom.tune.rounds import costs_by_round, log_gains
 from kernloom.tune.study import Evaluated, History
 from kernloom.tune.tunables import Point
 
@@ -37,6 +38,8 @@ class Leader:
     verdict: Verdict = "undecided"
     comparison: Comparison | None = None
     """Compared with the best: the speedup is above 1 for one that is faster."""
+    intervals: tuple[Interval | None, ...] = ()
+    """Of each objective's cost within the rounds; None where the rounds do not tell."""
     plan: Planned | None = field(default=None, compare=False, repr=False)
 
 
@@ -88,7 +91,7 @@ class RaceTrack:
         )
         if not chosen:
             return found
-        if self._exact(chosen[0].trial):
+        if all(objective.is_exact(chosen[0].trial) for objective in self._objectives):
             found.leaders = self._by_count(found.leaders)
             return found
         if search.leaders == 1 and search.stages == 1:
@@ -108,7 +111,7 @@ class RaceTrack:
             running = [one for one in running if one.verdict in ("best", "undecided")]
             if len(running) < 2 or len(self._objectives) > 1:
                 break
-        found.leaders = sorted([*running, *settled], key=_order)
+        found.leaders = sorted(map(self._with_intervals, [*running, *settled]), key=_order)
         best = found.best
         found.rounds = int(best.trial.metrics.get("processes", 1)) if best else 0
         return found
@@ -125,11 +128,6 @@ class RaceTrack:
         models = [one for one in good if one.point in self._plan.models and one not in leaders]
         return leaders + models[:1]
 
-    def _exact(self, trial: Trial) -> bool:
-        gauges = [objective.gauge(trial) for objective in self._objectives]
-        deterministic = trial.metrics.get("deterministic", ())
-        return bool(deterministic) or any(gauge and gauge.exact for gauge in gauges)
-
     def _by_count(self, leaders: Sequence[Leader]) -> list[Leader]:
         """Verdicts from exact values: any difference is real."""
         if len(self._objectives) > 1:
@@ -138,7 +136,7 @@ class RaceTrack:
         found = []
         for one in leaders:
             equal = one.costs == best.costs
-            comparison = _exact_comparison(best, one, self._objectives[0])
+            comparison = None if one is best else _exact_comparison(best, one)
             verdict: Verdict = "best" if one is best else "equal" if equal else "worse"
             found.append(replace(one, verdict=verdict, comparison=comparison))
         return found
@@ -210,19 +208,24 @@ class RaceTrack:
     def _ratios(
         self, best: Leader, others: Sequence[Leader]
     ) -> Mapping[tuple[str, str], Sequence[float]]:
-        """Log ratios round by round; none for an objective that samples do not tell."""
-        if not self._objectives[0].is_timed(best.trial):
-            return {}
-        clock = str(best.trial.conditions.get("clock", "cpu"))
-        own = self._samples_of(best.trial)
+        """Log ratios round by round; none where the rounds do not tell."""
+        own = self._costs_by_round(best, 0)
         found = {}
         for number, other in enumerate(others):
-            theirs = self._samples_of(other.trial)
-            rounds = min(len(own), len(theirs))
-            if rounds:
-                logs = log_ratios(own[:rounds], theirs[:rounds], clock)
+            if logs := log_gains(own, self._costs_by_round(other, 0)):
                 found["best", str(number)] = logs
         return found
+
+    def _costs_by_round(self, one: Leader, by: int) -> tuple[float, ...]:
+        return costs_by_round(self._objectives[by], one.trial, self._samples_of(one.trial))
+
+    def _with_intervals(self, one: Leader) -> Leader:
+        if not one.costs:
+            return one
+        rounds = [self._costs_by_round(one, by) for by in range(len(self._objectives))]
+        return replace(
+            one, intervals=tuple(median_interval(r) if len(r) > 1 else None for r in rounds)
+        )
 
 
 def _rounds(policy: Policy, stage: int, pairs: int) -> list[Override]:
@@ -240,12 +243,12 @@ def _verdict(comparison: Comparison | None) -> Verdict:
     return verdicts.get(comparison.verdict, "undecided")
 
 
-def _exact_comparison(best: Leader, other: Leader, objective: Objective) -> Comparison | None:
-    gauge = objective.gauge(best.trial)
-    if gauge is None or best is other:
+def _exact_comparison(best: Leader, other: Leader) -> Comparison | None:
+    logs = log_gains(best.costs or (), other.costs or ())
+    if not logs:
         return None
-    values = {str(n): float(one.trial.metrics[gauge.name]) for n, one in enumerate((best, other))}
-    return counted("0", "1", values, 0.0, gauge) if all(values.values()) else None
+    gain = math.exp(logs[0])
+    return Comparison("0", "1", gain, gain, gain, "slower" if logs[0] else "equivalent", 1)
 
 
 _VERDICTS: Sequence[Verdict] = ("best", "equal", "undecided", "worse", "failed")
