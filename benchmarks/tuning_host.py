@@ -217,7 +217,9 @@ class Searches:
         }
         given = self._folder / "task.json"
         given.write_text(json.dumps(task), encoding="utf-8")
-        argv = [self.options.kernel_tuner, str(HERE / "kernel_tuner/host.py"), str(given)]
+        # Not resolved: an environment is found by the link to its interpreter.
+        python = str(Path(self.options.kernel_tuner).absolute())
+        argv = [python, str(HERE / "kernel_tuner/host.py"), str(given)]
         done = subprocess.run(argv, capture_output=True, text=True, cwd=self._folder)
         end = time.time()
         if done.returncode != 0:

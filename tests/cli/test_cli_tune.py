@@ -230,3 +230,25 @@ def test_what_was_found_is_told_if_a_strategy_fails(slow: Project) -> None:
     assert done.code == 1, done
     assert done.document["study"]["evaluated"] == 2
     assert "strategy 'failing' failed in ask: ZeroDivisionError" in done.stderr
+
+
+def test_a_compiler_that_takes_too_long_is_stopped(project: Project) -> None:
+    """One variant makes gcc work for minutes; the others are compiled at once."""
+    body = "\n".join(
+        [
+            "#if BY == 3",
+            *(f"#define X{n} X{n - 1} X{n - 1}" for n in range(1, 17)),
+            "#define X0 y[0] += x[n - 1] * y[0];",
+            "X16",
+            "#endif",
+            "for (long i = 0; i < n; i++) y[i] = 2 * x[i];",
+        ]
+    )
+    project.add("slow", body, kernel=tunable("slow").replace("6, 8, 7, 5, 4, 3, 2, 1", "1, 2, 3"))
+    done = project.json(*TUNE, "leaders=1", "stages=1", "build_limit=1.5")
+    assert done.code == 0, done
+    assert done.document["study"]["evaluated"] == 3
+    (failed,) = done.document["failures"]
+    assert failed["status"] == "build_failed"
+    assert "was stopped after" in failed["reason"]
+    assert "build.limit=1.5" in failed["reason"]

@@ -385,6 +385,7 @@ CHANGES_NOTHING: dict[str, Change] = {
     "Toolchain.search": other("toolchain.search", ["/opt/bin"]),
     "BuildSettings.mode": other("build.mode", "never"),
     # Limits, and how a run is organised.
+    "BuildSettings.limit": other("build.limit", 3.0),
     "Experiment.timeout": other("timeout", 3.0),
     "Experiment.memory_limit": other("memory_limit", "1GiB"),
     "Experiment.output": other("output", "json"),
@@ -441,6 +442,7 @@ CHANGES_NOTHING: dict[str, Change] = {
     "SearchSettings.leaders": other("search.leaders", 3),
     "SearchSettings.stages": other("search.stages", 1),
     "SearchSettings.limit": other("search.limit", 3.0),
+    "SearchSettings.build_limit": other("search.build_limit", 3.0),
 }
 """Field -> a change of it that leaves the trial what it is."""
 

@@ -17,6 +17,7 @@ from kernloom.base.errors import BuildError, KernloomError
 from kernloom.base.places import Places
 from kernloom.build.cores import MeasuredCore
 from kernloom.build.explain import FETCHED, Explanation, Index, explain, to_plain
+from kernloom.build.limit import CompileLimit
 from kernloom.build.manifest import Damaged, Verifier, Whole, read_manifest
 from kernloom.build.not_built import not_built
 from kernloom.build.scons import LOG, Ahead, Scons
@@ -69,6 +70,8 @@ class Outcome:
     """An outside file that differed from the key during the build."""
     fetched: bool = False
     """Whether it has been copied from the shared cache."""
+    stopped: bool = False
+    """Whether its compiler took too long."""
 
 
 class Builder:
@@ -82,9 +85,10 @@ class Builder:
         ahead: Ahead | None = None,
         shared: SharedCache | None = None,
         never: bool = False,
+        limit: CompileLimit | None = None,
     ) -> None:
         """`ahead` may hold an SCons that is started already; `shared` is a cache of artifacts of
-        several checkouts. `never`: what is missing is an error."""
+        several checkouts. `never`: what is missing is an error. `limit`: of compilations."""
         self.places = places
         self.build_folder = places.build
         self.jobs = jobs or len(os.sched_getaffinity(0))
@@ -94,6 +98,7 @@ class Builder:
         self._ahead = ahead or Ahead()
         self.shared = shared
         self._never = never
+        self._limit = limit
 
     def prepare(self) -> None:
         """Start SCons ahead of a build that is likely to come."""
@@ -284,6 +289,7 @@ class Builder:
             explanation=state.explanation,
             outdated=result.outdated if result else "",
             fetched=state.fetched,
+            stopped=result is not None and result.stopped,
         )
 
     def history(self, name: str) -> Path:
@@ -327,13 +333,22 @@ class Builder:
                 _deletion(self.build_folder, last=attempt == _ATTEMPTS),
                 contextlib.closing(self._scons()) as scons,
             ):
-                for results in scons.results([*left.values()], measured, self.shared):
+                waiting = [*left.values()]
+                for results in scons.results(waiting, measured, self.shared, self._limit):
                     self._check_broken(results)
+                    self._learn(left, results)
                     known = [one for result in results for one in _take(left, result)]
                     tell(total - _whole_artifacts(left), total)
                     yield known
                 if left:
                     raise self._unfinished(scons)
+
+    def _learn(self, jobs: Mapping[str, Job], results: Sequence[Result]) -> None:
+        """Take over for later builds how long kernels were compiled."""
+        for result in results if self._limit else ():
+            job = jobs.get(result.key)
+            if self._limit and result.ok and job and job.artifact.kind == "kernel":
+                self._limit.seen(result.seconds)
 
     def _check_broken(self, results: Sequence[Result]) -> None:
         for result in results:

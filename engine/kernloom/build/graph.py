@@ -15,6 +15,7 @@ from typing import Any
 
 from kernloom.base.sealed import read_sealed, write_sealed
 from kernloom.build.cores import Cores
+from kernloom.build.limit import CompileLimit
 from kernloom.build.make import Job, Result, execute
 from kernloom.build.manifest import Verifier, Whole
 from kernloom.build.shared_cache import SharedCache
@@ -28,9 +29,10 @@ def write_plan(
     jobs: Iterable[Job],
     measured: int | None = None,
     cache: Path | None = None,
+    limit: CompileLimit | None = None,
 ) -> None:
     """Write a plan file; `measured` is the core on which the engine may be measuring, `cache` the
-    folder of the shared cache."""
+    folder of the shared cache, `limit` that of compilations."""
     listed = list(jobs)
     # Kernels that are compiled alike share one mapping of stamps.
     shared = {id(job.artifact.stamps): job.artifact.stamps for job in listed}
@@ -42,6 +44,7 @@ def write_plan(
             "workspace": str(workspace),
             "measured": measured,
             "cache": str(cache) if cache else None,
+            "limit": asdict(limit) if limit else None,
             "stamps": list(shared.values()),
             "jobs": [
                 {
@@ -67,6 +70,7 @@ class BuildGraph:
         self._cores = Cores(data["measured"], self.build)
         self._speak = threading.Lock()
         self._shared = SharedCache(Path(data["cache"])) if data["cache"] else None
+        self._limit = CompileLimit(**data["limit"]) if data["limit"] else None
         self._lock = os.open(self.build / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.jobs: dict[str, Job] = {}
@@ -99,7 +103,7 @@ class BuildGraph:
         """The action of SCons' builder."""
         job = self.jobs[target[0].get_abspath()]
         with self._cores.for_child():
-            result = execute(job, self.build, self.workspace, self._shared)
+            result = execute(job, self.build, self.workspace, self._shared, self._limit)
         self.report(job, result)
         return 0 if result.ok else 1
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from kernloom.build.headers import (
     file_by_macro,
     without_linking,
 )
+from kernloom.build.limit import CompileLimit, Stopped
 from kernloom.build.listing import unchanged
 from kernloom.build.manifest import describe, identify, write_manifest
 from kernloom.build.probe import tool_environment
@@ -75,11 +76,21 @@ class Result:
     """A file that was read or has changed although the key says otherwise."""
     source: str = ""
     """The source that does not compile, below the folder of failed builds."""
+    stopped: bool = False
+    """The compiler took too long; the message says how long."""
 
 
-def execute(job: Job, build: Path, workspace: Path, shared: SharedCache | None = None) -> Result:
-    """Build one artifact below `build`; every intermediate stays in `workspace`."""
+def execute(
+    job: Job,
+    build: Path,
+    workspace: Path,
+    shared: SharedCache | None = None,
+    limit: CompileLimit | None = None,
+) -> Result:
+    """Build one artifact below `build`; every intermediate stays in `workspace`. `limit` is that of
+    kernels."""
     artifact = job.artifact
+    limit = limit if artifact.kind == "kernel" else None
     work = workspace / "work" / artifact.key
     try:
         stage(artifact.files, work)
@@ -95,7 +106,7 @@ def execute(job: Job, build: Path, workspace: Path, shared: SharedCache | None =
             # A package consists of the staged files alone.
             code, message, outdated = 0, "", ""
         else:
-            code, message, outdated = _compile(artifact, work, workspace)
+            code, message, outdated = _compile(artifact, work, workspace, limit)
         seconds = time.monotonic() - started
         for path in artifact.steps:
             (work / path).unlink(missing_ok=True)
@@ -112,19 +123,32 @@ def execute(job: Job, build: Path, workspace: Path, shared: SharedCache | None =
             code, message = (1, said) if said else (code, message)
         if code != 0:
             trouble = disk_problem(message)
-            if not trouble:
-                # So that `scons -c` knows its own.
-                write_manifest(work, identify(artifact))
-                _exchange(work, build / FAILED / artifact.key, workspace)
-            source = f"{artifact.key}/{artifact.main}"
-            return Result(artifact.key, False, seconds, message, trouble or "", source=source)
+            if trouble:
+                return Result(artifact.key, False, seconds, message, trouble)
+            return replace(_failed(artifact, build, workspace, message), seconds=seconds)
+        if limit:
+            limit.seen(seconds)
         _finish(job, build, work, workspace, seconds, message)
         if shared:
             shared.publish(artifact, build)
         return Result(artifact.key, True, seconds, message)
+    except Stopped as stopped:
+        return _failed(artifact, build, workspace, str(stopped), stopped=True)
     except OSError as error:
         deleted = error.errno == errno.ENOENT
         return Result(artifact.key, False, broken=error.strerror or str(error), deleted=deleted)
+
+
+def _failed(
+    artifact: Artifact, build: Path, workspace: Path, message: str, *, stopped: bool = False
+) -> Result:
+    """Keep the source of a failed compilation."""
+    work = workspace / "work" / artifact.key
+    # So that `scons -c` knows its own.
+    write_manifest(work, identify(artifact))
+    _exchange(work, build / FAILED / artifact.key, workspace)
+    source = f"{artifact.key}/{artifact.main}"
+    return Result(artifact.key, False, message=message, source=source, stopped=stopped)
 
 
 def _check_deleted(artifact: Artifact, work: Path, workspace: Path, message: str) -> None:
@@ -193,13 +217,15 @@ def _compiling(artifact: Artifact) -> list[str]:
     return [part for part in without_linking(artifact.argv) if part not in others]
 
 
-def _compile(artifact: Artifact, work: Path, workspace: Path) -> tuple[int, str, str]:
+def _compile(
+    artifact: Artifact, work: Path, workspace: Path, limit: CompileLimit | None
+) -> tuple[int, str, str]:
     """Run an artifact's command: exit code, message, and a file that differs from the key."""
     with read_log(work) as log:
         argv = [*artifact.argv, *(COMPILING if artifact.compiles else ())]
         argv += LINKING if artifact.links else ()
         argv += ASSEMBLING if artifact.lists_assembly and artifact.compiles else ()
-        code, message = _run(argv, artifact, work, workspace, log.inherited)
+        code, message = _run(argv, artifact, work, workspace, log.inherited, limit)
         read = log.files()
         assembled = log.assembled() if log.listed_assembly else None
         if code == 0 and not log.intact:
@@ -288,11 +314,12 @@ def _run(
     work: Path,
     workspace: Path,
     inherited: Sequence[int] = (),
+    limit: CompileLimit | None = None,
 ) -> tuple[int, str]:
     temporary = workspace / "cc"
     temporary.mkdir(exist_ok=True)
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             [artifact.tools[argv[0]], *argv[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -300,15 +327,16 @@ def _run(
             cwd=work,
             env=tool_environment(temporary),
             pass_fds=inherited,
-        )
+        ) as process:
+            output = limit.wait(process) if limit else process.communicate()[0]
     except FileNotFoundError:
         if not work.is_dir():
             raise
         return 1, f"{artifact.tools[argv[0]]} cannot be started: it is gone, or its interpreter"
-    message = done.stdout.decode(errors="replace").strip()
+    message = output.decode(errors="replace").strip()
     if len(message) > _LONGEST_MESSAGE:
         message = message[:_LONGEST_MESSAGE] + "\n..."
-    if done.returncode < 0:
-        name = signal.strsignal(-done.returncode)
+    if process.returncode < 0:
+        name = signal.strsignal(-process.returncode)
         message = f"{message}\n{Path(artifact.tools[argv[0]]).name} was ended: {name}"
-    return done.returncode, message.strip()
+    return process.returncode, message.strip()

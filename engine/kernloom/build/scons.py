@@ -20,6 +20,7 @@ from kernloom.build.workspace import workspace
 if TYPE_CHECKING:
     import subprocess
 
+    from kernloom.build.limit import CompileLimit
     from kernloom.build.make import Job, Result
     from kernloom.build.shared_cache import SharedCache
 
@@ -64,13 +65,14 @@ class Scons:
         jobs: Sequence[Job],
         measured: MeasuredCore | None,
         shared: SharedCache | None = None,
+        limit: CompileLimit | None = None,
     ) -> Iterator[list[Result]]:
         """Have it make all jobs; results as they arrive."""
         from kernloom.build.graph import read_result, write_plan
 
         core = None if measured is None else measured.number
         cache = shared.folder if shared else None
-        write_plan(self.plan, self._build, self.folder, jobs, core, cache)
+        write_plan(self.plan, self._build, self.folder, jobs, core, cache, limit)
         # If SCons has ended, its results are missing, which says enough.
         with contextlib.suppress(BrokenPipeError):
             cast("IO[bytes]", self._process.stdin).write(b"\n")

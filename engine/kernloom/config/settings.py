@@ -72,6 +72,9 @@ class BuildSettings(Digested):
     """Folder in which several checkouts share what they have built; empty: none."""
     mode: Literal["auto", "never"] = "auto"
     """`never`: what is missing is an error, for machines that must not build."""
+    limit: float | None = field(default=None, metadata=at_least(1.5))
+    """Stop the compiler of a kernel that takes this many times longer than that of any kernel
+    before it; null: never."""
 
 
 @dataclass(frozen=True)
@@ -120,4 +123,6 @@ class SearchSettings(Digested):
     limit: float | None = field(default=10.0, metadata=at_least(1.5))
     """Stop a launch that takes this many times longer than the whole trial of the best point;
     null: never."""
+    build_limit: float | None = field(default=20.0, metadata=at_least(1.5))
+    """Stop a compiler that takes this many times longer than for any kernel before; null: never."""
     about: str = ""

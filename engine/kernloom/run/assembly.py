@@ -19,6 +19,7 @@ from kernloom.build.builder import Builder
 from kernloom.build.built_for import BuiltFor
 from kernloom.build.emulators import FoundEmulator, find_emulator
 from kernloom.build.firmware import Firmware, Images
+from kernloom.build.limit import CompileLimit
 from kernloom.build.machines import machine_arch
 from kernloom.build.not_built import compiler_needed
 from kernloom.build.package import Package
@@ -185,7 +186,8 @@ class Assembly:
             return Builder(self.places, ahead=self.ahead)
         shared = SharedCache.at(build.cache, self.places.roots[0]) if build.cache else None
         never = build.mode == "never"
-        return Builder(self.places, build.jobs, build.keep, self.ahead, shared, never)
+        limit = None if build.limit is None else CompileLimit(build.limit)
+        return Builder(self.places, build.jobs, build.keep, self.ahead, shared, never, limit)
 
     def resolve_arch(self, data: Mapping[str, Any]) -> Section[Any]:
         """The arch section with `native` resolved for the toolchain in use."""

@@ -151,10 +151,10 @@ class Trials:
         for artifact in plan.artifacts:
             outcome = self._outcomes[artifact.key]
             if not outcome.ok:
-                error = DeviceError(
-                    f"{outcome.source} does not compile:\n{outcome.message.strip()}",
-                    status="build_failed",
-                )
+                said = outcome.message.strip()
+                how = f"was {said}" if outcome.stopped else f"does not compile:\n{said}"
+                what = f"the compiler of {outcome.source}" if outcome.stopped else outcome.source
+                error = DeviceError(f"{what} {how}", status="build_failed")
                 error.stage = _compile_stage(plan, artifact)
                 raise error
 

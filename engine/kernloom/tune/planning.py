@@ -28,6 +28,7 @@ from kernloom.tune.tunables import (
 )
 
 STUDY_PROVIDERS = ("fixed", "model")
+BUILD_LIMIT = "build.limit"
 NOT_VARIED = ("select", "search", "measure", "store", "fleet", "sweep", "output", "recipe", "seed")
 """Root keys that belong to the whole study."""
 
@@ -123,6 +124,8 @@ def plan_study(assembly: Assembly, overrides: Overrides) -> StudyPlan:
     policy = composer.choose({"measure": search.screening})
     own = rest.where(lambda one: not (one.key == "measure" and one.group))
     common = replace(own, items=(*policy, *own.items))
+    if search.build_limit is not None and not any(one.key == BUILD_LIMIT for one in rest):
+        common = common.then([Override.of(BUILD_LIMIT, search.build_limit, group=False)])
     plain = common.then([Override.of("select.providers", list(STUDY_PROVIDERS), group=False)])
     bases: dict[str, Planned] = {}
     for text, choice in choices_of(varied):

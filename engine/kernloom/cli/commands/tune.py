@@ -25,6 +25,7 @@ Keys with several values are searched beside the tunables. Settings of the searc
   memory=false                   do not start from what is stored
   screening=quick, racing=standard, leaders=5, stages=3
   limit=10                       stop launches that take so many times longer than the best
+  build_limit=20                 stop compilers that take so many times longer than before
 
 With space=FILE, strategies search a recorded space (a cache of Kernel Tuner or T4, plain or .gz)
 without a device, several times with consecutive seeds. The score is 0 for random search and 1 for

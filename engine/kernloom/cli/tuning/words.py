@@ -8,7 +8,7 @@ LONG_ONLY = ("name", "about", "seed")
 """Search settings without a short name; `seed` is that of the tensors' contents."""
 SHORT = (
     *("strategy", "trials", "seconds", "patience", "batch", "objective", "steps", "memory"),
-    *("screening", "racing", "leaders", "stages", "limit"),
+    *("screening", "racing", "leaders", "stages", "limit", "build_limit"),
 )
 """Search settings that need no `search.` before them."""
 KEYS = (*SHORT, "export", "space")
