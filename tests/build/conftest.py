@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,9 +12,12 @@ from typing import Any
 
 import pytest
 from demo_kernel import make_source, shipped
+from small_tree import ACCELERATOR, places_in, small_tree
 
+from command_line import COMPILED
 from kernloom.base.places import Places, share_folder
 from kernloom.build.compile import kernel_artifact
+from kernloom.build.runtimes import all_runtimes
 from kernloom.build.toolchains import detect
 from kernloom.config.schema import Arch, Toolchain
 from kernloom.plan.artifact import Artifact
@@ -44,6 +49,20 @@ def gcc() -> Toolchain:
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def compiler_facts() -> Path:
+    """What is known of this machine's compilers once each has been asked: seconds for every tree
+    that must find it out by itself. Whichever process of the tests comes first does so."""
+    folder = Path(os.environ[COMPILED]) / "compiler-facts"
+    with (folder.parent / "compiler-facts.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            share = small_tree(folder.with_name("compiler-facts-tree"), ACCELERATOR)
+            all_runtimes(places_in(share))
+            places_in(share).cache.rename(folder)
+    return folder
 
 
 @pytest.fixture

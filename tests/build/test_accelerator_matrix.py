@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from small_tree import places_in, small_tree
+from small_tree import ACCELERATOR, LIBRARY, ONE, RUNTIMES, places_in, small_tree
 
 from example_package import install
 from kernloom.base.errors import UnavailableError
@@ -22,23 +22,6 @@ from kernloom.build.runtimes import Runtimes, all_runtimes
 from parts import needs
 
 ARCHES = ("a2a3", "a5", "mppa")
-RUNTIMES = ("hostgraph", "ringmap")
-ONE = 'extern "C" const char *where() {{ return "{name}"; }}\n'
-LIBRARY = """\
-name: accelerator_{name}
-kind: library
-language: c++
-family: accelerator
-output: {output}
-sources: {sources}
-varies_by: {varies}
-"""
-RUNNER = """\
-name: runner
-kind: executable
-sources: [main.c]
-varies_by: [isa, variant]
-"""
 PACKAGE = """\
 from pathlib import Path
 from kernloom.config.platforms import Platform
@@ -54,29 +37,10 @@ ascend = "vendor_platform:PLATFORM"
 """
 
 
-def library(folder: str, name: str, output: str, *, runtime: bool = False) -> dict[str, str]:
-    """The files of a library of one line in the place of an accelerator's program."""
-    sources = [f"{name}.cpp", *(["runtimes/{runtime}/*.cpp"] if runtime else [])]
-    varies = ["isa", "variant", *(["runtime"] if runtime else [])]
-    text = LIBRARY.format(name=name, output=output, sources=sources, varies=varies)
-    files = {f"{folder}/program.yaml": text, f"{folder}/{name}.cpp": ONE.format(name=name)}
-    for one in RUNTIMES if runtime else ():
-        files[f"{folder}/runtimes/{one}/runtime.cpp"] = f"int {one}_runtime() {{ return 1; }}"
-    return files
-
-
 @pytest.fixture
-def share(tmp_path: Path) -> Path:
+def share(tmp_path: Path, compiler_facts: Path) -> Path:
     """A source tree with small programs, and the shipped configs."""
-    files = {
-        **library("accelerator/host", "host", "host.so"),
-        **library("accelerator/control", "control", "control.so", runtime=True),
-        **library("accelerator/core", "core", "core.so"),
-        **library("accelerator/platform/sim", "platform_sim", "platform_sim.so"),
-        "runner/program.yaml": RUNNER,
-        "runner/main.c": "int main(void) { return 0; }\n",
-    }
-    return small_tree(tmp_path / "share", files)
+    return small_tree(tmp_path / "share", ACCELERATOR, compiler_facts)
 
 
 @pytest.fixture

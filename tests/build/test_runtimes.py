@@ -45,14 +45,14 @@ Runner = Callable[..., Artifact]
 
 
 @pytest.fixture
-def share(tmp_path: Path) -> Path:
+def share(tmp_path: Path, compiler_facts: Path) -> Path:
     """A source tree with a runner of a few lines."""
     files = {
         "runner/main.c": MAIN,
         "runner/program.yaml": DECLARATION,
         "include/kernloom/answer.h": "#define ANSWER 42\n",
     }
-    return small_tree(tmp_path / "share tree", files)
+    return small_tree(tmp_path / "share tree", files, compiler_facts)
 
 
 @pytest.fixture
