@@ -161,10 +161,10 @@ class Select(Stage):
             if len(decided) == len(wanted):
                 break
             request = undecided.after(decided)
-            answer = _answer(name, provider, request, f"{key}.providers")
+            where = _place(name, self.options)
+            answer = _answer(name, provider, request, where)
             for tunable, value in answer.items():
                 if tunable not in decided and tunable in wanted:
-                    where = str(self.options.file) if name == "file" else "select"
                     decided[tunable] = allowed_value(record.kernel, tunable, value, key=where)
                     by[tunable] = name
             if answer and (source := getattr(answer, "source", "")) and name in by.values():
@@ -192,18 +192,39 @@ def _splits(record: StepRecord, point: Mapping[str, Scalar]) -> bool:
     return SPLITS in record.kernel.tunables.get(TRANSFORM, {}) and int(point[SPLITS]) > 1
 
 
-def _answer(name: str, provider: Provider, request: Request, key: str) -> Mapping[str, Scalar]:
-    if name in SHIPPED:
+def _place(name: str, options: SelectOptions) -> str:
+    """Where a provider's values come from, for messages."""
+    if name in ("file", "python"):
+        return str(options.file) if name == "file" else f"select.python={options.python}"
+    return "select" if name in (*SHIPPED, *NOT_GIVEN) else f"select.providers={name}"
+
+
+def _answer(name: str, provider: Provider, request: Request, where: str) -> Mapping[str, Scalar]:
+    if name in (*SHIPPED, *NOT_GIVEN):
         return provider(request)
+    record = request.record
     try:
         found = provider(request)
-        return found if isinstance(found, Answer) else dict(found)
     except KernloomError:
         raise
     except Exception as error:  # code of another package
         raise ConfigError(
-            f"provider '{name}' failed: {type(error).__name__}: {error}", key=key
+            f"it failed for step '{record.name}': {type(error).__name__}: {error}", key=where
         ) from error
+    if not isinstance(found, Mapping):
+        raise ConfigError(
+            f"it gave {found!r:.80} for step '{record.name}', not a mapping of tunables to values",
+            key=where,
+        )
+    known = tunables_of(record.kernel)
+    for tunable in found:
+        if tunable not in known:
+            raise ConfigError(
+                f"it chose '{tunable}', which is no tunable of kernel '{record.kernel.name}'",
+                key=where,
+                hint=nearest(str(tunable), known),
+            )
+    return found
 
 
 def check_applied(outputs: Mapping[str, Any], schedule: Schedule) -> None:

@@ -76,15 +76,24 @@ class KnownPoints:
             if plan.id not in self._seen:
                 plans[plan.id] = point, plan
         wanted = [plan for _, plan in plans.values()]
-        for plan, trial in stored_trials(self._store, self._fleet, wanted):
-            if _settled(trial, plan):
-                self._seen.add(plan.id)
-                yield KnownPoint(plans[plan.id][0], trial)
+        found = {
+            plan.id: trial
+            for plan, trial in stored_trials(self._store, self._fleet, wanted)
+            if reusable(trial, plan)
+        }
+        left = [plan for plan in wanted if plan.id not in found]
+        for id, trial in (found | self.not_compiling(left)).items():
+            self._seen.add(id)
+            yield KnownPoint(plans[id][0], trial)
 
     def not_compiling(self, plans: Sequence[Planned]) -> dict[str, Trial]:
         """Plan id -> the stored trial of a point that the compiler refused."""
-        found = stored_trials(self._store, self._fleet, plans)
-        return {plan.id: trial for plan, trial in found if _is_refused_by_compiler(trial, plan)}
+        pairs = list(stored_trials(self._store, self._fleet, plans))
+        if not self._fleet.on_this_machine:
+            # What did not compile here was not sent to the fleet.
+            here = self._store.latest(plan.id for plan in plans)
+            pairs += [(plan, here[plan.id]) for plan in plans if plan.id in here]
+        return {plan.id: trial for plan, trial in pairs if _is_refused_by_compiler(trial, plan)}
 
     def others(self) -> Iterator[KnownPoint]:
         """What other engines have stored since the last time."""
@@ -142,11 +151,6 @@ class KnownPoints:
             and lookup(trial.config, ["measure", "name"]) == experiment.measure.name
             and lookup(trial.config, ["workload", "sizes"]) == sizes
         )
-
-
-def _settled(trial: Trial, plan: Planned) -> bool:
-    """Whether a stored trial is the result of a point, which is not tried again."""
-    return reusable(trial, plan) or _is_refused_by_compiler(trial, plan)
 
 
 def _is_refused_by_compiler(trial: Trial, plan: Planned) -> bool:
