@@ -113,7 +113,8 @@ def _winner_lines(document: Mapping[str, Any]) -> list[str]:
     if cases:
         good = [one["case"] for one in cases if one["verified"]]
         rest = [f"{one['case']}: {one['status']}" for one in cases if not one["verified"]]
-        text = f"the winner is verified on {', '.join(good) or 'no case'}"
+        trial = f", trial {winner['id']}," if winner["id"] else ""
+        text = f"the winner{trial} is verified on {', '.join(good) or 'no case'}"
         lines.append(f"{text}; {', '.join(rest)}" if rest else text)
     return lines
 

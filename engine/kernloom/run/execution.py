@@ -37,6 +37,7 @@ from kernloom.store.lookups import CHUNK
 from kernloom.store.store import Store
 
 if TYPE_CHECKING:
+    from kernloom.measure.roofs import Roofs
     from kernloom.run.screening import Screening
 
 REUSABLE = ("ok", "wrong", "crashed", "out_of_bounds", "unconverged")
@@ -321,26 +322,7 @@ class Execution:
             conditions=with_plan_conditions(trial.conditions, plan),
             reused=True,
         )
-        return self._with_roof(trial, plan)
-
-    def _with_roof(self, trial: Trial, plan: Planned) -> Trial:
-        """A trial compared with the roof as it is known now."""
-        metrics = trial.metrics
-        if not trial.good or TIME.name not in metrics:
-            return trial
-        roofs = self._assembly.roofs
-        if doubt := roofs.doubt(plan.experiment, plan.steps, metrics):
-            return replace(trial, status="suspicious", message=doubt)
-        if roofs.calibration is None:
-            return trial
-        found = roofs.fraction(plan.experiment, plan.steps, metrics[TIME.name])
-        if found is None:
-            return trial
-        return replace(
-            trial,
-            metrics={**metrics, ROOF_FRACTION.name: found[0]},
-            conditions={**trial.conditions, "roof": found[1]},
-        )
+        return with_roof(self._assembly.roofs, trial, plan)
 
     def _count_spared(
         self, reused: Sequence[Planned], outcomes: Mapping[str, Outcome], results: Results
@@ -376,6 +358,25 @@ class Execution:
         if self._made is None:
             self._made = self._assembly.builder(plan.experiment)
         return self._made
+
+
+def with_roof(roofs: Roofs, trial: Trial, plan: Planned) -> Trial:
+    """A stored trial compared with the roof as it is known now."""
+    metrics = trial.metrics
+    if not trial.good or TIME.name not in metrics:
+        return trial
+    if doubt := roofs.doubt(plan.experiment, plan.steps, metrics):
+        return replace(trial, status="suspicious", message=doubt)
+    if roofs.calibration is None:
+        return trial
+    found = roofs.fraction(plan.experiment, plan.steps, metrics[TIME.name])
+    if found is None:
+        return trial
+    return replace(
+        trial,
+        metrics={**metrics, ROOF_FRACTION.name: found[0]},
+        conditions={**trial.conditions, "roof": found[1]},
+    )
 
 
 def once_each(plans: Sequence[Planned]) -> list[Planned]:

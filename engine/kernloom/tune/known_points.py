@@ -14,7 +14,7 @@ from kernloom.build.probe import is_refusal
 from kernloom.config.overrides import Override
 from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
-from kernloom.run.execution import reusable, stored_trials
+from kernloom.run.execution import reusable, stored_trials, with_roof
 from kernloom.run.fleet import Fleet
 from kernloom.run.known_parameters import distinct
 from kernloom.store.store import Store
@@ -84,7 +84,8 @@ class KnownPoints:
         left = [plan for plan in wanted if plan.id not in found]
         for id, trial in (found | self.not_compiling(left)).items():
             self._seen.add(id)
-            yield KnownPoint(plans[id][0], trial)
+            point, plan = plans[id]
+            yield KnownPoint(point, with_roof(self._plan.assembly.roofs, trial, plan))
 
     def not_compiling(self, plans: Sequence[Planned]) -> dict[str, Trial]:
         """Plan id -> the stored trial of a point that the compiler refused."""

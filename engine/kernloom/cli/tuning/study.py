@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
+from kernloom.base.errors import UsageError
 from kernloom.cli.invocation import Invocation
 from kernloom.cli.progress import Progress
 from kernloom.cli.tuning.exports import Export
@@ -27,6 +28,11 @@ def run_study_command(invocation: Invocation) -> int:
     files = [Export.of(text) for text in exports]
     words = with_long_names(rest)
     overrides = assembly.composer.parse(words, multirun=True)
+    if overrides.values("recipe"):
+        raise UsageError(
+            "recipe: a study has no recipe, but its winner has one",
+            hint="Tune, then save the winner's trial: kernloom recipe save TRIAL FILE.",
+        )
     form = format_for(invocation.output, "tune")
     progress = Progress(invocation.stderr)
     with closing(assembly.ahead):
