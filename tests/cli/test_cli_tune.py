@@ -168,6 +168,22 @@ def test_a_mistake_is_one_clear_message(slow: Project, words: list[str], said: s
     assert "Traceback" not in done.stderr
 
 
+def test_results_that_cannot_be_true_are_told_with_the_reason(project: Project) -> None:
+    words = ("tune", "workload=axpy", "case=small", "workload.cost.flops=10**9*N", "trials=2")
+    done = project.json(*words)
+    assert done.code == 1, done
+    assert done.document["winner"] is None
+    (failed,) = done.document["failures"]
+    assert (failed["status"], failed["points"]) == ("suspicious", 2)
+    assert "and one core gives at most" in failed["reason"]
+
+
+def test_a_study_has_no_recipe(slow: Project) -> None:
+    done = slow.run(*TUNE, "recipe=study.yaml")
+    assert done.code == 2, done
+    assert "recipe save TRIAL FILE" in done.stderr
+
+
 def test_a_tunable_that_no_template_uses_is_named(slow: Project) -> None:
     unused = TUNABLES.replace("constraints", '    deep: {values: [1, 2], "off": 1}\nconstraints')
     slow.write("configs/kernel/slow.yaml", tunable("slow", unused))

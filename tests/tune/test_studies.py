@@ -197,8 +197,9 @@ def test_points_of_a_study_are_grouped_by_what_failed() -> None:
 
     bad = [SimpleNamespace(status="wrong", message="y[0] is 1\nmore", good=False)] * 2
     bad += [SimpleNamespace(status="timeout", message="late\nstopped after 2 s", good=False)]
+    bad += [SimpleNamespace(status="wrong", message="y[17] is -1.5e-3", good=False)]
     good = [SimpleNamespace(status="ok", message="", good=True)]
     assert failures_of([*bad, *good]) == [  # type: ignore[list-item]
-        {"status": "wrong", "reason": "y[0] is 1", "points": 2},
+        {"status": "wrong", "reason": "y[0] is 1", "points": 3},
         {"status": "timeout", "reason": "stopped after 2 s", "points": 1},
     ]

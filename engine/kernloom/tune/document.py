@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from kernloom.tune.racing import Leader, RaceResult
 from kernloom.tune.strategy import DEFAULT
 from kernloom.tune.study import Evaluated, History
 from kernloom.tune.winner import Verified
+
+_NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?(?: [a-zµ]?s\b)?")
+"""A number; of a duration also the unit, which depends on its size."""
 
 
 @dataclass(frozen=True)
@@ -188,11 +192,17 @@ def ratio_to_best(cost: float, best: float) -> float:
 
 
 def failures_of(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Failed trials by status and reason, the most frequent first."""
-    reasons = Counter((trial.status, _reason(trial)) for trial in trials if not trial.good)
+    """Failed trials by status and reason, the most frequent first; reasons that differ only in
+    numbers are one, told by the first."""
+    number, first = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
+    for trial in (one for one in trials if not one.good):
+        reason = _reason(trial)
+        kind = trial.status, _NUMBER.sub("0", reason)
+        first.setdefault(kind, reason)
+        number[kind] += 1
     return [
-        {"status": status, "reason": reason, "points": number}
-        for (status, reason), number in reasons.most_common()
+        {"status": kind[0], "reason": first[kind], "points": points}
+        for kind, points in number.most_common()
     ]
 
 
