@@ -3,7 +3,7 @@
 Without them a process has one data set and no changes between its runs, and the last result is
 compared with the golden only where kernels do not update their inputs.
 
-  .venv/bin/python benchmarks/cheat_checks.py [PROCESSES] [POLICY] [WORKLOAD ...]
+  .venv/bin/python benchmarks/cheat_checks.py [PROCESSES] [POLICY] [TARGET] [WORKLOAD ...]
 """
 
 from __future__ import annotations
@@ -66,16 +66,19 @@ def main() -> None:
     words = sys.argv[1:]
     processes = int(words[0]) if words else 40
     policy = words[1] if len(words) > 1 else "standard"
-    workloads: Sequence[str] = words[2:] or WORKLOADS
+    target = words[2] if len(words) > 2 else "host"
+    workloads: Sequence[str] = words[3:] or WORKLOADS
     assembly = Assembly()
     progress = Progress(io.StringIO(), quiet=True)
-    print(f"{processes} processes each, measure={policy}, CPU ms of process and engine")
+    on = f"target={target} measure={policy}"
+    print(f"{processes} processes each, {on}, CPU ms of process and engine")
     print(f"{'workload':12}{'without':>10}{'with':>10}{'ratio':>8}{'result':>9}")
     for workload in workloads:
         with open_store(assembly.places.store) as store, ExitStack() as stack:
             make = Contenders(assembly, store, Overrides())
             name, _, case = workload.partition("/")
             given = {"workload": name, "measure": policy, "case": case or "default"}
+            given["target"] = target
             plan = make.composed("a", assembly.composer.choose(given)).plan
             assert plan
             building = Building(lambda found: assembly.builder(found.experiment), progress)

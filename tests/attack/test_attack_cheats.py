@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from cheat_trials import ends, verdict
+from cheat_trials import OPENCL, ends, verdict
 from cheats import CHEATS, SMALL
 
 from attacks import Attack, whole
 from command_line import Project
+from parts import needs_opencl
 
 AT_ONCE = 12
 """Kernels of one sweep, each with its twin."""
+SMALL_OPENCL = 4
+"""Kernels of the normal run."""
 
 
 @pytest.mark.parametrize("policy", ["quick", "standard", *(["rigorous"] if whole() else [])])
@@ -26,8 +29,18 @@ def test_attack_cheats(attack: Attack, project: Project, policy: str) -> None:
     attack.check()
 
 
+def test_attack_cheats_opencl(attack: Attack, project: Project) -> None:
+    needs_opencl()
+    names = list(attack.cases(list(OPENCL.cheats), small=SMALL_OPENCL))
+    trials = ends(project, names, "quick", OPENCL)
+    for name in names:
+        if problem := verdict(name, trials, OPENCL):
+            attack.failed(problem)
+    attack.check()
+
+
 def test_the_table_is_whole() -> None:
     assert len(CHEATS) >= 30
-    for cheat in CHEATS.values():
+    for cheat in (*CHEATS.values(), *OPENCL.cheats.values()):
         assert cheat.about
         assert (cheat.body, cheat.lines) != (cheat.twin, cheat.lines + cheat.twin_lines)

@@ -162,3 +162,16 @@ def test_a_suspicion_is_confirmed_by_further_processes(again: Samples, accused: 
     assert len(taken) == CONFIRMING
     assert confirmed(hidden_work([HONEST], fake), fake, sample) == []
     assert len(taken) == CONFIRMING
+
+
+def test_a_device_without_a_clock_of_cpu_time_is_compared_by_wall_time() -> None:
+    timed = replace(HONEST, cpu_ns=(), inner=1)
+    assert said(timed, clock="wall") == said(timed, timed, clock="wall") == ""
+    reusing = replace(timed, wall_ns=(900 * US, 5 * US) * (COUNT // 2))
+    assert "900 µs after its inputs changed, and 5.00 µs" in said(reusing, clock="wall")
+    assert "kept" in said(reusing, reusing, clock="wall")
+    # Work-items of several threads may start late.
+    late = replace(timed, wall_ns=(9 * US, 1 * US) * (COUNT // 2))
+    assert said(late, clock="wall") == ""
+    uneven = replace(timed, wall_ns=(100 * US, 55 * US) * (COUNT // 2))
+    assert said(uneven, uneven, clock="wall") == ""

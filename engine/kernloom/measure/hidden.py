@@ -30,9 +30,13 @@ REUSE, REUSE_ONCE = 1.25, 1.5
 process alone."""
 REUSE_THREADS_ONCE = 4.0
 """The same for one process with several threads, which spin while they wait for each other."""
+REUSE_WALL = 2.0
+"""The same for several processes, by wall time of a device that has no other clock."""
 REUSE_NS = 1000
 """CPU time that a change itself may cost: it writes a few cache lines, which have to be fetched,
 and which the kernel and other cores then miss. Less work than this is not looked for."""
+REUSE_WALL_NS = 10_000
+"""The same for wall time, in which work-items may start late."""
 FEWEST = 2
 """Fewest samples of either kind to compare."""
 SLOW_CLOCK, SLOW_CLOCK_ONCE = 2.0, 3.0
@@ -126,15 +130,20 @@ def _sleep(processes: Sequence[Samples]) -> str:
 
 
 def _reuse(processes: Sequence[Samples], sampler: Sampler) -> str:
-    """Runs whose inputs changed against runs with the inputs of the run before, by CPU time: on a
-    busy machine several threads wait for each other for any time. Of several, one may have to do
-    the work of all."""
-    once = REUSE_THREADS_ONCE if sampler.threads > 1 else REUSE_ONCE
-    factor = (REUSE if len(processes) > 1 else once) * sampler.threads
+    """Runs whose inputs changed against runs with the inputs of the run before, by CPU time, if the
+    device has such a clock: on a busy machine several threads wait for each other for any time. Of
+    several, one may have to do the work of all."""
+    wall = not any(process.cpu_ns for process in processes)
+    together = sampler.threads > 1 or wall
+    once = REUSE_THREADS_ONCE if together else REUSE_ONCE
+    several = REUSE_WALL if wall else REUSE
+    factor = (several if len(processes) > 1 else once) * sampler.threads
+    floor = REUSE_WALL_NS if wall else REUSE_NS * sampler.threads
     compared, found = 0, []
     for process in processes:
         watch = _watch(process)
-        pairs = list(zip(process.cpu_ns, watch.varied, strict=False))
+        times = process.wall_ns if wall else process.cpu_ns
+        pairs = list(zip(times, watch.varied, strict=False))
         changed = sorted(time for time, varied in pairs if varied)
         same = sorted(time for time, varied in pairs if varied is False)
         if min(len(changed), len(same)) < FEWEST:
@@ -143,15 +152,15 @@ def _reuse(processes: Sequence[Samples], sampler: Sampler) -> str:
         longer, usual = median(changed), median(same)
         # Apart from each other, and not by one sample alone.
         apart = changed[len(changed) // 4] > same[-1 - len(same) // 4]
-        skipped = (longer - usual) * watch.stride
-        if apart and skipped > REUSE_NS * sampler.threads and longer > factor * usual:
+        if apart and (longer - usual) * watch.stride > floor and longer > factor * usual:
             found.append((longer, usual))
     if not found or 2 * len(found) <= compared:
         return ""
     longer, usual = max(found, key=lambda pair: pair[0] / max(pair[1], 1e-3))
+    kind = "" if wall else " of CPU time"
     return (
-        f"a run takes {time_text(longer)} of CPU time after its inputs changed, and "
-        f"{time_text(usual)} with the same inputs again: results are kept between calls. A "
+        f"a run takes {time_text(longer)}{kind} after its inputs changed, "
+        f"and {time_text(usual)} with the same inputs again: results are kept between calls. A "
         "workload whose kernels keep state has to declare it (stateful: true)"
     )
 

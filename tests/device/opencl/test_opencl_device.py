@@ -13,7 +13,16 @@ import numpy as np
 import pytest
 
 from kernloom.base.errors import DeviceError
-from kernloom.device.contract import Buffer, Call, LaunchSettings, Scalar, Session, Transfer
+from kernloom.device.contract import (
+    Buffer,
+    Call,
+    LaunchSettings,
+    Scalar,
+    Session,
+    Transfer,
+    Variation,
+    VariedPiece,
+)
 from kernloom.device.opencl.choice import Options
 from kernloom.device.opencl.device import OpenClDevice
 from kernloom.device.opencl.probe import devices
@@ -362,3 +371,84 @@ def test_a_device_that_is_gone_when_a_session_opens_is_said(tmp_path: Path) -> N
     device = OpenClDevice(Options(device="no such device"), cache=tmp_path)
     with device.open() as session, pytest.raises(DeviceError, match="no such device"):
         session.allocate(10)
+
+
+def test_tensors_change_during_a_launch_and_runs_are_proven(
+    session: Session, tmp_path: Path
+) -> None:
+    check_variation(session, tmp_path)
+
+
+def test_tensors_of_the_host_change_where_transfers_take_them_from(
+    copying: Session, tmp_path: Path
+) -> None:
+    check_variation(copying, tmp_path, transfers=True)
+
+
+SHIFT = """
+__kernel void shift(long n, __global const float *x, __global float *y, __global float *z)
+{
+    const long i = get_global_id(0);
+    y[i] = x[i] + 1;
+    z[i] += x[i];
+}
+"""
+
+
+def check_variation(session: Session, folder: Path, *, transfers: bool = False) -> None:
+    """x changes, y is poisoned and z is updated."""
+    count, names = 64, ("x", "y", "z")
+    tensors = [{"name": name, "kind": "tensor", "dtype": "float32"} for name in names]
+    entry = {"function": "shift", "arguments": [ARGUMENTS[0], *tensors], "items": ["n"]}
+    kernel = session.load(package(folder, SHIFT, **entry), 4)
+    x, y, z = buffers = [ones(session, count) for _ in names]
+    own, other = (np.full(count, value, "float32").tobytes() for value in (1, 5))
+    variation = Variation(
+        7,
+        (
+            VariedPiece(x, 64, 64, own[:64], other[:64]),
+            VariedPiece(y, 0, 64),
+            VariedPiece(z, 0, 64, own[:64]),
+        ),
+        poisoned=(y,),
+        before=(x, z),
+        after=(y, z),
+    )
+    calls: list[Call | Transfer] = [Call(kernel, (Scalar(count), *buffers))]
+    if transfers:
+        inwards, outwards = (
+            [Transfer(b, "in") for b in (x, z)],
+            [Transfer(b, "out") for b in (y, z)],
+        )
+        calls = [*inwards, *calls, *outwards]
+    settings = LaunchSettings(warmup=2, inner=6, samples=9)
+    result, views = session.launch_varied(calls, settings, variation, [x, y])
+    end = [list(np.frombuffer(view, "float32")) for view in views.end]
+    assert end == [[1.0] * count, [2.0] * count]
+    before = [np.frombuffer(view, "float32") for view in views.before]
+    after = [np.frombuffer(view, "float32") for view in views.after]
+    assert list(before[0]) == [1.0] * count
+    # The first bytes of z were restored, those where only x changed have sums of both.
+    assert list(before[1][:16]) == [1.0] * 16
+    assert before[1][16:32].max() > before[1][32] > 1
+    assert list(after[0]) == [2.0] * count
+    assert list(after[1]) == list(before[1] + 1)
+    assert result.varied.count(None) in (1, 2)
+    assert {True, False} < set(result.varied)
+    assert int(result.report["stride"]) >= 1
+    # Only that launch was varied.
+    assert set(session.launch(calls).varied) == {False}
+
+
+def test_a_variation_that_does_not_fit_is_refused_and_forgotten(
+    session: Session, tmp_path: Path
+) -> None:
+    buffer = ones(session)
+    kernel = session.load(package(tmp_path), 3)
+    calls = [Call(kernel, (Scalar(1), Scalar(1, "float32"), buffer))]
+    beyond = Variation(1, (VariedPiece(buffer, buffer.nbytes - 4, 64),))
+    with pytest.raises(DeviceError, match="are not inside buffer 'x'"):
+        session.launch_varied(calls, LaunchSettings(), beyond, [buffer])
+    result = session.launch(calls, LaunchSettings(samples=3))
+    assert result.varied == (False,) * 3
+    assert "stride" not in result.report

@@ -36,7 +36,9 @@ class OpenClDevice(Device):
     """A device, or sub-device, of an OpenCL platform; any number can be open at once."""
 
     name = "opencl"
-    capabilities = frozenset({"memory", "launch", "calibrate", "wall_clock", "transfers"})
+    capabilities = frozenset(
+        {"memory", "launch", "calibrate", "wall_clock", "transfers", "variation"}
+    )
 
     def __init__(
         self,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +28,14 @@ from kernloom.device.messages import (
     Response,
     Sample,
     Status,
+    Vary,
 )
 from kernloom.device.opencl.kernels import Kernels
 from kernloom.device.opencl.memory import Block, Memory, RequestError
+from kernloom.device.opencl.sampling import MAX_INNER, Command, Sampling
+from kernloom.device.opencl.variation import Variation
 
 MAX_SAMPLES = 1_000_000
-MAX_INNER = 1 << 20
-"""Limit of iterations: more would take longer to enqueue than any sample should last."""
-MAX_ENQUEUED = 512
-"""Commands enqueued before the worker waits for them."""
-
-
-@dataclass(frozen=True)
-class Command:
-    """One call of an iteration."""
-
-    enqueue: Callable[[], Sequence[Any]]
-    """Enqueues the call and returns its events."""
-    transfer: bool
 
 
 class Service:
@@ -62,48 +51,56 @@ class Service:
         self._memory = Memory(self._context, self._queue, device)
         self._kernels = Kernels(self._context, device, self._memory)
         self._window = np.frombuffer(window, np.uint8)
+        self._variation: Variation | None = None
+        """Of the next launch."""
 
     def answer(self, message: Message) -> Response:
         try:
-            value, samples = self._execute(message)
+            return self._execute(message)
         except RequestError as error:
             return Response(message.KIND, error.status, 0, str(error), ())
         except cl.MemoryError as error:
             return Response(message.KIND, Status.OUT_OF_MEMORY, 0, str(error), ())
-        return Response(message.KIND, Status.OK, value, "", samples)
 
-    def _execute(self, message: Message) -> tuple[int, tuple[Sample, ...]]:
+    def _execute(self, message: Message) -> Response:
+        value = 0
         match message:
+            case KernelLaunch():
+                return self._launch(message)
             case Hello():
-                return VERSION, ()
+                value = VERSION
             case Allocate(nbytes, label):
-                return self._memory.allocate(nbytes, label), ()
+                value = self._memory.allocate(nbytes, label)
             case Free(address):
                 self._memory.free(address)
             case MemoryWrite(address, offset, nbytes):
                 self._memory.write(address, self._piece(offset, nbytes))
             case MemoryRead(address, offset, nbytes):
                 self._memory.read(address, self._piece(offset, nbytes))
-            case MemoryFill(address, nbytes, value):
-                self._memory.fill(address, nbytes, value)
+            case MemoryFill(address, nbytes, byte):
+                self._memory.fill(address, nbytes, byte)
             case Load(count, path, entry):
-                return self._kernels.load(Path(path), entry, count), ()
-            case KernelLaunch():
-                return self._launch(message)
+                value = self._kernels.load(Path(path), entry, count)
+            case Vary():
+                # Kept only if it is valid.
+                self._variation = None
+                self._variation = Variation(message, self._memory, self._queue, self._window)
             case Close():
                 self._queue.finish()
             case _:
                 raise RequestError(
                     Status.UNSUPPORTED, f"OpenCL devices know no {type(message).__name__}"
                 )
-        return 0, ()
+        return Response(message.KIND, Status.OK, value, "", ())
 
     def _piece(self, offset: int, nbytes: int) -> Any:
         if offset + nbytes > self._window.nbytes:
             raise RequestError(Status.INVALID, f"{nbytes} bytes at {offset} leave the window")
         return self._window[offset : offset + nbytes]
 
-    def _launch(self, message: KernelLaunch) -> tuple[int, tuple[Sample, ...]]:
+    def _launch(self, message: KernelLaunch) -> Response:
+        # Also for a launch that is refused: the next one may have other buffers.
+        variation, self._variation = self._variation, None
         if message.orchestration:
             raise RequestError(Status.UNSUPPORTED, "OpenCL devices run no orchestrations")
         if not message.calls or message.samples > MAX_SAMPLES or message.inner > MAX_INNER:
@@ -115,23 +112,24 @@ class Service:
         scratch: list[int] = []
         try:
             commands, blocks = self._commands(message, scratch)
-            inner, samples = self._measured(commands, blocks, message)
+            sampling = Sampling(self._queue, commands, variation)
+            inner, samples = self._measured(sampling, blocks, message)
         finally:
             for address in scratch:
                 self._memory.free(address)
-        return inner, samples
+        detail = f"stride={sampling.stride}" if variation else ""
+        return Response(message.KIND, Status.OK, inner, detail, samples)
 
     def _measured(
-        self, commands: Sequence[Command], blocks: Sequence[Block], message: KernelLaunch
+        self, sampling: Sampling, blocks: Sequence[Block], message: KernelLaunch
     ) -> tuple[int, tuple[Sample, ...]]:
         try:
             inner = message.inner
             if inner:
-                self._run(commands, message.warmup)
+                sampling.warm_up(message.warmup)
             else:
-                warm = [self._run(commands, 1).wall_ns for _ in range(message.warmup)]
-                inner = self._calibrated(commands, message.min_sample_ns, warm)
-            samples = tuple(self._run(commands, inner) for _ in range(message.samples))
+                inner = sampling.calibrated(message.warmup, message.min_sample_ns)
+            samples = sampling.samples(inner, message.samples)
         finally:
             for block in blocks:
                 block.host = None
@@ -216,32 +214,3 @@ class Service:
         )
         view, mapped = given
         return [mapped, view.base.release(self._queue)]
-
-    def _run(self, commands: Sequence[Command], iterations: int) -> Sample:
-        """Run iterations; times come from the device's own clock, per command."""
-        kernels = transfers = 0
-        waiting: list[tuple[Any, bool]] = []
-        for iteration in range(iterations):
-            for command in commands:
-                waiting += [(event, command.transfer) for event in command.enqueue()]
-            if len(waiting) >= MAX_ENQUEUED or iteration + 1 == iterations:
-                self._queue.finish()
-                for event, transfer in waiting:
-                    took = event.profile.end - event.profile.start
-                    transfers += took * transfer
-                    kernels += took * (not transfer)
-                waiting.clear()
-        return Sample(kernels + transfers, 0, 0, 0, 0, transfers)
-
-    def _calibrated(self, commands: Sequence[Command], least_ns: int, warm: Sequence[int]) -> int:
-        """Iterations for a sample to last `least_ns`; `warm` has the times of single iterations.
-        The shorter of two is used, because an interruption only lengthens a time."""
-        inner, times = 1, list(warm)
-        while True:
-            while len(times) < 2 and min(times, default=least_ns) >= least_ns:
-                times.append(self._run(commands, inner).wall_ns)
-            took = min(times)
-            if took >= least_ns or inner >= MAX_INNER:
-                return inner
-            growth = max(1.2, 1.2 * least_ns / took) if took else 10.0
-            inner, times = min(MAX_INNER, int(inner * growth) + 1), []
