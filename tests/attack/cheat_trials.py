@@ -81,7 +81,9 @@ class Language:
     words: tuple[str, ...]
 
 
-C = Language(cheats.CHEATS, "c", SOURCE, KERNEL, "honest({arguments})", ("target=host",))
+C = Language(
+    cheats.CHEATS, "c", SOURCE, KERNEL, "honest({arguments})", ("target=host", "timeout=4")
+)
 OPENCL = Language(
     cheats_opencl.CHEATS,
     "cl",
@@ -89,7 +91,7 @@ OPENCL = Language(
     OPENCL_KERNEL,
     "honest(item, last, {arguments})",
     # Variables of the program.
-    ("target=opencl", "toolchain.flags=['-cl-std=CL2.0']"),
+    ("target=opencl", "timeout=30", "toolchain.flags=['-cl-std=CL2.0']"),
 )
 WORKLOAD = """\
 defaults:
@@ -145,7 +147,7 @@ def ends(
         add(project, name, cheat, cheat.body, cheat.lines, language)
         add(project, name + TWIN, cheat, cheat.twin, cheat.lines + cheat.twin_lines, language)
         order += [name, name + TWIN]
-    words = (f"workload={','.join(order)}", f"measure={policy}", "timeout=4", *language.words)
+    words = (f"workload={','.join(order)}", f"measure={policy}", *language.words)
     done = project.json("run", "-m", *words)
     return {trial["workload"]: trial for trial in done.trials}
 

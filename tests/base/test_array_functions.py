@@ -85,6 +85,12 @@ def test_bad_or_huge_arguments_are_refused(text: str, problem: str) -> None:
     assert problem in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["L @ L", "dot(L, L)", "einsum('ij,jk->ik', L, L)"])
+def test_products_have_the_same_limit_by_any_name(text: str) -> None:
+    with pytest.raises(ExpressionError, match="too many"):
+        evaluate(text, {"L": np.broadcast_to(1.0, (8192, 8192))})
+
+
 def test_an_unknown_function_names_the_nearest() -> None:
     with pytest.raises(ExpressionError) as caught:
         parse("convolv(v, w)")

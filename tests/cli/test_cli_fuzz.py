@@ -60,6 +60,66 @@ def test_sizes_that_cannot_vary_are_said(project: Project) -> None:
     assert "its sizes cannot vary" in done.stdout + done.stderr
 
 
+TIMES = """\
+name: {name}
+arguments:
+  n: {{kind: size}}
+  times: {{kind: size}}
+  x: {{kind: tensor, shape: [n]}}
+  y: {{kind: tensor, access: write, shape: [n]}}
+sources:
+  host: {{file: {name}.c, function: {name}}}
+"""
+REPEATED = """\
+void {name}(long n, long times, const float *x, float *y) {{
+    for (long i = 0; i < n; i++) y[i] = 0;
+    {loop}
+}}
+"""
+ADDING = "for (long i = 0; i < n; i++) y[i] += x[i];"
+
+
+def test_a_size_may_be_zero_where_it_is_declared(project: Project) -> None:
+    loops = {
+        "repeats": f"for (long t = 0; t < times; t++) {ADDING}",
+        "repeats_once": f"long t = 0; do {ADDING} while (++t < times);",
+    }
+    for name, loop in loops.items():
+        workload = WORKLOAD.format(name=name, n=100).replace("n: 100", "n: 100, times: 3")
+        workload = workload.replace("2 * x", "times * x")
+        fuzz = "fuzz: {sizes: {times: {low: 0, high: 9}}}\n"
+        project.add(name, n=100, kernel=TIMES.format(name=name), workload=workload + fuzz)
+        project.write(f"templates/{name}.c", REPEATED.format(name=name, loop=loop))
+    words = ("check", "--fuzz", "40", "--seed", "2", "-m")
+    trials = project.json(*words, "workload=repeats,repeats_once").trials
+    assert [trial["status"] for trial in trials] == ["ok", "wrong"]
+    assert re.search(r"smallest: .*times=0", trials[1]["message"])
+    # A run may have it, too; a tensor may not.
+    assert project.json("run", "workload=repeats", "workload.sizes.times=0").trial["status"] == "ok"
+    done = project.run("run", "workload=repeats", "workload.sizes.n=0")
+    assert done.code == 2 and "0 is not a possible size" in done.stderr
+
+
+def test_values_that_whole_numbers_cannot_have_are_refused(project: Project) -> None:
+    workload = WORKLOAD.format(name="whole", n=10).replace("x: {", "x: {dtype: int32, ")
+    project.add("whole", workload=workload + "fuzz: {values: {x: [fill, nan]}}\n")
+    done = project.run("check", "--fuzz", "3", "workload=whole")
+    assert done.code in (1, 2)
+    said = done.stdout + done.stderr
+    assert "'x' has elements of int32, and none of them is nan" in said
+    assert "Whole numbers can be: fill, uniform, constant, sorted, extremes, zeros." in said
+
+
+def test_draws_are_planned_some_at_a_time(project: Project) -> None:
+    add(project, "many", TWICE, "fuzz: {sizes: {n: {high: 20}}}\n")
+    done = project.json("check", "--fuzz", "120", "--seed", "3", "workload=many")
+    assert done.trial["metrics"] == {"draws": 120, "failed_draws": 0}
+    add(project, "many", TWICE + "if (n == 17) y[0] = 7;", "fuzz: {sizes: {n: {high: 20}}}\n")
+    done = project.json("check", "--fuzz", "120", "--seed", "3", "workload=many")
+    assert done.trial["metrics"] == {"draws": 120, "failed_draws": 3}
+    assert "n=17" in done.trial["message"]
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

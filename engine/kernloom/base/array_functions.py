@@ -11,7 +11,9 @@ from kernloom.base.errors import ExpressionError, nearest
 MAX_ELEMENTS = 2**27
 """Largest array that an operation may produce, unless an operand is larger."""
 MAX_STEPS = 2**33
-"""Most multiplications of one call: about ten seconds."""
+"""Most multiplications of a convolution: about ten seconds."""
+MAX_PRODUCT_STEPS = 2**38
+"""The same of a product of matrices, by any name: numpy has a library for them."""
 MAX_DIMENSIONS = 8
 """Most dimensions of an operand of `pad` or `einsum`."""
 CONVOLVE_MODES = ("full", "same", "valid")
@@ -50,8 +52,8 @@ def check_elements(count: int, operands: Iterable[Any]) -> None:
         raise ExpressionError(f"an array of {count} elements is too large")
 
 
-def _check_steps(count: int, function: str) -> None:
-    if count > MAX_STEPS:
+def _check_steps(count: int, function: str, most: int = MAX_STEPS) -> None:
+    if count > most:
         raise ExpressionError(f"{function} would take {count} multiplications, which is too many")
 
 
@@ -88,7 +90,9 @@ def product(a: Any, b: Any) -> Any:
     stack = numpy.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     rows = a.shape[-2] if a.ndim > 1 else 1
     columns = b.shape[-1] if b.ndim > 1 else 1
-    check_elements(math.prod(stack) * rows * columns, (a, b))
+    count = math.prod(stack) * rows * columns
+    check_elements(count, (a, b))
+    _check_steps(count * a.shape[-1], "@", MAX_PRODUCT_STEPS)
     return a @ b
 
 
@@ -98,7 +102,7 @@ def _dot(a: Any, b: Any) -> Any:
     axis = -2 if b.ndim > 1 else -1
     count = (a.size // max(a.shape[-1], 1)) * (b.size // max(b.shape[axis], 1))
     check_elements(count, (a, b))
-    _check_steps(count * a.shape[-1], "dot")
+    _check_steps(count * a.shape[-1], "dot", MAX_PRODUCT_STEPS)
     import numpy
 
     return numpy.dot(a, b)
@@ -133,10 +137,12 @@ def _einsum(subscripts: Any, *operands: Any) -> Any:
         if letter not in extents or output.count(letter) > 1:
             raise ExpressionError(f"einsum cannot give '{output}': '{letter}'")
     check_elements(math.prod(extents[letter] for letter in output), arrays)
-    _check_steps(math.prod(extents.values()), "einsum")
+    _check_steps(math.prod(extents.values()), "einsum", MAX_PRODUCT_STEPS)
     import numpy
 
-    return numpy.einsum(f"{inputs}->{output}", *arrays)
+    # Pairs of operands that are products of matrices are computed as such.
+    order = ("greedy", MAX_ELEMENTS)
+    return numpy.einsum(f"{inputs}->{output}", *arrays, optimize=order)
 
 
 def _convolve(a: Any, b: Any, mode: Any = "full") -> Any:

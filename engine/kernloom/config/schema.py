@@ -316,7 +316,8 @@ EXACT = Tolerance(rtol=0.0, atol=0.0)
 class SizeRange(Digested):
     """The values of a size that `check --fuzz` may draw."""
 
-    low: int = field(default=1, metadata=at_least(1))
+    low: int = field(default=1, metadata=at_least(0))
+    """0 also allows the workload itself a size of zero; no extent of a tensor may be zero."""
     high: int | None = field(default=None, metadata=at_least(1))
     multiple: int = field(default=1, metadata=at_least(1))
     """Every value is a multiple of it."""
@@ -336,6 +337,8 @@ VALUES = (
     "inf",
 )
 """Kinds of contents that `check --fuzz` may draw for a tensor."""
+FLOAT_VALUES = ("tiny", "denormal", "huge", "nan", "inf")
+"""Those that only tensors of floating-point numbers can have."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from kernloom.config.distribution import check_distribute
 from kernloom.config.schema import (
     CORE,
     DTYPES,
+    FLOAT_VALUES,
     ROOT_KEYS,
     VALUES,
     Experiment,
@@ -206,9 +207,17 @@ def _check_fuzz(workload: Workload) -> None:
             raise ConfigError(
                 f"unknown tensor '{name}'", key=key, hint=nearest(name, workload.tensors)
             )
+        dtype = workload.tensors[name].dtype or workload.dtype
         for kind in kinds:
             if kind not in VALUES:
                 raise ConfigError(f"unknown values '{kind}'", key=key, hint=nearest(kind, VALUES))
+            if kind in FLOAT_VALUES and not dtype.startswith("float"):
+                whole = [value for value in VALUES if value not in FLOAT_VALUES]
+                raise ConfigError(
+                    f"'{name}' has elements of {dtype}, and none of them is {kind}",
+                    key=key,
+                    hint=f"Whole numbers can be: {', '.join(whole)}.",
+                )
         if not kinds:
             raise ConfigError("no values are left to draw", key=key)
     _check_names([fuzz.alignment], {"element"}, "workload.fuzz.alignment")

@@ -310,6 +310,10 @@ class Setup:
         )
         return result, self._arrays(names, found)
 
+    def view(self, names: Sequence[str]) -> dict[str, Array]:
+        """Views of tensors, which are valid until the session's next operation."""
+        return self._arrays(names, self._session.view([self._buffers[name] for name in names]))
+
     def launch_varied(
         self, settings: LaunchSettings, variation: NamedVariation, names: Sequence[str]
     ) -> tuple[LaunchResult, VariedArrays]:

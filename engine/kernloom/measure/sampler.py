@@ -9,19 +9,19 @@ from dataclasses import replace
 from kernloom.base.gauges import TIME, leading_gauge
 from kernloom.config.schema import Policy as Policy
 from kernloom.device.contract import Device, LaunchResult, LaunchSettings
-from kernloom.measure.bench import Bench, Setup
+from kernloom.measure.bench import Bench
 from kernloom.measure.looking import Seen, look_into
 from kernloom.measure.statistics import RankingClock, chosen_clock
 from kernloom.measure.trial import Samples, Watch
 from kernloom.measure.variation import Proven, named, varied_launch
-from kernloom.measure.verify import verified_launch
+from kernloom.measure.verify import check_results
 from kernloom.plan.planned import StepArtifact
 
 CALIBRATIONS = 4
 """Limit of runs for finding the inner count of a slow kernel."""
 WARMING = 2
-"""Launches of a session before the one whose virtual time counts: the verified one, and another.
-What a TLB holds depends on both."""
+"""Launches of a session before the one whose virtual time counts, which depends on what a TLB
+holds."""
 SLOWER = 10
 """Limit of a run's duration as a multiple of the verified run's, on a machine shared with
 others."""
@@ -88,27 +88,28 @@ class Sampler:
         experiment = self.bench.experiment
         try:
             own = experiment.seed
-            # An observed session is a new one: a trace shows nothing of the verification.
-            fresh = bool(experiment.observed)
-            plain = fresh or experiment.workload.stateful
-            other = own if plain else self.bench.other_seed(own)
-            setup = self.bench.setup(self.steps, fresh=fresh, seed=other)
+            plain = experiment.workload.stateful
+            # Warm-ups are in a trace's instants, and have to be the same in every run.
+            same = plain or experiment.observed
+            # A process that has not seen the data that counts: its results cannot be replayed.
+            seed = own if same else self.bench.other_seed(own)
+            setup = self.bench.setup(self.steps, fresh=True, seed=seed)
             # Launches of their own: the report of a launch covers all of its runs, and between them
             # the data changes.
-            for _ in range(max(1, WARMING - setup.launches)):
+            for _ in range(WARMING if "virtual_time" in self.bench.device.capabilities else 1):
                 setup.launch(LaunchSettings())
-            result = setup.launch(LaunchSettings()) if plain else self._proven(setup, own)
+            if not plain:
+                setup.renew(own)
+            result = setup.launch(LaunchSettings())
+            # Before the proof, which a trace does not show.
             self.last, self.seen = result, look_into(setup, experiment)
+            if not plain:
+                with named(setup, "the run that counts"):
+                    check_results(self.bench, setup)
         finally:
             self.bench.close()
         gauges = [gauge for gauge in self.bench.device.gauges if gauge.exact]
         return {gauge.name: result.per_run(gauge)[0] for gauge in gauges}
-
-    def _proven(self, setup: Setup, seed: int) -> LaunchResult:
-        """One run on the tensors of a seed, compared with the golden."""
-        setup.renew(seed)
-        with named(setup, "the run that counts"):
-            return verified_launch(self.bench, setup, LaunchSettings())[0]
 
     def _settings(self) -> LaunchSettings:
         policy = self.policy

@@ -61,24 +61,32 @@ def verified_launch(
 ) -> tuple[LaunchResult, float]:
     """A launch with every output and input checked, and the largest error as a share of the
     tolerance."""
-    experiment, data = bench.experiment, bench.data
-    goldens = data.goldens(experiment.workload, setup.seed)
-    only_read = [name for name in setup.inputs if name not in setup.written]
-    result, found = setup.launch_and_view(settings, [*goldens, *only_read])
+    result, found = setup.launch_and_view(settings, _checked(bench, setup))
+    return result, _check(bench, setup, found)
+
+
+def check_results(bench: Bench, setup: Setup) -> float:
+    """The same for the last launch."""
+    return _check(bench, setup, setup.view(_checked(bench, setup)))
+
+
+def _checked(bench: Bench, setup: Setup) -> list[str]:
+    """Outputs, and inputs that no kernel may write."""
+    goldens = bench.data.goldens(bench.experiment.workload, setup.seed)
+    return [*goldens, *(name for name in setup.inputs if name not in setup.written)]
+
+
+def _check(bench: Bench, setup: Setup, found: Mapping[str, Array]) -> float:
+    workload, data = bench.experiment.workload, bench.data
+    goldens = data.goldens(workload, setup.seed)
+    regions = data.regions(workload, setup.seed)
     worst = 0.0
-    regions = data.regions(experiment.workload, setup.seed)
     for name, golden in goldens.items():
-        error = compare(
-            name,
-            found[name],
-            golden,
-            experiment.workload,
-            data.allowances,
-            regions.get(name),
-        )
+        region = regions.get(name)
+        error = compare(name, found[name], golden, workload, data.allowances, region)
         worst = max(worst, error)
-    check_unchanged(found, setup, only_read)
-    return result, worst
+    check_unchanged(found, setup, [name for name in found if name not in goldens])
+    return worst
 
 
 def check_unchanged(found: Mapping[str, Array], setup: Setup, names: Iterable[str]) -> None:

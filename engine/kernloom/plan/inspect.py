@@ -91,8 +91,15 @@ def _evaluated(workload: Workload) -> dict[str, int]:
             )
         for name in ready:
             key = f"workload.sizes.{name}"
-            known[name] = _extent(evaluate(waiting.pop(name), known, key=key), key)
+            value = evaluate(waiting.pop(name), known, key=key)
+            known[name] = _extent(value, key, _least_size(workload, name))
     return known
+
+
+def _least_size(workload: Workload, name: str) -> int:
+    """Zero for a size that the workload declares it for, and one for others."""
+    limits = workload.fuzz.sizes.get(name)
+    return 1 if limits is None else min(limits.low, 1)
 
 
 def tensors_of(workload: Workload) -> dict[str, TensorSpec]:
@@ -143,14 +150,14 @@ def check_memory(tensors: Mapping[str, TensorSpec], available: int) -> None:
         )
 
 
-def _extent(value: Any, key: str) -> int:
+def _extent(value: Any, key: str, least: int = 1) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{value!r} is not a whole number", key=key)
-    if not 1 <= value <= MAX_EXTENT:
+    if not least <= value <= MAX_EXTENT:
         raise ConfigError(
-            f"{value} is not a possible size", key=key, hint=f"Allowed: 1 to {MAX_EXTENT}."
+            f"{value} is not a possible size", key=key, hint=f"Allowed: {least} to {MAX_EXTENT}."
         )
     return value
 
@@ -301,7 +308,8 @@ def _bind(
         return BoundArgument(name, "tensor", declared.access, dtype, str(given))
     if declared.kind == "size":
         value = evaluate(given, sizes, key=key)
-        return BoundArgument(name, "size", "read", "int64", _extent(value, key))
+        least = min((_least_size(workload, size) for size in sizes), default=1)
+        return BoundArgument(name, "size", "read", "int64", _extent(value, key, least))
     if isinstance(given, str):
         if given not in workload.scalars:
             raise ConfigError(

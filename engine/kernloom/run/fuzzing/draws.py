@@ -110,7 +110,7 @@ class Drawing:
                 break
             # The larger a size, the more likely it is to shrink.
             names = list(sizes)
-            weights = [math.log2(sizes[name]) + 0.01 for name in names]
+            weights = [math.log2(max(sizes[name], 1)) + 0.01 for name in names]
             name = random.choices(names, weights)[0]
             low, _, limits = self._range(name)
             half = sizes[name] // 2 + random.randint(0, 1)
@@ -121,7 +121,7 @@ class Drawing:
         low, high, limits = self._range(name)
         if random.random() < 0.12:
             return low
-        around = math.exp(random.uniform(math.log(low), math.log(high)))
+        around = math.exp(random.uniform(math.log(max(low, 1)), math.log(high)))
         value = round(around)
         choice = random.random()
         if choice < 0.35:

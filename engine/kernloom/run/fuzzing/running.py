@@ -31,7 +31,8 @@ from kernloom.run.progress import Progress
 from kernloom.run.trials import Trials, status_of, trial_of
 
 DRAWS_PER_SESSION = 50
-"""Draws that share a session; freed memory keeps its addresses."""
+"""Draws that are planned and built together, and share a session; freed memory keeps its
+addresses."""
 MAX_FAILURES = 5
 """Failing draws after which the rest is left out."""
 TRIES = 4
@@ -61,6 +62,18 @@ class Failure:
     @property
     def status(self) -> str:
         return status_of(self.error)
+
+
+@dataclass
+class Refused:
+    """Draws that could not be planned."""
+
+    count: int = 0
+    first: KernloomError | None = None
+
+    def add(self, error: KernloomError) -> None:
+        self.count += 1
+        self.first = self.first or error
 
 
 @dataclass
@@ -102,22 +115,26 @@ class Fuzzer:
             refusal = base.refusal
             return _trial(base, created, start, refusal.error, {}, status=refusal.status)
         drawing = Drawing(base.experiment.workload, unaligned=_unaligned(base))
-        drawn, refused = self._planned(base, drawing)
-        warnings = _warnings(drawing, drawn, refused)
-        if not drawn:
-            error = next(iter(refused), KernloomError("nothing could be drawn"))
-            return _trial(base, created, start, error, {}, status="refused")
         building = Building(lambda plan: self._assembly.builder(plan.experiment), self._progress)
-        outcomes = building([item.plan for item in drawn])
-        results.build = results.build.plus(building.summary)
-        trials = Trials(self._assembly, outcomes, scratch)
+        trials = Trials(self._assembly, {}, scratch)
         runner = _Runner(trials, self._data)
-        failures = []
-        for failure in self._failures(runner, drawn):
-            failures.append(failure)
+        refused = Refused()
+        failures: list[Failure] = []
+        verified = 0
+        for batch in self._batches(base, drawing, refused):
+            trials.built(building([item.plan for item in batch]))
+            for failure in self._failures(runner, batch, verified):
+                failures.append(failure)
+                if len(failures) >= MAX_FAILURES:
+                    break
             if len(failures) >= MAX_FAILURES:
+                verified = failures[-1].number
                 break
-        verified = failures[-1].number if len(failures) == MAX_FAILURES else len(drawn)
+            verified += len(batch)
+        results.build = results.build.plus(building.summary)
+        if not verified:
+            error = refused.first or KernloomError("nothing could be drawn")
+            return _trial(base, created, start, error, {}, status="refused")
         metrics = {"draws": verified, "failed_draws": len(failures)}
         if not failures:
             trial = _trial(base, created, start, None, metrics)
@@ -125,33 +142,41 @@ class Fuzzer:
             error = self._reported(base, drawing, runner, failures, building, trials)
             trial = _trial(base, created, start, error, metrics, status=failures[0].status)
         runner.close()
-        return replace(trial, warnings=warnings)
+        return replace(trial, warnings=_warnings(drawing, verified, refused))
 
-    def _planned(self, base: Planned, drawing: Drawing) -> tuple[list[Drawn], list[KernloomError]]:
-        """Draws that can be planned, and the reasons of those that cannot."""
+    def _batches(self, base: Planned, drawing: Drawing, refused: Refused) -> Iterator[list[Drawn]]:
+        """Draws that can be planned, some at a time; adds those that cannot."""
         workload = base.experiment.workload.name
         random = Random(f"{self._seed} {workload} {base.experiment.case}")  # noqa: S311
         drawn: list[Drawn] = []
-        refused: list[KernloomError] = []
+        planned = 0
         for _ in range(TRIES * self._draws):
-            if len(drawn) == self._draws:
+            if planned == self._draws:
                 break
             found = self._plan(base, drawing.draw(random))
             if isinstance(found, KernloomError):
-                refused.append(found)
-            else:
-                drawn.append(found)
-            self._progress.update(self._phase, len(drawn), self._draws, "planning")
-        return drawn, refused
+                refused.add(found)
+                continue
+            drawn.append(found)
+            planned += 1
+            self._progress.update(self._phase, planned, self._draws, "planning")
+            if len(drawn) == DRAWS_PER_SESSION:
+                yield drawn
+                drawn = []
+        if drawn:
+            yield drawn
 
     def _plan(self, base: Planned, draw: Draw) -> Drawn | KernloomError:
         overrides = Overrides(base.point.overrides.items, multirun=True).then(draw.overrides())
         return planned_draw(self._assembly, overrides, draw, self._data)
 
-    def _failures(self, runner: _Runner, drawn: Sequence[Drawn]) -> Iterator[Failure]:
-        for number, item in enumerate(drawn, 1):
+    def _failures(
+        self, runner: _Runner, drawn: Sequence[Drawn], verified: int
+    ) -> Iterator[Failure]:
+        """The failures of a batch; so many draws before it have been verified."""
+        for number, item in enumerate(drawn, verified + 1):
             workload, target = item.plan.brief.workload, item.plan.brief.target
-            self._progress.update(self._phase, number, len(drawn), f"{workload} on {target}")
+            self._progress.update(self._phase, number, self._draws, f"{workload} on {target}")
             before = tuple(runner.before)
             error = runner.verify(item)
             if error is not None:
@@ -340,16 +365,14 @@ def _unaligned(plan: Planned) -> bool:
     return UNALIGNED in device.capabilities
 
 
-def _warnings(
-    drawing: Drawing, drawn: Sequence[Drawn], refused: Sequence[KernloomError]
-) -> tuple[str, ...]:
+def _warnings(drawing: Drawing, verified: int, refused: Refused) -> tuple[str, ...]:
     warnings = []
     if not drawing.varies:
         warnings.append("its sizes cannot vary: only seeds, contents and alignments were drawn")
-    if refused and len(refused) > len(drawn):
+    if refused.first and refused.count > verified:
         warnings.append(
-            f"{count(len(refused), 'draw')} were impossible, {len(drawn)} were verified: "
-            f"{refused[0].message}"
+            f"{count(refused.count, 'draw')} were impossible, {verified} were verified: "
+            f"{refused.first.message}"
         )
     return tuple(warnings)
 
