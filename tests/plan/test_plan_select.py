@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +17,7 @@ from kernloom.config.groups import Groups
 from kernloom.config.validate import experiment as validated
 from kernloom.pipeline.stage import Context
 from kernloom.plan.inspect import Inspect
-from kernloom.plan.select import Request, SelectOptions, model
+from kernloom.plan.select import PARAMETERS, Request, SelectOptions, model
 from kernloom.plan.space import check_point, tunables_of, variables_of
 from parsed import points_of
 
@@ -123,8 +124,8 @@ def test_a_mistake_in_the_file_is_named(
         (["select.file=/no/such file"], ["select.file: '/no/such file' cannot be read"]),
         (["workload.kernels.scale.constraints=['lanes > 9']"], ["requires lanes > 9"]),
         (
-            ["workload.kernels.scale.constraints=['lanes > 2', 'lanes < 3']"],
-            ["no point that satisfies all", "lanes > 2; lanes < 3"],
+            ["workload.kernels.scale.constraints=['block > 0', 'lanes > 2', 'lanes < 3']"],
+            ["no point that satisfies lanes > 2 and lanes < 3", "Here lanes=4 or 2 or 1."],
         ),
         (["workload.kernels.scale.constraints=['lanes > zz']"], ["unknown name 'zz'"]),
         (["workload.kernels.scale.model=1 / 0"], ["workload.kernels.scale.model", "division"]),
@@ -138,6 +139,54 @@ def test_what_lies_outside_the_space_is_named(
     message = toy.refusal("workload=toy", *words)
     for part in said:
         assert part in message
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"block": 63}, "tile.block=63 is not in the space of kernel 'scale'"),
+        ({"block": "large"}, "tile.block=large is not in the space of kernel 'scale'"),
+        ({"blok": 64}, "it chose 'blok', which is no tunable of kernel 'scale' | Did you mean"),
+        ({"lanes": 1, "streaming": True}, "requires not streaming or lanes > 1"),
+        ([64, 1], "it gave [64, 1] for step 'first', not a mapping of tunables to values"),
+        (None, "it gave None for step 'first', not a mapping of tunables to values"),
+        (ZeroDivisionError("today"), "it failed for step 'first': ZeroDivisionError: today"),
+    ],
+)
+def test_a_function_of_another_package_is_checked_and_named(
+    toy: Workbench, monkeypatch: pytest.MonkeyPatch, answer: Any, said: str
+) -> None:
+    def choose(request: Request) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setitem(PARAMETERS._known, "mine", choose)
+    asked = ("select.providers=[python,model]", "select.python=mine")
+    message = toy.refusal("workload=toy", *asked)
+    for part in said.split(" | "):
+        assert part in message
+    if "requires" not in said:
+        assert "select.python=mine" in message
+
+
+def test_a_function_of_another_package_may_choose_some_values(
+    toy: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PARAMETERS._known, "mine", lambda request: {"lanes": 2})
+    plan = toy.plan("workload=toy", "select.providers=[python,model]", "select.python=mine")
+    assert plan.point("first")["lanes"] == 2
+    assert plan.outputs["choice"]["provider"] == "python+model"
+
+
+def test_a_parameter_file_of_another_workload_says_whose_it_is(
+    toy: Workbench, tmp_path: Path
+) -> None:
+    made_for = {"workload": "blur", "steps": {"rows": {"kernel": "blur1d"}}}
+    file = tmp_path / "other.yaml"
+    file.write_text(yaml.safe_dump({"for": made_for, "tile": {"rows": {"block": 64}}}))
+    message = toy.refusal("workload=toy", f"select.file={file}")
+    assert "for step 'rows' (kernel 'blur1d') of workload 'blur', which this" in message
 
 
 def test_a_number_may_be_written_as_another_kind_of_number(toy: Workbench) -> None:

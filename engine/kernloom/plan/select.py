@@ -293,8 +293,9 @@ def file(request: Request) -> Mapping[str, Scalar]:
     if not isinstance(data, Mapping):
         raise ConfigError("expected transforms with their tunables", key=str(path))
     data = dict(data)
-    _check_made_for(data.pop(MADE_FOR, None), request.record, str(path))
-    _check_given(data, request.steps or (request.record,), str(path))
+    told, steps = data.pop(MADE_FOR, None), request.steps or (request.record,)
+    _check_made_for(told, request.record, [record.name for record in steps], str(path))
+    _check_given(data, steps, str(path))
     return values_for_step(data, request.record)
 
 
@@ -302,13 +303,21 @@ MADE_FOR = "for"
 """Section of a parameter file that says what it was made for: `steps` with their kernels."""
 
 
-def _check_made_for(told: Any, record: StepRecord, key: str) -> None:
-    """Refuse parameters of another kernel, whose tunables may have the same names."""
+def _check_made_for(told: Any, record: StepRecord, known: Sequence[str], key: str) -> None:
+    """Refuse parameters of another workload, and of another kernel, whose tunables may have the
+    same names. `known`: the names of all steps."""
     if told is None:
         return
     steps = told.get("steps") if isinstance(told, Mapping) else None
     if not isinstance(steps, Mapping):
         raise ConfigError("expected steps with their kernels", key=f"{key}: {MADE_FOR}")
+    if steps and not set(steps) & set(known):
+        raise ConfigError(
+            f"the parameters are for {', '.join(map(_told_step, steps.items()))} of workload "
+            f"'{told.get('workload')}', which this workload has not",
+            key=key,
+            hint="Choose the file that was exported for this workload.",
+        )
     step = steps.get(record.name)
     kernel = step.get("kernel") if isinstance(step, Mapping) else None
     if kernel is not None and kernel != record.kernel.name:
@@ -318,6 +327,12 @@ def _check_made_for(told: Any, record: StepRecord, key: str) -> None:
             key=key,
             hint="Choose the file that was exported for this workload.",
         )
+
+
+def _told_step(step: tuple[Any, Any]) -> str:
+    name, told = step
+    kernel = told.get("kernel") if isinstance(told, Mapping) else None
+    return f"step '{name}'" + (f" (kernel '{kernel}')" if kernel else "")
 
 
 def model(request: Request) -> Mapping[str, Scalar]:

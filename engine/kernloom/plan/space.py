@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -109,17 +109,27 @@ def check_point(
 def empty_space_error(
     kernel: Kernel, fixed: Mapping[str, Scalar], known: Mapping[str, Any], *, key: str
 ) -> ConfigError:
-    """The error for an empty space: the constraint that alone excludes all, or all together."""
+    """The error for an empty space: the constraint that alone excludes all, or those that do so
+    together."""
+
+    def is_empty(constraints: Sequence[str]) -> bool:
+        some = replace(kernel, constraints=tuple(constraints))
+        return space_of(some, fixed, known).least("0") is None
+
     for constraint in kernel.constraints:
-        alone = replace(kernel, constraints=(constraint,))
-        if space_of(alone, fixed, known).least("0") is None:
+        if is_empty([constraint]):
             if error := _beyond_sram(kernel, constraint, fixed, known):
                 return error
             return _broken(kernel, constraint, {**known, **fixed}, key)
+    together = list(kernel.constraints)
+    for constraint in kernel.constraints:
+        rest = [one for one in together if one != constraint]
+        if is_empty(rest):
+            together = rest
     return ConfigError(
-        f"kernel '{kernel.name}' has no point that satisfies all of its constraints",
+        f"kernel '{kernel.name}' has no point that satisfies {' and '.join(together)}",
         key=key,
-        hint=f"They are: {'; '.join(kernel.constraints)}.",
+        hint=_values_of(kernel, together, {**known, **fixed}),
     )
 
 
@@ -149,9 +159,17 @@ def _beyond_sram(
 
 
 def _broken(kernel: Kernel, constraint: str, variables: Mapping[str, Any], key: str) -> ConfigError:
-    used = [f"{n}={variables[n]}" for n in sorted(parse(constraint).names) if n in variables]
-    return ConfigError(
-        f"kernel '{kernel.name}' requires {constraint}",
-        key=key,
-        hint=f"Here {', '.join(used)}." if used else "",
-    )
+    hint = _values_of(kernel, [constraint], variables)
+    return ConfigError(f"kernel '{kernel.name}' requires {constraint}", key=key, hint=hint)
+
+
+def _values_of(kernel: Kernel, constraints: Iterable[str], variables: Mapping[str, Any]) -> str:
+    """What the names in constraints stand for; a tunable that is not fixed: its values."""
+    free = {name: values for name, (_, values) in tunables_of(kernel).items()}
+    used = []
+    for name in sorted(set().union(*(parse(one).names for one in constraints))):
+        if name in variables:
+            used.append(f"{name}={variables[name]}")
+        elif name in free:
+            used.append(f"{name}={' or '.join(map(str, free[name]))}")
+    return f"Here {', '.join(used)}." if used else ""

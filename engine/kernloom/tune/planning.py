@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernloom.base.errors import ConfigError, UnavailableError, UsageError
+from kernloom.base.errors import ConfigError, UnavailableError, UsageError, nearest
 from kernloom.config.overrides import Override, Overrides
 from kernloom.config.schema import Experiment, Scalar
 from kernloom.config.settings import SearchSettings
@@ -18,6 +18,7 @@ from kernloom.plan.select import values_for_step
 from kernloom.plan.space import tunables_of
 from kernloom.run.assembly import Assembly
 from kernloom.run.planning import plan_each, plan_points
+from kernloom.tune.strategy import DEFAULT, STRATEGIES
 from kernloom.tune.tunables import (
     FIXED,
     MAX_CHOICES,
@@ -114,6 +115,7 @@ def plan_study(assembly: Assembly, overrides: Overrides) -> StudyPlan:
     search = whole.experiment.search
     racing = next((str(v) for v in reversed(rest.values("measure"))), search.racing)
     composer = assembly.composer
+    STRATEGIES.get(search.strategy or DEFAULT, key="search.strategy")
     for option in (search.screening, racing):
         if option not in composer.options("measure"):
             raise ConfigError(
@@ -215,7 +217,12 @@ def _fixed(base: Planned, swept: Sequence[Override]) -> dict[str, dict[str, list
                 found[record.name][name] = list(one.values)
                 hits += 1
         if not hits:
-            raise ConfigError("no step of this workload has this tunable", key=one.key)
+            names = [n for record in _schedule(base) for n in tunables_of(record.kernel)]
+            raise ConfigError(
+                "no step of this workload has this tunable",
+                key=one.key,
+                hint=nearest(rest[-1], list(dict.fromkeys(names))),
+            )
     return found
 
 

@@ -295,6 +295,14 @@ def _empty(
     record: StepRecord, fixed: Mapping[str, Sequence[Scalar]], known: Mapping[str, Any]
 ) -> ConfigError:
     single = {name: values[0] for name, values in fixed.items() if len(values) == 1}
-    error = empty_space_error(record.kernel, single, known, key=f"{record.key}.constraints")
+    tunables = {
+        transform: {
+            name: replace(one, values=tuple(fixed.get(name, one.values)))
+            for name, one in group.items()
+        }
+        for transform, group in record.kernel.tunables.items()
+    }
+    kernel = replace(record.kernel, tunables=tunables)
+    error = empty_space_error(kernel, single, known, key=f"{record.key}.constraints")
     error.message = f"the space of step '{record.name}' is empty: {error.message}"
     return error
