@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/tuning_host.py --kernel-tuner PYTHON [--repeats 3] [--trials 60]
         [--size 512] [--strategies pso,...] [--judge FOLDER]
 
-The space is that of the product of square matrices on one thread with the widest vectors: tiles,
-blocks, packing and unrolling. Both systems get the same sources and the flags of code generation,
-and measure CPU time with as many samples. Kernel Tuner gets its sources rendered.
+The space is that of the product of square matrices on one thread: tiles, blocks, packing, unrolling
+and vectors. Both systems get the same sources and the flags of code generation, and measure CPU
+time with as many samples. Kernel Tuner gets its sources rendered.
 
 First all points are measured, and the best of them again in the same rounds. These times judge:
 a search is done when the point that it holds for the best is within 3% of the best of all.
@@ -26,6 +26,7 @@ import argparse
 import json
 import math
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -47,6 +48,7 @@ AXES = {
     "nc": ("tile", (512, 256, 1024)),
     "b": ("pack", (False, True)),
     "k": ("unroll", (1, 4)),
+    "lanes": ("vectorize", (16, 8, 4, 2, 1)),
 }
 SAMPLES = 7
 CLOSE = 1.03
@@ -76,6 +78,14 @@ float timed(float *C, const float *A, const float *B)
 
 
 @dataclass(frozen=True)
+class Command:
+    """What a whole command came to: the time of its winner, relative to the best, and seconds."""
+
+    winner: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Step:
     """A point of a search: its key, its time as the search measured it, and when it ended."""
 
@@ -91,10 +101,6 @@ class Found:
     seconds: list[float] = field(default_factory=list)
     """Until the best point is close to the best of all; infinite if it never is."""
     points: list[float] = field(default_factory=list)
-    last: list[float] = field(default_factory=list)
-    """Of the point that is best in the end, relative to the best of all."""
-    whole: list[float] = field(default_factory=list)
-    """Seconds of the whole search, with what follows it."""
 
 
 def main() -> None:
@@ -111,25 +117,23 @@ def main() -> None:
         found: dict[str, Found] = {}
         for seed in range(options.repeats):
             for system in (OURS, WARM, *options.strategies.split(",")):
-                steps, whole = bench.search(system, seed)
                 one = found.setdefault(system, Found())
-                bench.judge(steps, one)
-                one.whole.append(whole)
+                bench.judge(bench.search(system, seed), one)
                 print(
                     f"repeat {seed + 1}: {system}: {one.points[-1]:g} points, "
-                    f"{one.seconds[-1]:.2f} s, in the end {one.last[-1]:.3f}",
+                    f"{one.seconds[-1]:.2f} s",
                     file=sys.stderr,
                 )
-    print_table(found, bench)
+        print_table(found, bench)
 
 
 def print_table(found: Mapping[str, Found], bench: Searches) -> None:
     print(
-        f"{len(bench.times)} points, {bench.close} of them within 3% of the best; "
+        f"{len(bench.times)} points, {len(bench.close)} of them within 3% of the best; "
         f"medians of {bench.options.repeats} repeats"
     )
-    headings = ("reached", "points", "seconds", "ratio", "in the end", "whole s")
-    print(f"{'':24}" + "".join(heading.rjust(11) for heading in headings))
+    headings = ("reached", "points", "seconds", "ratio")
+    print(f"{'':24}" + "".join(heading.rjust(10) for heading in headings))
     ours = found[OURS]
     for system, one in found.items():
         reached = sum(map(math.isfinite, one.points))
@@ -139,10 +143,12 @@ def print_table(found: Mapping[str, Found], bench: Searches) -> None:
             f"{statistics.median(one.points):g}",
             f"{statistics.median(one.seconds):.2f}",
             f"{ratio:.2f}",
-            f"{statistics.median(one.last):.3f}",
-            f"{statistics.median(one.whole):.1f}",
         )
-        print(f"{system:24}" + "".join(cell.rjust(11) for cell in cells))
+        print(f"{system:24}" + "".join(cell.rjust(10) for cell in cells))
+    for system, commands in bench.commands.items():
+        winners = ", ".join(f"{one.winner:.3f}" for one in commands)
+        seconds = statistics.median(one.seconds for one in commands)
+        print(f"{system}: winners at {winners} of the best; the whole command {seconds:.1f} s")
 
 
 class Searches:
@@ -152,43 +158,43 @@ class Searches:
         self.options = options
         self._folder = folder
         self._size = options.size
-        self._judge = options.judge or folder / "judge"
+        self._judge = (options.judge or folder / "judge").absolute()
         self._prepared = folder / "prepared"
         self._prepared.mkdir()
         (self._prepared / "kernloom.yaml").touch()
         self._kernloom(self._prepared, "run", "workload=axpy")
         self._clear_store(self._prepared)
-        plan = self._kernloom(self._prepared, "plan", "workload=matmul", *self._sizes())
-        self._lanes = plan["trials"][0]["params"]["vectorize"]["multiply"]["lanes"]
         if not (self._judge / "judge.json").exists():
             self._measure_all()
         judge = json.loads((self._judge / "judge.json").read_text(encoding="utf-8"))
         self.times, self._flags = judge["times"], judge["flags"]
         self.best = min(self.times.values())
-        self.close = sum(time <= CLOSE * self.best for time in self.times.values())
+        self.close = [key for key, ns in self.times.items() if ns <= CLOSE * self.best]
+        self.commands: dict[str, list[Command]] = {}
         self._warm = self._studied()
 
     def judge(self, steps: Sequence[Step], found: Found) -> None:
-        best, first = math.inf, math.inf
-        key, seconds = "", math.inf
+        """Add when the best point of a search was close to the best of all."""
+        best, held = math.inf, ""
         for number, step in enumerate(steps, 1):
             if step.value is not None and step.value < best:
-                best, key = step.value, step.key
-            if key and not math.isfinite(first) and self.times[key] <= CLOSE * self.best:
-                first, seconds = number, step.seconds
-        found.points.append(first)
-        found.seconds.append(seconds)
-        found.last.append(self.times[key] / self.best)
+                best, held = step.value, step.key
+            if held in self.close:
+                found.points.append(number)
+                found.seconds.append(step.seconds)
+                return
+        found.points.append(math.inf)
+        found.seconds.append(math.inf)
 
-    def search(self, system: str, seed: int) -> tuple[list[Step], float]:
-        """The points of a search in order, and its duration."""
+    def search(self, system: str, seed: int) -> list[Step]:
+        """The points of a search in order."""
         if system == WARM:
-            return self._tune(self._warm, seed, WARM_TRIALS)
+            return self._tune(system, self._warm, seed, WARM_TRIALS)
         if system == OURS:
-            return self._tune(self._prepared, seed, self.options.trials)
+            return self._tune(system, self._prepared, seed, self.options.trials)
         return self._kernel_tuner(system, seed)
 
-    def _tune(self, prepared: Path, seed: int, trials: int) -> tuple[list[Step], float]:
+    def _tune(self, system: str, prepared: Path, seed: int, trials: int) -> list[Step]:
         project = self._folder / "project"
         shutil.rmtree(project, ignore_errors=True)
         shutil.copytree(prepared, project)
@@ -196,17 +202,20 @@ class Searches:
         words = [*self._sizes(), *self._fixed(), f"trials={trials}", f"search.seed={seed}"]
         found = self._kernloom(project, "tune", "workload=matmul", *words)
         whole = time.time() - start
+        winner = self.times[key_of(found["winner"]["point"])] / self.best
+        self.commands.setdefault(system, []).append(Command(winner, whole))
         steps = []
         for one in found["history"]:
-            ended = datetime.fromisoformat(one["created"]).timestamp() - start
+            ended = datetime.fromisoformat(one["created"]).timestamp() + one["seconds"] - start
             costs = one["costs"]
             steps.append(Step(key_of(one["point"]), costs[0] if costs else None, ended))
-        return sorted(steps, key=lambda step: step.seconds), whole
+        return sorted(steps, key=lambda step: step.seconds)
 
-    def _kernel_tuner(self, strategy: str, seed: int) -> tuple[list[Step], float]:
+    def _kernel_tuner(self, strategy: str, seed: int) -> list[Step]:
         task = {
             "sources": str(self._judge / "sources.json"),
-            "values": {name: list(map(int, values)) for name, (_, values) in AXES.items()},
+            # Kernel Tuner defines macros of these names.
+            "values": {f"P_{name}": list(map(int, values)) for name, (_, values) in AXES.items()},
             "wrapper": WRAPPER.replace("SIZE", str(self._size)),
             "flags": self._flags,
             "size": self._size,
@@ -214,6 +223,7 @@ class Searches:
             "strategy": strategy,
             "evaluations": self.options.trials,
             "seed": seed,
+            "close": self.close,
         }
         given = self._folder / "task.json"
         given.write_text(json.dumps(task), encoding="utf-8")
@@ -221,11 +231,10 @@ class Searches:
         python = str(Path(self.options.kernel_tuner).absolute())
         argv = [python, str(HERE / "kernel_tuner/host.py"), str(given)]
         done = subprocess.run(argv, capture_output=True, text=True, cwd=self._folder)
-        end = time.time()
         if done.returncode != 0:
             sys.exit(f"Kernel Tuner failed:\n{done.stderr[-2000:]}")
         start, points = json.loads(done.stdout.strip().splitlines()[-1])
-        return [Step(key, value, ended - start) for key, value, ended in points], end - start
+        return [Step(key, value, ended - start) for key, value, ended in points]
 
     # Preparation
 
@@ -233,14 +242,10 @@ class Searches:
         """Keep the time of every point; those of the best come from the same rounds."""
         project = self._folder / "all"
         shutil.copytree(self._prepared, project)
-        axes = [
-            f"select.fixed.{group}.{name}={','.join(str(value).lower() for value in values)}"
-            for name, (group, values) in AXES.items()
-        ]
-        words = ["-m", "workload=matmul", *self._sizes(), *self._fixed(), *axes]
+        words = ["-m", "workload=matmul", *self._sizes(), *self._fixed()]
+        axes = {name: values for name, (_, values) in AXES.items()}
         print("measuring all points", file=sys.stderr)
-        # Every kernel alone, so that its source is what Kernel Tuner gets.
-        more = [f"screen.keep={JUDGED}", "screen.batch=1", "measure=standard"]
+        more = [*_chosen(axes), f"screen.keep={JUDGED}", "measure=standard"]
         document = self._kernloom(project, "run", *words, *more)
         verified = [one for one in document["screened"] if one["verified"]]
         times = {_key_of_params(one["params"]): one["median_ns"] for one in verified}
@@ -250,7 +255,13 @@ class Searches:
             print(f"more than {JUDGED} points may be within 3%", file=sys.stderr)
         for one, time_ns in zip(judged, kept, strict=True):
             times[_key_of_params(one["params"])] = time_ns
-        sources, flags = _sources(project)
+        sources: dict[str, str] = {}
+        # Only valid points can be shown, and these two alone decide.
+        for mr, nv in {tuple(map(int, key.split(",")[:2])) for key in times}:
+            chosen = _chosen(axes | {"mr": (mr,), "nv": (nv,)})
+            shown = self._kernloom(project, "plan", *words, *chosen, "show=source.sources")
+            sources |= dict(_source_of(step["files"]["kernel.c"]) for (step,) in shown)
+        flags = _flags(project)
         self._judge.mkdir(parents=True, exist_ok=True)
         for name, content in (
             ("sources", sources),
@@ -265,7 +276,7 @@ class Searches:
         for size in (self._size * 3 // 4, self._size * 3 // 2):
             print(f"studying size {size}", file=sys.stderr)
             words = [*self._sizes(size), *self._fixed(), f"trials={self.options.trials}"]
-            self._kernloom(project, "tune", "workload=matmul", *words)
+            self._kernloom(project, "tune", "workload=matmul", "leaders=1", "stages=1", *words)
         # What was compiled for them would be cached.
         for folder in ("kernels", "cache"):
             shutil.rmtree(project / ".kernloom/build" / folder, ignore_errors=True)
@@ -279,9 +290,9 @@ class Searches:
         return [f"workload.sizes.{name}={size or self._size}" for name in "MNK"]
 
     def _fixed(self) -> list[str]:
-        return ["select.fixed.parallelize.threads=1", f"select.fixed.vectorize.lanes={self._lanes}"]
+        return ["select.fixed.parallelize.threads=1"]
 
-    def _kernloom(self, project: Path, *words: str) -> dict[str, Any]:
+    def _kernloom(self, project: Path, *words: str) -> Any:
         done = subprocess.run(
             [sys.executable, "-m", "kernloom", *words, "output=json"],
             capture_output=True,
@@ -294,22 +305,32 @@ class Searches:
         # Points outside of the space are refused, which the exit code says.
         if done.returncode not in (0, 1):
             sys.exit(f"kernloom {' '.join(words)} failed:\n{done.stderr[-2000:]}")
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        return json.loads(done.stdout)
 
 
-def _sources(project: Path) -> tuple[dict[str, str], list[str]]:
-    """What was compiled for each point, and the flags of code generation."""
-    sources, flags = {}, []
-    for path in sorted(project.glob(".kernloom/build/kernels/*/manifest.json")):
+def _chosen(axes: Mapping[str, Sequence[int]]) -> list[str]:
+    """Overrides that select values of the tunables."""
+    return [
+        f"select.fixed.{AXES[name][0]}.{name}={','.join(str(value).lower() for value in values)}"
+        for name, values in axes.items()
+    ]
+
+
+def _source_of(text: str) -> tuple[str, str]:
+    """A source with the key of its point, which its first comment tells."""
+    values = dict(re.findall(r"(\w+)=(\w+)", text[: text.index("*/")]))
+    flags = {"true": 1, "false": 0}
+    return key_of({name: flags.get(value, value) for name, value in values.items()}), text
+
+
+def _flags(project: Path) -> list[str]:
+    """The flags of code generation."""
+    for path in project.glob(".kernloom/build/kernels/*/manifest.json"):
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        if not manifest["name"].startswith("matmul"):
-            continue
-        groups = [group for group in manifest["params"].values() if isinstance(group, dict)]
-        params = {name: value for group in groups for name, value in group.items()}
-        sources[key_of(params)] = (path.parent / "kernel.c").read_text(encoding="utf-8")
-        flags = [one for one in manifest["argv"] if one.startswith(("-O", "-march", "-f", "-m"))]
-    return sources, flags
+        if manifest["name"].startswith("matmul"):
+            argv = manifest["argv"]
+            return [flag for flag in argv if flag.startswith(("-O", "-march", "-f", "-m"))]
+    sys.exit("nothing was built")
 
 
 def key_of(point: Mapping[str, Any]) -> str:

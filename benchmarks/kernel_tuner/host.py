@@ -1,65 +1,92 @@
-"""Tunes a kernel on this machine with strategies of Kernel Tuner; prints the points as JSON.
+"""Tunes a kernel on this machine with a strategy of Kernel Tuner; prints the points as JSON.
 
 Runs under an interpreter that has Kernel Tuner. Its argument is a JSON file:
 
     {"sources": JSON file {VALUES joined by commas: C source}, "values": {NAME: [VALUE, ...]},
      "wrapper": C++ around SOURCE, "flags": [FLAG, ...], "size": N, "samples": N,
-     "strategy": NAME, "evaluations": N, "seed": N}
+     "strategy": NAME, "evaluations": N, "seed": N, "close": [VALUES, ...]}
 
-A point without a source is invalid.
-The last line of stdout is [START, [[VALUES, MILLISECONDS or null, END], ...]]: the time by the
-clock before tuning starts, and for each distinct point the time when its evaluation ended.
+A point without a source is invalid. The search ends when its best point is one of `close`. The last
+line of stdout is [START, [[VALUES, MILLISECONDS, END], ...]]: the time by the clock before tuning
+starts, and for each distinct point its mean time, and when its evaluation ended.
 """
 
+import contextlib
 import json
 import random
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 
 import kernel_tuner
 import numpy as np
+from constraint import FunctionConstraint
+from kernel_tuner.observers import BenchmarkObserver
+
+
+class Done(Exception):
+    """The best point is good enough."""
+
+
+class Watch(BenchmarkObserver):
+    """Notes every point, and ends the search."""
+
+    def __init__(self, names: list[str], close: list[str]) -> None:
+        self._names = names
+        self._close = set(close)
+        self._times: list[float] = []
+        self._key = ""
+        self.points: dict[str, tuple[float, float]] = {}
+
+    def register_configuration(self, params: dict[str, object]) -> None:
+        self._key = key_of(params[name] for name in self._names)
+
+    def after_finish(self) -> None:
+        self._times.append(float(self.dev.last_result))
+
+    def get_results(self) -> dict[str, object]:
+        self.points.setdefault(self._key, (float(np.average(self._times)), time.time()))
+        self._times = []
+        if min(self.points, key=lambda key: self.points[key][0]) in self._close:
+            raise Done
+        return {}
 
 
 def main() -> None:
     task = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     sources = json.loads(Path(task["sources"]).read_text(encoding="utf-8"))
     names = list(task["values"])
-    wrapper = task["wrapper"]
+    watch = Watch(names, task["close"])
 
     def source(point: dict[str, object]) -> str:
-        return wrapper.replace("SOURCE", sources[key_of(point[name] for name in names)])
+        text = sources[key_of(point[name] for name in names)]
+        return str(task["wrapper"].replace("SOURCE", text))
 
     random.seed(task["seed"])
     np.random.seed(task["seed"])
     left, right, product = tensors(task["size"])
     start = time.time()
-    results, _ = kernel_tuner.tune_kernel(
-        "timed",
-        source,
-        task["size"],
-        [product, left, right],
-        task["values"],
-        restrictions=lambda point: key_of(point[name] for name in names) in sources,
-        answer=[left @ right, None, None],
-        atol=1e-3,
-        lang="C",
-        compiler="g++",
-        compiler_options=task["flags"],
-        iterations=task["samples"],
-        strategy=task["strategy"],
-        strategy_options={"max_fevals": task["evaluations"]},
-        quiet=True,
-    )
-    found = {}
-    for result in results:
-        known = result.get("time")
-        ended = datetime.fromisoformat(result["timestamp"]).timestamp()
-        value = known if isinstance(known, (int, float)) else None
-        found.setdefault(key_of(result[name] for name in names), (value, ended))
-    points = [[key, value, ended] for key, (value, ended) in found.items()]
-    print(json.dumps([start, sorted(points, key=lambda point: point[2])]), file=sys.__stdout__)
+    with contextlib.suppress(Done):
+        kernel_tuner.tune_kernel(
+            "timed",
+            source,
+            task["size"],
+            [product, left, right],
+            task["values"],
+            restrictions=[FunctionConstraint(lambda *values: key_of(values) in sources)],
+            answer=[left @ right, None, None],
+            atol=1e-3,
+            lang="C",
+            compiler="g++",
+            compiler_options=task["flags"],
+            iterations=task["samples"],
+            observers=[watch],
+            strategy=task["strategy"],
+            strategy_options={"max_fevals": task["evaluations"]},
+            quiet=True,
+        )
+    points = [[key, value, end] for key, (value, end) in watch.points.items()]
+    print(json.dumps([start, points]), file=sys.__stdout__)
 
 
 def key_of(values: object) -> str:

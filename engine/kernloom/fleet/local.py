@@ -27,7 +27,10 @@ from kernloom.run.sharing import Everything, Share
 from kernloom.run.trials import Trials
 
 MIN_TRIALS_BUILT = 8
-"""Number of trials that must be built before measuring takes a core from the compilers."""
+"""Number of trials that must be built before measuring takes a core from the compilers; fewer if
+there are few in all."""
+MIN_SHARE_BUILT = 4
+"""The least part of all trials: one of so many."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class LocalSettings(FleetSettings):
     """`measuring`, or `node`, which includes it: never two measurements on this machine at once."""
     overlap: Literal[True, False, "auto"] = "auto"
     """Measure trials while others are being built, on other cores; `auto`: where that cannot change
-    the results: exact gauges, and screenings, whose best are measured again."""
+    the results: exact gauges, and screenings and searches, whose best are measured again."""
 
 
 class Local(Fleet):
@@ -54,16 +57,20 @@ class Local(Fleet):
         progress: Progress,
         settings: LocalSettings,
         phase: str = "measuring",
+        *,
+        measured_again: bool = False,
     ) -> None:
         super().__init__()
         self._phase = phase
+        self._measured_again = measured_again or phase == SCREENING
         self._assembly = assembly
         self._progress = progress
         self._settings = settings
 
     @classmethod
     def create(cls, settings: LocalSettings, setup: FleetSetup) -> Self:
-        return cls(setup.assembly, setup.progress, settings, setup.phase)
+        again = setup.measured_again
+        return cls(setup.assembly, setup.progress, settings, setup.phase, measured_again=again)
 
     def execute(
         self, plans: Sequence[Planned], build: TrialBuild, keep: Keep, share: Share | None = None
@@ -85,8 +92,7 @@ class Local(Fleet):
                     f"fleet.overlap: everything is built before measuring, for {why}"
                 )
             return False
-        # Of a screening only the order counts, and the best are measured again, in quiet.
-        return wanted is True or self._phase == SCREENING or all(map(_exact, plans))
+        return wanted is True or self._measured_again or all(map(_exact, plans))
 
     def measure(
         self,
@@ -140,6 +146,7 @@ class Local(Fleet):
         left: list[Planned] = []
         waiting = _Waiting(list(_singly(plans)))
         there: set[str] = set()
+        least = min(MIN_TRIALS_BUILT, max(1, len(plans) // MIN_SHARE_BUILT))
         building = build.as_built(plans, core)
         with closing(building):
             for outcomes in building:
@@ -147,7 +154,7 @@ class Local(Fleet):
                 there |= outcomes.keys()
                 measuring.ready += waiting.whole(outcomes)
                 measuring.tell(f"{len(there)} built")
-                if sum(map(len, measuring.ready)) >= MIN_TRIALS_BUILT:
+                if sum(map(len, measuring.ready)) >= least:
                     with core.taken(), self._exclusively():
                         left += measuring.execute_ready()
         return left

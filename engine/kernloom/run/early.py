@@ -1,4 +1,4 @@
-"""Starts SCons while a sweep is still being planned, if its first point is not built yet."""
+"""Starts SCons while a sweep or a study is still being planned, if its first point is not built."""
 
 from __future__ import annotations
 

@@ -90,8 +90,12 @@ class Results:
 class Building:
     """The artifacts built for a run so far, each once, and the time taken."""
 
-    def __init__(self, builder: Callable[[Planned], Builder], progress: Progress) -> None:
+    def __init__(
+        self, builder: Callable[[Planned], Builder], progress: Progress, *, goes_on: bool = False
+    ) -> None:
+        """`goes_on`: more is likely to be built after this run."""
         self._builder = builder
+        self._goes_on = goes_on
         self._progress = progress
         self.outcomes: dict[str, Outcome] = {}
         self.summary = BuildSummary()
@@ -106,6 +110,7 @@ class Building:
             )
             self._progress.clear()
             self._count(made, time.monotonic() - began)
+        self._prepare(plans)
         return dict(self.outcomes)
 
     def _tell(self, before: int, needed: int, done: int, _: int) -> None:
@@ -128,6 +133,12 @@ class Building:
                     yield found if number else {**self.outcomes, **found}
         finally:
             self._count(made, time.monotonic() - start)
+        self._prepare(plans)
+
+    def _prepare(self, plans: Sequence[Planned]) -> None:
+        """Start what the next build needs, while the last trials of this one are measured."""
+        if self._goes_on and self.summary.scons:
+            self._builder(plans[0]).prepare()
 
     def _needed(self, plans: Sequence[Planned]) -> list[Artifact]:
         """All artifacts that any of the trials needs and that are not built yet."""
@@ -158,13 +169,17 @@ class Execution:
         progress: Progress,
         fleet: Fleet,
         ended: Callable[[Trial], None] = lambda trial: None,
+        *,
+        goes_on: bool = False,
     ) -> None:
-        """`ended` receives each trial of a run as soon as it is known, cache hits first."""
+        """`ended` receives each trial of a run as soon as it is known, cache hits first.
+        `goes_on`: other runs are likely to follow, with more to build."""
         self._assembly = assembly
         self._store = store
         self._progress = progress
         self._fleet = fleet
         self._ended = ended
+        self._goes_on = goes_on
         self._made: Builder | None = None
         self._there: dict[str, bool] = {}
         """Artifact -> whether it is built, as checked for cache hits of this run."""
@@ -183,7 +198,7 @@ class Execution:
         waiting: list[Planned] = []
         state: object = None
         attempts: dict[str, int] = {}
-        building = Building(self._builder, self._progress)
+        building = Building(self._builder, self._progress, goes_on=self._goes_on)
 
         def keep(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
             if self._store and not stored:

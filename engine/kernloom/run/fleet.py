@@ -51,6 +51,8 @@ class FleetSetup:
     progress: Progress
     phase: str = "measuring"
     """The phase that progress shows: `measuring`, or `screening`, whose results are no trials."""
+    measured_again: bool = False
+    """Whether only the order of the trials counts, because the best are measured again."""
 
 
 class Fleet(ABC):

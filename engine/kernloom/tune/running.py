@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kernloom.config.overrides import Overrides
 from kernloom.measure.trial import Trial
 from kernloom.run.assembly import Assembly
+from kernloom.run.early import EarlyStart
 from kernloom.run.execution import Execution
 from kernloom.run.fleet import FleetSetup
 from kernloom.run.fleets import create_fleet, fleet_kind
@@ -44,8 +45,12 @@ class StudyRun:
         limits = [search.trials, tables.total if tables else None]
         total = min((one for one in limits if one is not None), default=None)
         progress = StudyProgress(self.progress, total)
-        fleet = create_fleet(plan.experiment.fleet, FleetSetup(self.assembly, self.store, progress))
-        execution = Execution(self.assembly, self.store, progress, fleet, self.ended)
+        EarlyStart(self.assembly)(plan.base)
+        setup = FleetSetup(self.assembly, self.store, progress, measured_again=True)
+        fleet = create_fleet(plan.experiment.fleet, setup)
+        execution = Execution(
+            self.assembly, self.store, progress, fleet, self.ended, goes_on=self._here
+        )
         known = KnownPoints(plan, self.store, fleet)
         history = Study(plan, objectives, execution, known, progress).run()
         race = RaceResult()
