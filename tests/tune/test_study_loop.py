@@ -178,7 +178,7 @@ def check(history: History, world: World, settings: dict[str, Any]) -> None:
             last = next(n for n, one in enumerate(history.all, 1) if one.costs and one is best)
             assert len(history.all) - last >= settings["patience"]
         else:
-            assert history.ended == "the strategy has no more points"
+            assert history.ended == "all points are known"
             assert len(history.all) == len(POINTS)
 
 

@@ -130,7 +130,7 @@ class Study:
                 size = min(size, settings.trials - len(history.all))
             asked = strategy.ask(size)
             if not asked:
-                why = "the strategy has no more points"
+                why = self._exhausted()
                 break
             before = len(history.all)
             results = self._evaluate(asked)
@@ -156,6 +156,12 @@ class Study:
         if settings.patience is not None and stuck >= settings.patience and self.history.good:
             return f"no gain in {count(settings.patience, 'point')} (search.patience)"
         return ""
+
+    def _exhausted(self) -> str:
+        tables = self.plan.study.space.tables
+        if tables and len({_text(one.point) for one in self.history.all}) >= tables.total:
+            return "all points are known"
+        return "the strategy has no more points"
 
     def _batch_size(self) -> int:
         experiment = self.plan.experiment
