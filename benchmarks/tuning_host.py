@@ -8,7 +8,8 @@ and vectors. Both systems get the same sources and the flags of code generation,
 time with as many samples. Kernel Tuner gets its sources rendered.
 
 First all points are measured, and the best of them again in the same rounds. These times judge:
-a search is done when the point that it holds for the best is within 3% of the best of all.
+a search is done when it has tried a point within 3% of the best of all. Whether it knows that this
+point is good is another question: of Kernloom the winners of the whole command are judged, too.
 Searches take turns, each with an empty store and nothing compiled but Kernloom's runner, which
 comes with it as Kernel Tuner's packages do. Of Kernel Tuner the time counts from the call of
 `tune_kernel`, of Kernloom from the start of the command.
@@ -87,10 +88,9 @@ class Command:
 
 @dataclass(frozen=True)
 class Step:
-    """A point of a search: its key, its time as the search measured it, and when it ended."""
+    """A point of a search: its key, and when it was known."""
 
     key: str
-    value: float | None
     seconds: float
 
 
@@ -99,7 +99,7 @@ class Found:
     """What the searches of one system came to, one item for each repeat."""
 
     seconds: list[float] = field(default_factory=list)
-    """Until the best point is close to the best of all; infinite if it never is."""
+    """Until a point is close to the best of all; infinite if none is."""
     points: list[float] = field(default_factory=list)
 
 
@@ -174,12 +174,9 @@ class Searches:
         self._warm = self._studied()
 
     def judge(self, steps: Sequence[Step], found: Found) -> None:
-        """Add when the best point of a search was close to the best of all."""
-        best, held = math.inf, ""
+        """Add when a point of a search was close to the best of all."""
         for number, step in enumerate(steps, 1):
-            if step.value is not None and step.value < best:
-                best, held = step.value, step.key
-            if held in self.close:
+            if step.key in self.close:
                 found.points.append(number)
                 found.seconds.append(step.seconds)
                 return
@@ -207,8 +204,7 @@ class Searches:
         steps = []
         for one in found["history"]:
             ended = datetime.fromisoformat(one["created"]).timestamp() + one["seconds"] - start
-            costs = one["costs"]
-            steps.append(Step(key_of(one["point"]), costs[0] if costs else None, ended))
+            steps.append(Step(key_of(one["point"]), ended))
         return sorted(steps, key=lambda step: step.seconds)
 
     def _kernel_tuner(self, strategy: str, seed: int) -> list[Step]:
@@ -234,7 +230,7 @@ class Searches:
         if done.returncode != 0:
             sys.exit(f"Kernel Tuner failed:\n{done.stderr[-2000:]}")
         start, points = json.loads(done.stdout.strip().splitlines()[-1])
-        return [Step(key, value, ended - start) for key, value, ended in points]
+        return [Step(key, ended - start) for key, ended in points]
 
     # Preparation
 

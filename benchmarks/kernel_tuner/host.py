@@ -6,9 +6,9 @@ Runs under an interpreter that has Kernel Tuner. Its argument is a JSON file:
      "wrapper": C++ around SOURCE, "flags": [FLAG, ...], "size": N, "samples": N,
      "strategy": NAME, "evaluations": N, "seed": N, "close": [VALUES, ...]}
 
-A point without a source is invalid. The search ends when its best point is one of `close`. The last
-line of stdout is [START, [[VALUES, MILLISECONDS, END], ...]]: the time by the clock before tuning
-starts, and for each distinct point its mean time, and when its evaluation ended.
+A point without a source is invalid. The search ends when it has tried one of `close`. The last line
+of stdout is [START, [[VALUES, END], ...]]: the time by the clock before tuning starts, and when the
+evaluation of each distinct point ended.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from kernel_tuner.observers import BenchmarkObserver
 
 
 class Done(Exception):
-    """The best point is good enough."""
+    """A point is good enough."""
 
 
 class Watch(BenchmarkObserver):
@@ -34,20 +34,15 @@ class Watch(BenchmarkObserver):
     def __init__(self, names: list[str], close: list[str]) -> None:
         self._names = names
         self._close = set(close)
-        self._times: list[float] = []
         self._key = ""
-        self.points: dict[str, tuple[float, float]] = {}
+        self.points: dict[str, float] = {}
 
     def register_configuration(self, params: dict[str, object]) -> None:
         self._key = key_of(params[name] for name in self._names)
 
-    def after_finish(self) -> None:
-        self._times.append(float(self.dev.last_result))
-
     def get_results(self) -> dict[str, object]:
-        self.points.setdefault(self._key, (float(np.average(self._times)), time.time()))
-        self._times = []
-        if min(self.points, key=lambda key: self.points[key][0]) in self._close:
+        self.points.setdefault(self._key, time.time())
+        if self._key in self._close:
             raise Done
         return {}
 
@@ -85,8 +80,7 @@ def main() -> None:
             strategy_options={"max_fevals": task["evaluations"]},
             quiet=True,
         )
-    points = [[key, value, end] for key, (value, end) in watch.points.items()]
-    print(json.dumps([start, points]), file=sys.__stdout__)
+    print(json.dumps([start, list(watch.points.items())]), file=sys.__stdout__)
 
 
 def key_of(values: object) -> str:
