@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,11 @@ def leaves(inputs, scalars, sizes):
 def quits(inputs, scalars, sizes):
     sys.exit("no")
 
+def identity(inputs, scalars, sizes):
+    np.changed = getattr(np, "changed", 0) + 1
+    os.write(1, b"x" * 100)
+    return np.array([os.getpid(), os.getppid(), np.changed])
+
 def neighbour(inputs, scalars, sizes):
     import beside
     return beside.y
@@ -53,8 +59,9 @@ X = np.array([1.0, 2.0, 3.0])
 
 
 def called(folder: Path, name: str, path: str = "golden.py") -> np.ndarray:
-    (folder / "golden.py").write_text(FILE)
-    (folder / "beside.py").write_text("y = 1")
+    if not (folder / "golden.py").exists():
+        (folder / "golden.py").write_text(FILE)
+        (folder / "beside.py").write_text("y = 1")
     file = golden_file(f"{path}:{name}")
     assert file
     return call_golden(file, [folder], {"x": X}, {"a": 2.0}, {"n": 3}, (3,), "workload.golden.y")
@@ -109,3 +116,23 @@ def test_a_result_that_does_not_fit_into_an_answer_is_a_clear_error(tmp_path: Pa
     assert file
     with pytest.raises(ConfigError, match=r"needs more than 4\.0 GiB"):
         call_golden(file, [tmp_path], {}, {}, {}, (10**12,), "workload.golden.y")
+
+
+def test_calls_share_an_interpreter_but_no_process(tmp_path: Path) -> None:
+    first, second = (called(tmp_path, "identity") for _ in range(2))
+    assert first[0] != second[0]
+    assert first[1] == second[1]
+    # What one changes another does not see.
+    assert first[2] == second[2] == 1
+    # One that leaves, or never ends, leaves nothing behind for the next.
+    with pytest.raises(ConfigError, match="ended without a result"):
+        called(tmp_path, "leaves")
+    assert list(called(tmp_path, "doubled")) == [5.0, 7.0, 9.0]
+
+
+def test_threads_have_processes_of_their_own(tmp_path: Path) -> None:
+    called(tmp_path, "doubled")
+    with ThreadPoolExecutor(3) as threads:
+        names = ["identity"] * 3
+        found = list(threads.map(lambda name: called(tmp_path, name), names))
+    assert {one[2] for one in found} == {1}

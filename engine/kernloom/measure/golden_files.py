@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +19,7 @@ from kernloom.base.places import confined
 from kernloom.config.goldens import GoldenFile, golden_files
 from kernloom.config.schema import Workload
 from kernloom.measure.fills import Array
+from kernloom.measure.golden_process import run_golden
 
 SECONDS = 60.0
 """Time limit of a call."""
@@ -30,13 +29,6 @@ SIGNATURE = (
     "It is called as FUNCTION(inputs, scalars, sizes), each a dict by the workload's names, and "
     "returns the golden."
 )
-_WORKER = Path(__file__).with_name("golden_worker.py")
-_ENVIRONMENT = {
-    "LC_ALL": "C.UTF-8",
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MALLOC_ARENA_MAX": "2",
-}
 
 
 def path_of(file: GoldenFile, folders: Sequence[Path], key: str) -> Path:
@@ -85,30 +77,20 @@ def call_golden(
     for array in inputs.values():
         np.save(data, np.ascontiguousarray(array), allow_pickle=False)
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", str(_WORKER)],
-            input=data.getbuffer(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=SECONDS,
-            cwd=path.parent,
-            env=_ENVIRONMENT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        code, answer = run_golden(data.getbuffer(), SECONDS)
+    except TimeoutError:
         raise ConfigError(
             f"{file} gave no answer within {SECONDS:g} s", key=key, hint="Does it ever end?"
         ) from None
-    return _answer(file, done, shape, key)
+    return _answer(file, code, io.BytesIO(answer), shape, key)
 
 
 def _answer(
-    file: GoldenFile, done: subprocess.CompletedProcess[bytes], shape: Sequence[int], key: str
+    file: GoldenFile, code: int, answer: io.BytesIO, shape: Sequence[int], key: str
 ) -> Array:
-    answer = io.BytesIO(done.stdout)
     line = answer.readline()
     if not line.endswith(b"\n"):
-        raise _ended(file, done.returncode, key)
+        raise _ended(file, code, key)
     facts: dict[str, Any] = json.loads(line)
     if facts.get("memory"):
         raise ConfigError(f"{file} needs more than {format_size(MEMORY)} of memory", key=key)
@@ -132,7 +114,7 @@ def _answer(
     try:
         result: Array = np.load(answer, allow_pickle=False)
     except (EOFError, ValueError):
-        raise _ended(file, done.returncode, key) from None
+        raise _ended(file, code, key) from None
     return result
 
 

@@ -1,4 +1,5 @@
-"""The process that calls a function of a golden file: a request on stdin, an answer on stdout.
+"""The process that calls functions of golden files: requests on stdin, answers on stdout, each with
+a header. Every call is in a fork of its own.
 
 It is started by path in an isolated interpreter and imports nothing of Kernloom. A request is a
 line of JSON followed by an array for each input; the answer is a line of JSON, followed by the
@@ -13,27 +14,66 @@ import json
 import os
 import resource
 import signal
+import struct
 import sys
 import traceback
 from typing import Any, BinaryIO
 
 _PDEATHSIG = 1
+_REQUEST, _ANSWER = struct.Struct("<Q"), struct.Struct("<iQ")
+"""Headers, as in golden_process.py."""
 
 
 def main() -> int:
-    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
-    # What the function prints must not mix with the answer.
+    _end_with_parent()
+    # Once for all calls; each has a process of its own nevertheless.
+    import numpy  # noqa: F401
+
+    requests = sys.stdin.buffer
+    # What the function prints must not mix with the answers.
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
-        # numpy reads and writes arrays in pipes only by way of memory.
-        _serve(io.BytesIO(sys.stdin.buffer.read()), answers)
+        while header := requests.read(_REQUEST.size):
+            (count,) = _REQUEST.unpack(header)
+            code, data = _forked(requests.read(count), answers.fileno())
+            answers.write(_ANSWER.pack(code, len(data)))
+            answers.write(data)
+            answers.flush()
     return 0
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+
+
+def _forked(request: bytes, answers: int) -> tuple[int, bytes]:
+    """Exit code and answer of a call in a new process, which has no way to the engine but its own
+    answer."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            _end_with_parent()
+            os.close(reading)
+            os.close(answers)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            with os.fdopen(writing, "wb") as answer:
+                # numpy reads and writes arrays in pipes only by way of memory.
+                _serve(io.BytesIO(request), answer)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        data = answer.read()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), data
 
 
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     import numpy
 
     request = json.loads(requests.readline())
+    os.chdir(os.path.dirname(request["file"]))  # noqa: PTH120
     read = numpy.lib.format.read_array
     inputs = {name: read(requests, allow_pickle=False) for name in request["inputs"]}
     resource.setrlimit(resource.RLIMIT_AS, (request["memory"], request["memory"]))
