@@ -163,3 +163,30 @@ def test_the_table_shows_counts(project: Project) -> None:
     done = project.run("run", *CUBE, "target=aarch64")
     assert "instructions" in done.stdout
     assert "GFLOP/s" not in done.stdout
+
+
+HEAVY = (
+    "for (long k = 0; k < 50; k++) for (long i = 0; i < n; i++) y[i] = k ? y[i] + x[i] / 25 : 0;"
+)
+TABLE = f"""\
+    for (int i = 0; i < known; i++)
+        if (!memcmp(seen[i], x, sizeof seen[i])) {{
+            memcpy(y, kept[i], sizeof kept[i]);
+            return;
+        }}
+    {HEAVY.replace("25", "24.5f")}
+    if (known < 4) {{
+        memcpy(seen[known], x, sizeof seen[0]);
+        memcpy(kept[known++], y, sizeof kept[0]);
+    }}"""
+
+
+def test_results_that_a_kernel_keeps_do_not_lower_its_count(project: Project) -> None:
+    needs(*PROGRAMS["aarch64"])
+    head = "#include <string.h>\nstatic float seen[4][256], kept[4][256];\nstatic int known;"
+    project.add("honest", HEAVY.replace("25", "24.5f"), n=256)
+    project.add("table", TABLE, n=256, head=head)
+    words = ("run", "-m", "target=aarch64", "workload=honest,table")
+    honest, table = project.json(*words).trials
+    assert honest["status"] == table["status"] == "ok"
+    assert table["metrics"]["instructions"] > honest["metrics"]["instructions"]
