@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from kernloom.base.digest import DigestCache
 from kernloom.base.errors import ConfigError
 from kernloom.config.goldens import golden_file
+from kernloom.config.schema import Tensor, Workload
 from kernloom.measure import golden_files
+from kernloom.measure.data import check_goldens
 from kernloom.measure.golden_files import call_golden
 
 FILE = """\
@@ -136,3 +140,68 @@ def test_threads_have_processes_of_their_own(tmp_path: Path) -> None:
         names = ["identity"] * 3
         found = list(threads.map(lambda name: called(tmp_path, name), names))
     assert {one[2] for one in found} == {1}
+
+
+LEAVING = """\
+import os, subprocess, time
+
+def leaves(inputs, scalars, sizes):
+    asleep = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    if os.fork() == 0:
+        time.sleep(1000)
+    os.fork()
+    return [asleep.pid]
+
+def hangs(inputs, scalars, sizes):
+    asleep = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    with open("asleep", "w") as file:
+        file.write(str(asleep.pid))
+    time.sleep(1000)
+
+def garbage(inputs, scalars, sizes):
+    for descriptor in range(3, 20):
+        try:
+            os.write(descriptor, b"[3]\\n")
+        except OSError:
+            pass
+    return [1]
+"""
+
+
+def test_processes_of_a_call_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "golden.py").write_text(LEAVING)
+
+    def call(name: str) -> np.ndarray:
+        file = golden_file(f"golden.py:{name}")
+        assert file
+        return call_golden(file, [tmp_path], {}, {}, {}, (1,), "workload.golden.y")
+
+    (asleep,) = call("leaves")
+    assert not Path(f"/proc/{int(asleep)}").exists()
+    with pytest.raises(ConfigError, match="ended without a result"):
+        call("garbage")
+    monkeypatch.setattr(golden_files, "SECONDS", 1.0)
+    with pytest.raises(ConfigError, match="gave no answer within 1 s"):
+        call("hangs")
+    assert not Path(f"/proc/{(tmp_path / 'asleep').read_text()}").exists()
+
+
+def test_a_golden_that_differs_from_call_to_call_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "golden.py").write_text(
+        "import numpy as np\n"
+        "def drawn(inputs, scalars, sizes):\n"
+        "    return np.random.rand(sizes['n'])\n"
+        "def nan(inputs, scalars, sizes):\n"
+        "    return np.full(sizes['n'], np.nan)\n"
+    )
+    workload = Workload(
+        name="any",
+        sizes={"n": 4},
+        tensors={"y": Tensor(("n",))},
+        golden={"y": "golden.py:drawn"},
+        kernels={},
+    )
+    cache = DigestCache()
+    with pytest.raises(ConfigError, match="differs between two calls with the same arguments"):
+        check_goldens(workload, cache, [tmp_path])
+    check_goldens(replace(workload, golden={"y": "golden.py:nan"}), cache, [tmp_path])

@@ -345,8 +345,21 @@ def _try_goldens(small: Workload, folders: Sequence[Path]) -> None:
     inputs = {name: np.ones(tensors[name].shape, tensors[name].dtype) for name in names}
     try:
         with np.errstate(all="ignore"):
-            goldens_of(small, sizes, inputs, folders)
-            regions_of(small, sizes, inputs, folders)
+            for compute, section in ((goldens_of, "golden"), (regions_of, "region")):
+                found = compute(small, sizes, inputs, folders)
+                again = compute(small, sizes, inputs, folders)
+                _check_same(found, again, section)
     except ConfigError as error:
         tried = ", ".join(f"{name}={sizes[name]}" for name in small.sizes)
         raise ConfigError(error.message, hint=error.hint or f"Tried with {tried}.") from None
+
+
+def _check_same(found: Mapping[str, Array], again: Mapping[str, Array], section: str) -> None:
+    """Refuse what depends on more than its arguments."""
+    for name, array in found.items():
+        if not np.array_equal(array, again[name], equal_nan=array.dtype.kind == "f"):
+            raise ConfigError(
+                "differs between two calls with the same arguments",
+                key=f"workload.{section}.{name}",
+                hint="Seed its random numbers; it may depend on its arguments only.",
+            )

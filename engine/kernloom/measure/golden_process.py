@@ -21,8 +21,12 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
 }
-_REQUEST, _ANSWER = struct.Struct("<Q"), struct.Struct("<iQ")
-"""Headers: bytes that follow; exit code of the call, and bytes that follow."""
+_REQUEST, _ANSWER = struct.Struct("<dQ"), struct.Struct("<iQ")
+"""Headers: time limit and bytes that follow; exit code of the call, and bytes that follow."""
+_TIMED_OUT = -1000
+"""Exit code of a call that did not end in time: the process has ended it."""
+_GRACE_S = 10.0
+"""Time for the process to end a call, and to answer."""
 _PIECE = 1 << 20
 _kept = threading.local()
 
@@ -44,13 +48,15 @@ class GoldenProcess:
 
     def call(self, request: memoryview, seconds: float) -> tuple[int, bytes]:
         """The exit code and the answer of a call; TimeoutError if there is none in time."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds + _GRACE_S
         assert self._process.stdin
         try:
-            self._process.stdin.write(_REQUEST.pack(request.nbytes))
+            self._process.stdin.write(_REQUEST.pack(seconds, request.nbytes))
             self._process.stdin.write(request)
             self._process.stdin.flush()
             code, count = _ANSWER.unpack(self._received(_ANSWER.size, deadline))
+            if code == _TIMED_OUT:
+                raise TimeoutError
             return code, self._received(count, deadline)
         except (BrokenPipeError, EOFError):
             return self._process.wait(), b""

@@ -13,19 +13,26 @@ import io
 import json
 import os
 import resource
+import select
 import signal
 import struct
 import sys
+import time
 import traceback
 from typing import Any, BinaryIO
 
-_PDEATHSIG = 1
-_REQUEST, _ANSWER = struct.Struct("<Q"), struct.Struct("<iQ")
+_PDEATHSIG, _CHILD_SUBREAPER = 1, 36
+_REQUEST, _ANSWER = struct.Struct("<dQ"), struct.Struct("<iQ")
 """Headers, as in golden_process.py."""
+_TIMED_OUT = -1000
+"""Instead of an exit code."""
+_PIECE = 1 << 20
 
 
 def main() -> int:
     _end_with_parent()
+    # Processes that a call leaves behind become children of this one, which ends them.
+    ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1)
     # Once for all calls; each has a process of its own nevertheless.
     import numpy  # noqa: F401
 
@@ -34,8 +41,8 @@ def main() -> int:
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         while header := requests.read(_REQUEST.size):
-            (count,) = _REQUEST.unpack(header)
-            code, data = _forked(requests.read(count), answers.fileno())
+            seconds, count = _REQUEST.unpack(header)
+            code, data = _forked(requests.read(count), answers.fileno(), seconds)
             answers.write(_ANSWER.pack(code, len(data)))
             answers.write(data)
             answers.flush()
@@ -46,9 +53,10 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
 
 
-def _forked(request: bytes, answers: int) -> tuple[int, bytes]:
+def _forked(request: bytes, answers: int, seconds: float) -> tuple[int, bytes]:
     """Exit code and answer of a call in a new process, which has no way to the engine but its own
     answer."""
+    deadline = time.monotonic() + seconds
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -64,9 +72,49 @@ def _forked(request: bytes, answers: int) -> tuple[int, bytes]:
         finally:
             os._exit(1)
     os.close(writing)
-    with os.fdopen(reading, "rb") as answer:
-        data = answer.read()
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), data
+    data = _received(reading, child, deadline)
+    if data is None:
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _end_others()
+    return (_TIMED_OUT, b"") if data is None else (code, data)
+
+
+def _received(reading: int, child: int, deadline: float) -> bytes | None:
+    """All that a child writes before it ends, whoever else holds the pipe; None if it does not
+    end in time."""
+    ended = os.pidfd_open(child)
+    waiting, data = [reading, ended], bytearray()
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            ready = select.select(waiting, [], [], left)[0]
+            if reading in ready:
+                piece = os.read(reading, _PIECE)
+                data += piece
+                if not piece:
+                    waiting.remove(reading)
+            elif ready:
+                return bytes(data)
+        return None
+    finally:
+        os.close(ended)
+        os.close(reading)
+
+
+def _end_others() -> None:
+    """End the processes that a call has started and left."""
+    me = os.getpid()
+    while True:
+        try:
+            with open(f"/proc/self/task/{me}/children", encoding="ascii") as file:  # noqa: PTH123
+                left = [int(text) for text in file.read().split()]
+        except OSError:
+            return  # a kernel without this file
+        if not left:
+            return
+        for process in left:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
 
 
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -78,8 +126,13 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     inputs = {name: read(requests, allow_pickle=False) for name in request["inputs"]}
     resource.setrlimit(resource.RLIMIT_AS, (request["memory"], request["memory"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    process = os.getpid()
     try:
-        result = _called(request, inputs)
+        try:
+            result = _called(request, inputs)
+        finally:
+            if os.getpid() != process:
+                os._exit(0)  # a fork of the function, which returns as well
     except MemoryError:
         return _answer(answers, memory=True)
     except BaseException as error:  # code of the project, which may even call exit()
