@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,8 @@ steps:
   call: {{kernel: {name}}}
 golden: {{y: 2 * x}}
 """
+SYSTEM = re.compile(r"#include <(dlfcn|fcntl|pthread|sched|setjmp|signal|std|sys/|time|unistd)")
+"""Headers of functions that a kernel calls only if its workload allows it."""
 FUNCTION = """\
 {head}
 void {name}(long n, const float *x, float *y)
@@ -139,6 +142,8 @@ class Project:
         self.write(f"templates/{name}.c", FUNCTION.format(name=name, body=body, head=head))
         self.write(f"configs/kernel/{name}.yaml", changed.get("kernel", KERNEL.format(name=name)))
         workload = WORKLOAD.format(name=name, n=n)
+        if SYSTEM.search(head):
+            workload += "allow: [everything]\n"
         self.write(f"configs/workload/{name}.yaml", changed.get("workload", workload))
 
     def run(

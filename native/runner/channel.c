@@ -10,6 +10,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "gate.h"
+
 static int channel = -1;
 static struct kl_header current;
 static unsigned char *message; /* the last one received, its header included */
@@ -23,7 +25,7 @@ void channel_open(int descriptor) {
 static size_t receive_fully(void *to, size_t bytes) {
     size_t done = 0;
     while (done < bytes) {
-        ssize_t got = recv(channel, (char *)to + done, bytes - done, 0);
+        ssize_t got = gate_receive(channel, (char *)to + done, bytes - done);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -39,7 +41,7 @@ static void send_both(const void *first, size_t first_bytes, const void *second,
     struct iovec parts[2] = {{(void *)first, first_bytes}, {(void *)second, second_bytes}};
     while (parts[0].iov_len || parts[1].iov_len) {
         struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
-        ssize_t sent = sendmsg(channel, &message, MSG_NOSIGNAL);
+        ssize_t sent = gate_send(channel, &message, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent <= 0)
@@ -120,7 +122,12 @@ void channel_respond(const struct reply *reply) {
 
 bool channel_abandoned(void) {
     struct pollfd state = {.fd = channel, .events = 0};
-    return poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR | POLLNVAL));
+    return gate_poll(&state, 0) > 0 && (state.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+bool channel_idle(void) {
+    struct pollfd state = {.fd = channel, .events = POLLIN};
+    return gate_poll(&state, 0) == 0;
 }
 
 void reply_fail(struct reply *reply, enum kl_status status, const char *format, ...) {

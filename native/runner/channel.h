@@ -43,6 +43,9 @@ void channel_send(const void *responses, size_t bytes);
 /* True if there is no reader for a response. */
 bool channel_abandoned(void);
 
+/* True if no request is waiting. */
+bool channel_idle(void);
+
 void reply_fail(struct reply *reply, enum kl_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,3 +1,5 @@
+#define _GNU_SOURCE 1
+
 #include "guard.h"
 
 #include <errno.h>
@@ -11,10 +13,16 @@
 #include <unistd.h>
 
 #include "channel.h"
+#include "gate.h"
 #include "memory.h"
+#include "sandbox.h"
 #include "sanitizer.h"
 
-enum { EXIT_OUT_OF_BOUNDS = 4, EXIT_OUT_OF_MEMORY = 5 };
+#ifndef SYS_SECCOMP
+#define SYS_SECCOMP 1 /* si_code of SIGSYS */
+#endif
+
+enum { EXIT_OUT_OF_BOUNDS = 4, EXIT_OUT_OF_MEMORY = 5, EXIT_FORBIDDEN = 7 };
 
 static atomic_flag reported = ATOMIC_FLAG_INIT;
 
@@ -74,11 +82,52 @@ const char *__tsan_default_options(void) {
 
 static void die_by(int number) {
     sigset_t set;
-    signal(number, SIG_DFL);
+    gate_reset_signal(number);
     sigemptyset(&set);
     sigaddset(&set, number);
     raise(number);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/* QEMU 7.2 misaligns a handler's stack by eight bytes, where aligned vectors fault again. */
+#if defined(__aarch64__)
+#define ON_ANY_STACK
+#elif defined(__x86_64__)
+#define ON_ANY_STACK __attribute__((force_align_arg_pointer))
+#else
+#define ON_ANY_STACK
+#endif
+
+static struct reply forbidden;
+
+static void append_forbidden(const char *text) {
+    append_text(forbidden.detail, text);
+}
+
+static void append_forbidden_number(int64_t number) {
+    append_number(forbidden.detail, number);
+}
+
+/* The sandbox refused a system call. */
+ON_ANY_STACK static void on_system_call(int number, siginfo_t *info, void *context) {
+    (void)context;
+    if (info->si_code != SYS_SECCOMP) {
+        die_by(number);
+        return;
+    }
+    if (atomic_flag_test_and_set(&reported))
+        for (;;)
+            pause();
+    sandbox_describe(info->si_errno, info->si_syscall, append_forbidden, append_forbidden_number);
+    forbidden.status = KL_STATUS_FORBIDDEN;
+    channel_respond(&forbidden);
+    _exit(EXIT_FORBIDDEN);
+}
+
+static void install(int number, void (*handler)(int, siginfo_t *, void *)) {
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, NULL);
 }
 
 #ifdef ADDRESS_SANITIZED
@@ -130,21 +179,13 @@ static void on_report(const char *report) {
 /* ASan keeps its own handler, which reports more than this one could. */
 void guard_install(void) {
     __asan_set_error_report_callback(on_report);
+    install(SIGSYS, on_system_call);
 }
 
 void guard_thread(void) {
 }
 
 #else
-
-/* QEMU 7.2 misaligns a handler's stack by eight bytes, where aligned vectors fault again. */
-#if defined(__aarch64__)
-#define ON_ANY_STACK
-#elif defined(__x86_64__)
-#define ON_ANY_STACK __attribute__((force_align_arg_pointer))
-#else
-#define ON_ANY_STACK
-#endif
 
 /* A kernel that uses the result of a failed allocation crashes with ENOMEM still in errno. */
 static void respond_if_out_of_memory(void) {
@@ -172,11 +213,10 @@ ON_ANY_STACK static void on_fault(int number, siginfo_t *info, void *context) {
 }
 
 void guard_install(void) {
-    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGSEGV, &action, NULL);
-    sigaction(SIGBUS, &action, NULL);
-    sigaction(SIGABRT, &action, NULL);
+    install(SIGSEGV, on_fault);
+    install(SIGBUS, on_fault);
+    install(SIGABRT, on_fault);
+    install(SIGSYS, on_system_call);
     guard_thread();
 }
 

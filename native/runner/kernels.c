@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "thread_state.h"
+
 static struct kernel *kernels;
 static size_t kernel_count;
 static char library_problem[DETAIL_BYTES];
@@ -35,6 +37,8 @@ static void load(const char *path, const char *entry, uint32_t arguments, struct
     if (!strchr(path, '/'))
         return reply_fail(reply, KL_STATUS_LOAD_FAILED, "'%s' is not a path", path);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    /* Code that -ffast-math links has changed the rounding of the whole process. */
+    thread_state_restore();
     if (!library)
         return reply_fail(reply, KL_STATUS_LOAD_FAILED, "%s", dlerror());
     void *symbol = dlsym(library, entry);
@@ -67,6 +71,15 @@ void kernels_load(const struct request *request, struct reply *reply) {
         reply_fail(reply, KL_STATUS_OUT_OF_MEMORY, "no memory for a path");
     free(path);
     free(entry);
+}
+
+bool kernels_inside(const void *start, const void *end) {
+    for (size_t i = 0; i < kernel_count; i++) {
+        uintptr_t entry = (uintptr_t)kernels[i].entry;
+        if (entry >= (uintptr_t)start && entry < (uintptr_t)end)
+            return true;
+    }
+    return false;
 }
 
 const struct kernel *kernels_find(uint64_t handle, struct reply *reply) {

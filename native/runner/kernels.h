@@ -24,6 +24,9 @@ bool kernels_usable(struct reply *reply);
 
 void kernels_load(const struct request *request, struct reply *reply);
 
+/* Whether a kernel starts in [start, end). */
+bool kernels_inside(const void *start, const void *end);
+
 /* NULL, with the reason in `reply`, for an unknown handle. */
 const struct kernel *kernels_find(uint64_t handle, struct reply *reply);
 

@@ -18,6 +18,7 @@ enum { PAUSES = 20, PAUSE_NS = 1000000 };
 
 static int tasks = -1, schedule = -1;
 static int threads_at_start;
+static struct stat folder_at_start;
 
 /* Threads of this process; 0 if they cannot be counted. Linux counts them in the links of the
  * folder, which needs no other open file. */
@@ -25,6 +26,8 @@ static int threads(void) {
     struct stat folder;
     if (tasks < 0 || fstat(tasks, &folder) != 0 || folder.st_nlink < 3)
         return 0;
+    if (folder.st_ino != folder_at_start.st_ino || folder.st_dev != folder_at_start.st_dev)
+        return 0; /* another file in its place */
     return (int)folder.st_nlink - 2;
 }
 
@@ -43,9 +46,16 @@ static bool keeps_times;
 void watch_open(void) {
     tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     schedule = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    if (tasks >= 0)
+        fstat(tasks, &folder_at_start);
     threads_at_start = threads();
     uint64_t ran, queued;
     keeps_times = read_schedule(&ran, &queued) && ran;
+}
+
+void watch_descriptors(int *of_tasks, int *of_schedule) {
+    *of_tasks = tasks;
+    *of_schedule = schedule;
 }
 
 /* What a kernel hides by closing the file counts as no waiting, which excuses nothing. */
@@ -106,6 +116,9 @@ void watch_report(struct reply *reply, const struct watched *watched) {
     if (more > 0)
         snprintf(reply->detail + at, sizeof reply->detail - at, "left=%d %s\n", more,
                  more == 1 ? "thread" : "threads");
+    else if (threads_at_start && !threads())
+        snprintf(reply->detail + at, sizeof reply->detail - at,
+                 "left=an uncertain number of threads\n");
     else if (timer_runs())
         snprintf(reply->detail + at, sizeof reply->detail - at, "left=a timer\n");
 }

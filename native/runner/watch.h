@@ -13,6 +13,9 @@
  * loaded. */
 void watch_open(void);
 
+/* The files that it reads, or -1: no kernel may close them. */
+void watch_descriptors(int *tasks, int *schedule);
+
 /* Nanoseconds that the calling thread, the one of watch_open, was runnable without a core;
  * WATCH_UNKNOWN if the system does not tell. */
 #define WATCH_UNKNOWN UINT64_MAX

@@ -195,7 +195,7 @@ KINDS = {
     ),
     "moves": Kind(f"cpu_set_t all; memset(&all, -1, 8); sched_setaffinity(0, 8, &all); {DOUBLE}"),
     "renices": Kind(f"(void)!nice(5); {DOUBLE}"),
-    "rounds": Kind(f"fesetround(FE_DOWNWARD); {DOUBLE}"),
+    "rounds": Kind(f"fesetround(FE_DOWNWARD); {DOUBLE}", "wrong", "changed the rounding"),
 }
 
 

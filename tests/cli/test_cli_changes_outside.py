@@ -91,7 +91,7 @@ def test_a_librarys_own_library_that_changes_is_measured_again(project: Project)
     )
     project.add("twice", CALLS, head="float scaled(float);")
     flags = f"toolchain.extra_flags=[-L{folder},-lscale,'-Wl,-rpath,{folder}']"
-    words = ["workload=twice", "measure=quick", flags]
+    words = ["workload=twice", "measure=quick", "workload.allow=[scaled,libscale.so]", flags]
     assert project.json("run", *words).trial["status"] == "ok"
     library(folder / "libfactor.so", text.format(3))
     plan = project.json("plan", *words).document
@@ -106,7 +106,7 @@ def test_a_library_found_by_the_loaders_search_path_is_measured_again(project: P
         library(project.folder / name / "libscale.so", text)
     project.add("twice", CALLS, head="float scaled(float);")
     flags = f"toolchain.extra_flags=[-L{project.folder}/one,-lscale]"
-    words = ["workload=twice", "measure=quick", flags]
+    words = ["workload=twice", "measure=quick", "workload.allow=[scaled,libscale.so]", flags]
     trials = [
         project.json("run", *words, env={"LD_LIBRARY_PATH": str(project.folder / name)}).trial
         for name in ("one", "two", "one")

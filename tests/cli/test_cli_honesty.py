@@ -112,7 +112,7 @@ def test_a_tensor_cannot_be_read_and_written_by_one_call(project: Project) -> No
 
 
 def test_a_failed_build_is_tried_again(project: Project) -> None:
-    project.add("late", "extern float later(float); y[0] = later(x[0]); (void)n;")
+    project.add("late", "y[0] = later(x[0]); (void)n;")
     assert project.json("run", "workload=late").trial["status"] == "build_failed"
     assert project.json("run", "workload=late").trial["reused"] is False
 

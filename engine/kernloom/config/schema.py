@@ -388,6 +388,9 @@ class Workload(Digested):
     cost: Cost = field(default_factory=Cost)
     cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Named changes to sizes, scalars and fills; `default` changes nothing."""
+    allow: tuple[str, ...] = ()
+    """Functions, libraries and groups of them that its kernels may import, beside those that every
+    kernel may (native/kernel_imports.toml)."""
 
     def accesses(self) -> tuple[tuple[str, str], ...]:
         """Uses of tensors in order: read, write or update."""

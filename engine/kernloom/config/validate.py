@@ -48,6 +48,8 @@ ARCH_NAMES = (
     "fusable",
 )
 """Names other than sizes and tunables that a kernel's constraints and model may use."""
+_IMPORT = re.compile(r"[A-Za-z_][\w.+-]*")
+"""Names in `workload.allow`."""
 CORE_NAMES = (
     "sram",
     "hbm_bandwidth",
@@ -152,6 +154,17 @@ def _check_workload(workload: Workload, cache: DigestCache) -> None:
         tuple(workload.scalars),
     )
     cache.by_key(key, lambda: _check_beside_sizes(workload, symbols))
+    _check_allow(workload)
+
+
+def _check_allow(workload: Workload) -> None:
+    for name in workload.allow:
+        if not _IMPORT.fullmatch(name):
+            raise ConfigError(
+                f"{name!r} is no name of a function, a library or a group",
+                key="workload.allow",
+                hint="One of them is `printf`, `libgomp.so.1` or `openmp`.",
+            )
 
 
 def _check_beside_sizes(workload: Workload, symbols: frozenset[str]) -> None:

@@ -251,6 +251,8 @@ class LaunchResult:
     """Duration of the launch by the engine's clock; 0: not taken."""
     delays_ns: int = 0
     """The part of it in which the engine waited for a core, or bytes were copied."""
+    sandboxed: bool = False
+    """Whether a filter of system calls surrounded the kernels."""
     report: Mapping[str, str] = field(default_factory=dict)
     """What the platform of an accelerator reports about the launch: limiter, utilisation, bytes by
     link. A runner reports `stride`, the runs between two changes of inputs; where the system tells
@@ -428,6 +430,9 @@ class DeviceSetup:
     machine's memory."""
     libraries: tuple[Path, ...] = ()
     """Shared libraries that kernels call, for devices with that capability."""
+    sandbox: tuple[str, ...] | None = ()
+    """Groups of system calls that kernels may make beside those that every kernel may; None: all,
+    for devices whose kernels run in a process of this machine."""
     cache: Path | None = None
     """Cache folder for drivers; default: a temporary folder."""
     scratch: Path | None = None

@@ -46,9 +46,11 @@ _TRIAL_STATUS = {
     Status.NO_ANSWER: "timeout",
     Status.DAMAGED: "crashed",
     Status.HAZARD: "wrong",
+    Status.FORBIDDEN: "refused",
+    Status.CHANGED_STATE: "wrong",
 }
 # After an out-of-bounds access nothing in that process can be trusted.
-_FATAL = (Status.OUT_OF_BOUNDS, Status.UNAVAILABLE)
+_FATAL = (Status.OUT_OF_BOUNDS, Status.UNAVAILABLE, Status.FORBIDDEN)
 
 
 @dataclass(frozen=True)

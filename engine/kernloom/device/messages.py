@@ -87,6 +87,10 @@ class Status(IntEnum):
     """A message arrived with a wrong checksum."""
     HAZARD = 15
     """A task transferred what it did not declare, or raced with another one."""
+    FORBIDDEN = 16
+    """A kernel asked the system for what the sandbox refuses."""
+    CHANGED_STATE = 17
+    """A kernel changed the rounding or the blocked signals of its thread."""
 
 
 class Documents(IntEnum):
@@ -174,6 +178,8 @@ class Condition(IntFlag):
     """The threads that run kernels are in the real-time scheduling class."""
     FIXED_ADDRESSES = 4
     """No randomized addresses; decided at process start, so present only in responses."""
+    SANDBOXED = 8
+    """A filter of system calls surrounded the kernels; only in responses."""
 
 
 @dataclass(frozen=True)

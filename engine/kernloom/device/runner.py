@@ -338,6 +338,7 @@ class RunnerSession(Conversation):
             cold=bool(had & Condition.COLD),
             realtime=bool(had & Condition.REALTIME),
             aslr=not had & Condition.FIXED_ADDRESSES,
+            sandboxed=bool(had & Condition.SANDBOXED),
         )
 
 

@@ -127,6 +127,7 @@ def _conditions(sampler: Sampler, load: float) -> dict[str, Any]:
         "scheduling": "fifo" if last and last.realtime else "normal",
         "cache": "cold" if last and last.cold else "warm",
         "aslr": not last or last.aslr,
+        "sandbox": bool(last and last.sandboxed),
     }
 
 

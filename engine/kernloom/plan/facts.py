@@ -86,6 +86,8 @@ def facts_of(plan: Planned, cache: DigestCache) -> Facts:
     if plan.orchestration:
         artifact, launch = plan.orchestration.artifact, plan.orchestration.launch
         own["orchestration"] = {"artifact": artifact.key, **launch.facts}
+    if workload.allow:
+        own["workload.allow"] = {"names": sorted(workload.allow)}
     if plan.peers:
         own["peers"] = {name: item.identity for name, item in plan.peers.items()}
     if running.outside:

@@ -72,6 +72,7 @@ class Rule(Enum):
     PATH = "the recipe's: a relative path inside this machine's template and project folders"
     NEVER = "the recipe is refused if it has a value"
     COMPUTED = "the recipe's expressions; a Python file only if this machine's config has it"
+    PERMITTED = "the recipe is refused if it lists more than this machine's workload of that name"
     STAGES = "the recipe's, by the options of each stage type (STAGE_OPTIONS)"
     OPTIONS = "the recipe's for the devices in DEVICE_OPTIONS, else this machine's"
     LOCAL = "belongs to whoever replays the recipe, which cannot have it"
@@ -96,6 +97,7 @@ FIELDS: Mapping[type, Mapping[str, Rule]] = {
         "name sizes tensors kernels steps orchestration about dtype stateful scalars tolerance fuzz"
         " cost cases",
         COMPUTED="golden region",
+        PERMITTED="allow",
     ),
     OwnOrchestration: _rules("kernels access", PATH="file"),
     SubmittedKernel: _rules("kernel sizes"),

@@ -128,6 +128,8 @@ class Replay:
             where = f"{key}.{name}"
             if rule in (Rule.OURS, Rule.ADVICE):
                 self._replace(result, name, here, where, noted=rule is Rule.OURS)
+            elif rule is Rule.PERMITTED:
+                self._check_permitted(result, name, where)
             elif rule is Rule.OPTIONS:
                 self._options(result, name, here, where)
             elif rule is Rule.STAGES and name in result:
@@ -161,6 +163,21 @@ class Replay:
                     key=f"{key}.{output}",
                     hint="It runs only where the project's own workload names the same file.",
                 )
+
+    def _check_permitted(self, workload: Mapping[str, Any], name: str, key: str) -> None:
+        """Refuse what this machine's workload of the same name does not list."""
+        given, ours = workload.get(name) or (), ()
+        if not given:
+            return
+        known = str(workload.get("name"))
+        if known in self._here.options("workload"):
+            ours = self._here.composed({"workload": known})["workload"].get(name) or ()
+        if not isinstance(given, list | tuple) or not set(map(str, given)) <= set(ours):
+            raise ConfigError(
+                f"a recipe cannot allow its own kernels to import {given!r}",
+                key=key,
+                hint=f"Allow it in a workload '{known}' of your own, if you trust the kernels.",
+            )
 
     def _options(
         self, result: dict[str, Any], name: str, ours: Mapping[str, Any], key: str

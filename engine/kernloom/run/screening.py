@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 
 from kernloom.base.files import canonical_json, sha256_text
 from kernloom.base.gauges import Gauge, ranking_gauge
+from kernloom.build.admission import Admissions
 from kernloom.build.batch import batches, with_outside_files_of
 from kernloom.build.builder import Builder, Outcome
 from kernloom.build.cores import MeasuredCore
@@ -253,6 +254,10 @@ class _ScreeningBuild:
         joined = batches(self._artifacts.values(), size, jobs=os.cpu_count() or 1)
         self._batches = {batch.artifact.key: batch for batch in joined}
         self._batch_of = {key: batch for batch in joined for key in batch.entries}
+        allowed = [set(plan.experiment.workload.allow) for plan in plans]
+        self._allow = tuple(sorted(set.intersection(*allowed))) if allowed else ()
+        """What the workloads of all plans allow."""
+        self._admissions = Admissions()
         self.batches = 0
         """Number of batches wanted."""
 
@@ -297,11 +302,17 @@ class _ScreeningBuild:
             self._builder.prepare()
 
     def _failed(self, outcomes: Mapping[str, Outcome]) -> list[Artifact]:
-        """The kernels of batches that failed to compile."""
+        """The kernels of batches that failed to compile, or contain what no kernel may."""
         bad = [
-            self._batches[k] for k, found in outcomes.items() if k in self._batches and not found.ok
+            self._batches[k]
+            for k, found in outcomes.items()
+            if k in self._batches and not self._is_good(found)
         ]
         return [self._artifacts[key] for batch in bad for key in batch.entries]
+
+    def _is_good(self, batch: Outcome) -> bool:
+        """Whether all kernels of a batch can be used from it; one alone could be refused."""
+        return batch.ok and not self._admissions.reasons(batch.artifact, batch.path, self._allow)
 
     def _members(self, outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
         """The outcome of a batch, as outcomes of its kernels."""
@@ -309,7 +320,7 @@ class _ScreeningBuild:
         for key, outcome in outcomes.items():
             if key not in self._batches:
                 members[key] = outcome
-            elif outcome.ok:
+            elif self._is_good(outcome):
                 members |= {
                     member: replace(
                         outcome,

@@ -17,6 +17,7 @@ from kernloom.base.expressions import parse_size
 from kernloom.base.files import sha256_text
 from kernloom.base.gauges import TIME, leading_gauge
 from kernloom.base.machine import available_memory, machine_class
+from kernloom.build.admission import Admissions, summary, system_groups
 from kernloom.build.builder import Outcome
 from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, Look, require
@@ -65,6 +66,7 @@ class Trials:
         self._renewed: dict[str, Artifact] = {}
         """Planned key -> the artifact built instead, because files outside had changed."""
         self.built(outcomes)
+        self._admissions = Admissions()
         self._data = DataSets(assembly.places.roots)
         self._memory_left = available_memory()
         # The last core: the system's own work tends to be on the first ones.
@@ -142,12 +144,29 @@ class Trials:
     def verify(self, plan: Planned, bench: Bench) -> None:
         """Execute the run stages of a plan that measures nothing."""
         self.check_built(plan)
+        self._verify(plan, bench)
+
+    def _verify(self, plan: Planned, bench: Bench) -> None:
         context = Context(plan.experiment, {**self._assembly.planning_services, Bench: bench})
         plan.graph.run("run", context, dict(plan.outputs))
         bench.close()
 
     def check_built(self, plan: Planned) -> None:
-        """Refuse a plan whose artifacts failed to compile, with the compiler's message."""
+        """Refuse a plan whose artifacts failed to compile, with the compiler's message, or contain
+        what no kernel may."""
+        self._check_compiled(plan)
+        for artifact in plan.artifacts:
+            if artifact.kind != "kernel":
+                continue
+            outcome = self._outcomes[artifact.key]
+            allow = plan.experiment.workload.allow
+            if reasons := self._admissions.reasons(outcome.artifact, outcome.path, allow):
+                message = summary(artifact.name, outcome.path, reasons)
+                error = DeviceError(message, status="refused", code="forbidden")
+                error.stage = _compile_stage(plan, artifact)
+                raise error
+
+    def _check_compiled(self, plan: Planned) -> None:
         for artifact in plan.artifacts:
             outcome = self._outcomes[artifact.key]
             if not outcome.ok:
@@ -205,9 +224,13 @@ class Trials:
                 pin=self._pin(plan),
                 timeout=experiment.timeout,
             )
-        self.check_built(planned.plan)
+        if planned.libraries:
+            # Its kernels are Kernloom's own, and call the library that the peer stands for.
+            self._check_compiled(planned.plan)
+        else:
+            self.check_built(planned.plan)
         bench = benches.enter_context(self.bench(planned.plan, planned.libraries))
-        self.verify(planned.plan, bench)
+        self._verify(planned.plan, bench)
         return Sampler(bench, planned.plan.steps, experiment.measure)
 
     def _slots(self, target: Target) -> SessionSlots:
@@ -239,6 +262,7 @@ class Trials:
             *(experiment.deps, experiment.replay),
             *(program.key for program in plan.programs.values()),
             *libraries,
+            system_groups(experiment.workload.allow),
             *sorted(settings.items()),
         )
         if key not in self._devices:
@@ -269,6 +293,7 @@ class Trials:
                 memory_limit=self._memory_limit(plan),
                 libraries=libraries,
                 scratch=self._scratch,
+                sandbox=system_groups(plan.experiment.workload.allow),
             )
         )
         require(device, *_needed(plan, device), *(["libraries"] if libraries else []))

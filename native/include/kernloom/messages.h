@@ -56,6 +56,8 @@ enum kl_status {
     KL_STATUS_NO_ANSWER = 13,
     KL_STATUS_DAMAGED = 14,
     KL_STATUS_HAZARD = 15,
+    KL_STATUS_FORBIDDEN = 16,
+    KL_STATUS_CHANGED_STATE = 17,
 };
 
 enum kl_exit {
@@ -108,6 +110,7 @@ enum kl_condition {
     KL_CONDITION_COLD = 1,
     KL_CONDITION_REALTIME = 2,
     KL_CONDITION_FIXED_ADDRESSES = 4,
+    KL_CONDITION_SANDBOXED = 8,
 };
 
 struct kl_header {

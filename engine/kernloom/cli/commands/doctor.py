@@ -37,6 +37,7 @@ from kernloom.cli.progress import Progress
 from kernloom.config.convert import convert
 from kernloom.config.groups import groups_of
 from kernloom.config.schema import Target, Toolchain
+from kernloom.device.sandbox import sandbox_problem
 from kernloom.measure.roof import Calibration, load_calibration
 from kernloom.measure.statistics import median
 from kernloom.report.calibrations import print_calibration
@@ -90,6 +91,7 @@ def run(invocation: Invocation) -> int:
         },
         "noise": noise(),
         "huge_pages": _huge_pages(),
+        "sandbox": {"available": not sandbox_problem(), "reason": sandbox_problem()},
         "calibration": describe(calibration, places),
         "places": {
             "project": str(places.project or ""),
@@ -253,6 +255,7 @@ def _print(document: dict[str, Any], invocation: Invocation) -> None:
             f"{format_size(machine['memory_total'])}",
         ),
         ("huge pages", document["huge_pages"]),
+        ("sandbox", document["sandbox"]["reason"] or "kernels run in one (seccomp)"),
         ("load", " ".join(map(str, machine["load"]))),
         (
             "noise",

@@ -17,6 +17,7 @@ from kernloom.device.accelerator.options import (
 from kernloom.device.contract import PLATFORM, Device, DeviceSetup, Session
 from kernloom.device.emulator import emulator_command, supervised
 from kernloom.device.fitting import check_accelerator_arch, check_hbm
+from kernloom.device.sandbox import sandbox_options
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
@@ -57,6 +58,7 @@ class AcceleratorDevice(Device):
         memory_limit: int = 0,
         sanitized: bool = False,
         scratch: Path | None = None,
+        sandbox: tuple[str, ...] | None = None,
     ) -> None:
         self.paths = dict(programs)
         """Role -> built file."""
@@ -70,6 +72,8 @@ class AcceleratorDevice(Device):
         """Limit in bytes for all tensors of a session, copies included; 0: the machine's memory."""
         self.sanitized = sanitized
         """Whether the programs have a sanitizer, which reserves terabytes of address space."""
+        self.sandbox = sandbox
+        """Groups of system calls that kernels may make; None: no sandbox."""
         self.scratch = ScratchPool(scratch)
         """The folders that kernels run in."""
         self._windows = WindowPool()
@@ -103,6 +107,7 @@ class AcceleratorDevice(Device):
             memory_limit=setup.memory_limit,
             sanitized=target.is_sanitized,
             scratch=setup.scratch,
+            sandbox=setup.sandbox,
         )
 
     @classmethod
@@ -144,6 +149,7 @@ class AcceleratorDevice(Device):
         else:
             command.append(f"--scratch={scratch}")
             command += [f"--data-limit={limit}"] if limit else []
+            command += sandbox_options(self.sandbox)
         return command + [
             f"--accelerator-{option}={self.paths[role]}" for role, option in LIBRARIES.items()
         ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from kernloom.base.errors import ConfigError, DeviceError
 from kernloom.config.schema import Target
 from kernloom.device.contract import Device, DeviceSetup, Session
+from kernloom.device.sandbox import sandbox_options
 from kernloom.device.scratch import ScratchPool
 from kernloom.device.window import WindowPool
 
@@ -52,6 +53,7 @@ class HostDevice(Device):
         libraries: tuple[Path, ...] = (),
         sanitized: bool = False,
         scratch: Path | None = None,
+        sandbox: tuple[str, ...] | None = None,
     ) -> None:
         self.runner = runner
         self.arch = arch or platform.machine()
@@ -67,6 +69,8 @@ class HostDevice(Device):
         """False: the same addresses in every session, where the system permits it."""
         self.libraries = tuple(path.absolute() for path in libraries)
         """Loaded first, so that the kernels' undefined symbols resolve to them."""
+        self.sandbox = sandbox
+        """Groups of system calls that kernels may make; None: no sandbox."""
         self.scratch = ScratchPool(scratch)
         """The folders that kernels run in."""
         self._windows = WindowPool()
@@ -83,6 +87,7 @@ class HostDevice(Device):
             libraries=setup.libraries,
             sanitized=setup.target.is_sanitized,
             scratch=setup.scratch,
+            sandbox=setup.sandbox,
         )
 
     @classmethod
@@ -119,6 +124,7 @@ class HostDevice(Device):
             command.append(f"--data-limit={data_limit(self.memory_limit)}")
         if not self.aslr:
             command.append("--no-aslr")
+        command += sandbox_options(self.sandbox)
         return command + [f"--library={path}" for path in self.libraries]
 
     def open(self, *, timeout: float = 60.0) -> Session:

@@ -1,0 +1,61 @@
+"""Every kernel of the table ends in its own status and is not ranked; its honest twin is good."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+from closed_door import CHEATS, TWINS
+
+from command_line import Project
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="the numbers of system calls are those of x86-64"
+)
+
+
+def test_cheats_end_in_their_status_and_twins_are_good(project: Project) -> None:
+    for name, cheat in CHEATS.items():
+        project.add(name, cheat.body, head=cheat.head)
+        if cheat.allow:
+            path = project.folder / f"configs/workload/{name}.yaml"
+            path.write_text(f"{path.read_text()}allow: [{cheat.allow}]\n")
+    for name, (head, body) in TWINS.items():
+        project.add(f"honest_{name}", body, head=head)
+    names = [*CHEATS, *(f"honest_{name}" for name in TWINS)]
+    done = project.json("run", "-m", f"workload={','.join(names)}", "measure=quick", "timeout=20")
+    trials = {trial["workload"]: trial for trial in done.trials}
+    ended = {
+        name: f"{trials[name]['status']}: {trials[name]['message']}"
+        for name, cheat in CHEATS.items()
+        if trials[name]["status"] != cheat.status or cheat.says not in trials[name]["message"]
+    }
+    assert ended == {}
+    accused = {
+        name: trials[f"honest_{name}"]["message"]
+        for name in TWINS
+        if trials[f"honest_{name}"]["status"] != "ok"
+    }
+    assert accused == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("toolchain=clang",), ("target.variant=asan",)])
+def test_other_compilers_and_variants_know_them_too(
+    project: Project, words: tuple[str, ...]
+) -> None:
+    names = ["constructs", "shadows_pool", "forks", "connects_quietly", "calls_by_itself", "rounds"]
+    for name in names:
+        cheat = CHEATS[name]
+        project.add(name, cheat.body, head=cheat.head)
+        if cheat.allow:
+            path = project.folder / f"configs/workload/{name}.yaml"
+            path.write_text(f"{path.read_text()}allow: [{cheat.allow}]\n")
+    for name in ("threads", "unmaps", "loads"):
+        project.add(f"honest_{name}", TWINS[name][1], head=TWINS[name][0])
+    wanted = [*names, "honest_threads", "honest_unmaps", "honest_loads"]
+    done = project.json("run", "-m", f"workload={','.join(wanted)}", "measure=quick", *words)
+    statuses = {trial["workload"]: trial["status"] for trial in done.trials}
+    expected = {name: CHEATS[name].status for name in names}
+    expected |= {name: "ok" for name in wanted if name.startswith("honest")}
+    assert statuses == expected, {trial["workload"]: trial["message"] for trial in done.trials}
