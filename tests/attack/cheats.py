@@ -128,6 +128,9 @@ class Cheat:
     """Further lines of its workload, and of its twin's."""
     twin_lines: str = ""
     """The same, of its twin's alone."""
+    imports: str = ""
+    """What its library must not import: it is refused, and runs only where its workload allows
+    everything; then it ends in its status."""
     policy: str = "quick"
     """The least policy that finds it always; others find it nearly always."""
 
@@ -289,6 +292,7 @@ CHEATS: dict[str, Cheat] = {
         "static double start; double now = seconds(); if (!start) start = now;"
         "if (now - start < 1e-3) WORK;",
         "wrong",
+        imports="clock_gettime",
     ),
     "between_samples": Cheat(
         "works only in the first call after a pause, which it takes for a new sample",
@@ -388,79 +392,93 @@ CHEATS: dict[str, Cheat] = {
         "copies its result from the memory that the engine reads",
         "size_t bytes; float *w = window(&bytes); if (!calls++) { WORK; return; }"
         "if (w) memcpy(c, w, (size_t)(n * n) * sizeof *c); else WORK;",
-        "wrong|refused|crashed",
+        "wrong|crashed",
         head=MAPS,
+        imports="fopen",
     ),
     # Work that is hidden.
     "side_thread": Cheat(
         "has another thread do its work",
         "pthread_t t; struct job job = {n, a, b, c}; pthread_create(&t, 0, work, &job);"
         "pthread_join(t, 0);",
-        "suspicious|refused",
+        "suspicious",
         head=THREAD,
+        imports="pthread_create",
     ),
     "helper_thread": Cheat(
         "keeps a thread that does its work",
         "if (!calls++) { pthread_t t; pthread_create(&t, 0, serve, 0); }"
         "posted = (struct job){n, a, b, c}; __atomic_store_n(&ready, 1, __ATOMIC_RELEASE);"
         "while (__atomic_load_n(&ready, __ATOMIC_ACQUIRE)) usleep(1);",
-        "suspicious|refused|timeout",
+        "suspicious|timeout",
         head=HELPER,
+        imports="pthread_create",
     ),
     "idle_thread": Cheat(
         "leaves a thread running",
         "if (!calls++) { pthread_t t; pthread_create(&t, 0, work, 0); } WORK;",
-        "suspicious|refused",
+        "suspicious",
         head="static void *work(void *x) { pause(); return x; }",
+        imports="pthread_create",
     ),
     "child_process": Cheat(
         "has a child process work, in memory that it shares",
         "float *s = mmap(0, 1 << 16, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);"
         "pid_t child = fork(); if (!child) { float *c_ = c; c = s; WORK; c = c_; _exit(0); }"
         "waitpid(child, 0, 0); memcpy(c, s, (size_t)(n * n) * sizeof *c); munmap(s, 1 << 16);",
-        "suspicious|refused|wrong|crashed",
+        "suspicious|wrong|crashed",
+        imports="fork",
     ),
     "daemonizes": Cheat(
         "leaves a process behind",
         "if (!calls++ && !fork()) { setsid(); if (!fork()) for (;;) pause(); _exit(0); } WORK;",
-        "suspicious|refused|crashed",
+        "suspicious|crashed",
+        imports="fork",
     ),
     "timer": Cheat(
         "leaves a timer running",
         "if (!calls++) { struct itimerval t = {{1000, 0}, {1000, 0}};"
         "setitimer(ITIMER_REAL, &t, 0); } WORK;",
-        "suspicious|refused|crashed",
+        "suspicious|crashed",
+        imports="setitimer",
     ),
-    "sleeps": Cheat("sleeps, which costs no CPU time", "WORK; usleep(300);", "suspicious|refused"),
+    "sleeps": Cheat(
+        "sleeps, which costs no CPU time", "WORK; usleep(300);", "suspicious", imports="usleep"
+    ),
     "patched_clock": Cheat(
         "makes the clock of its process slower",
         "if (!calls++) dl_iterate_phdr(patch, 0); WORK;",
-        "suspicious|refused|crashed",
+        "suspicious|crashed",
         head=PATCH,
         policy="standard",
+        imports="dl_iterate_phdr",
     ),
     # Kernels that break what runs them.
     "long_jump": Cheat(
         "jumps out of a call that has returned",
         "static jmp_buf there; if (!calls++) { setjmp(there); WORK; } else longjmp(there, 1);",
-        "crashed|refused|wrong|timeout|out_of_bounds",
+        "crashed|wrong|timeout|out_of_bounds",
+        imports="longjmp",
     ),
-    "exits": Cheat("ends its process, with success", "WORK; exit(0);", "crashed|refused"),
+    "exits": Cheat("ends its process, with success", "WORK; exit(0);", "crashed", imports="exit"),
     "closes_descriptors": Cheat(
         "closes all descriptors",
         "WORK; for (int i = 0; i < 1024; i++) close(i);",
-        "crashed|refused",
+        "crashed",
+        imports="close",
     ),
     "unmaps_window": Cheat(
         "unmaps the memory that the engine reads",
         "WORK; size_t bytes; void *w = window(&bytes); if (w) munmap(w, bytes);",
-        "crashed|refused",
+        "crashed",
         head=MAPS,
+        imports="munmap",
     ),
     "blocks_signals": Cheat(
         "blocks all signals and never returns",
         "sigset_t s; sigfillset(&s); sigprocmask(SIG_SETMASK, &s, 0);for (volatile int i = 1; i;);",
-        "timeout|refused",
+        "timeout",
+        imports="sigprocmask",
     ),
     "stack_overflow": Cheat(
         "calls itself for ever",
