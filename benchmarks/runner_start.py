@@ -1,4 +1,5 @@
-"""How long a fresh runner takes: start, one launch, close; beside starting the smallest program.
+"""How long a fresh runner takes: start, one launch, close; with its sandbox and without, beside
+starting the smallest program.
 
     python benchmarks/runner_start.py [RUNNER]
 
@@ -70,14 +71,14 @@ def main() -> int:
     if len(sys.argv) < 2 and not found:
         print("no runner under build/lib/: build it with `python -m SCons`", file=sys.stderr)
         return 3
-    device = HostDevice(Path(sys.argv[1]) if len(sys.argv) > 1 else found[0])
+    runner = Path(sys.argv[1]) if len(sys.argv) > 1 else found[0]
+    device, open_device = HostDevice(runner, sandbox=()), HostDevice(runner)
     with tempfile.TemporaryDirectory() as folder:
         library = compile_kernel(Path(folder))
         subjects: dict[str, Callable[[], None]] = {
             "start + one launch + close": lambda: launch_alone(device, library),
-            "the same with two buffers written and read": lambda: session_and_launch(
-                device, library
-            ),
+            "the same without a sandbox": lambda: launch_alone(open_device, library),
+            "with two buffers written and read": lambda: session_and_launch(device, library),
             "posix_spawn /bin/true": spawn_true,
             "subprocess.run /bin/true": popen_true,
         }

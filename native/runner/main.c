@@ -162,6 +162,7 @@ static struct options parse(int count, char **arguments) {
 
 static void prepare_worker(int worker) {
     guard_thread();
+    thread_state_prepare_worker();
     process_pin_worker(worker);
 }
 
@@ -246,7 +247,7 @@ static int serve(void) {
         carry_out(&request, &reply);
         channel_respond(&reply);
         /* While the engine prepares the launch: it takes a tenth of the time of a start. */
-        if (request.header.kind == KL_KIND_LOAD && channel_idle())
+        if (request.header.kind == KL_KIND_LOAD && !sandbox_waits() && channel_idle())
             sandbox_enter(kernels_inside);
         if (request.header.kind == KL_KIND_CLOSE)
             return EXIT_SUCCESS;
@@ -269,7 +270,7 @@ int main(int count, char **arguments) {
     fcntl(options.channel, F_SETFD, FD_CLOEXEC);
     setvbuf(stdout, NULL, _IOLBF, 0);
     thread_state_save();
-    parallel_open(process_cores(), prepare_worker);
+    parallel_open(process_cores(), prepare_worker, thread_state_look_at_worker);
     /* Before pinning, which threads started by a library would inherit. */
     for (size_t i = 0; i < options.library_count; i++)
         kernels_add_library(options.libraries[i]);
@@ -292,7 +293,9 @@ int main(int count, char **arguments) {
         struct sandbox_owned owned = {.channel = options.channel};
         watch_descriptors(&owned.tasks, &owned.schedule);
         owned.window = memory_window(&owned.window_bytes);
-        sandbox_prepare(owned, options.allowed);
+        /* A part loads code as it comes. */
+        uint32_t reading = accelerator_used() ? SANDBOX_READING : 0;
+        sandbox_prepare(owned, options.allowed | reading);
     }
     int code = serve();
     fflush(NULL);

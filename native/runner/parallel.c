@@ -33,10 +33,12 @@ static int workers;
 static int cores = 1;
 static atomic_int spins;
 static void (*on_start)(int worker);
+static void (*on_done)(void);
 
-void parallel_open(int available, void (*prepare)(int worker)) {
+void parallel_open(int available, void (*prepare)(int worker), void (*after)(void)) {
     cores = available;
     on_start = prepare;
+    on_done = after;
 }
 
 static void relax(void) {
@@ -91,6 +93,8 @@ static void *worker(void *argument) {
         if (start.number > (int)(seen & 0xFFu))
             continue;
         work(start.number);
+        if (on_done)
+            on_done();
         if (atomic_fetch_sub(&remaining, 1) == 1) {
             pthread_mutex_lock(&mutex);
             pthread_cond_signal(&job_done);

@@ -23,14 +23,14 @@
 #define MACHINE AUDIT_ARCH_AARCH64
 #elif defined(__x86_64__)
 #define MACHINE AUDIT_ARCH_X86_64
+#define FIRST_OF_OTHERS 0x40000000 /* and more: calls of x32, whose rules these are not */
 #else
 #define MACHINE AUDIT_ARCH_RISCV64
 #endif
 
 enum {
     MAX_RULES = 256,
-    MAX_GROUP = 6,          /* rules that are looked at one by one */
-    X32_CALLS = 0x40000000, /* and more: calls of x32, whose rules these are not */
+    MAX_GROUP = 6, /* rules that are looked at one by one */
 };
 
 static uint32_t allowed;
@@ -44,11 +44,9 @@ bool sandbox_groups(const char *list, uint32_t *groups) {
     static const struct {
         const char *name;
         uint32_t group;
-    } known[] = {{"files", SANDBOX_FILES},
-                 {"network", SANDBOX_NETWORK},
-                 {"processes", SANDBOX_PROCESSES},
-                 {"signals", SANDBOX_SIGNALS},
-                 {"timers", SANDBOX_TIMERS}};
+    } known[] = {{"files", SANDBOX_FILES},         {"network", SANDBOX_NETWORK},
+                 {"processes", SANDBOX_PROCESSES}, {"signals", SANDBOX_SIGNALS},
+                 {"timers", SANDBOX_TIMERS},       {"libraries", SANDBOX_LIBRARIES}};
     while (*list) {
         size_t bytes = strcspn(list, ","), i = 0, count = sizeof known / sizeof *known;
         while (i < count && (strncmp(known[i].name, list, bytes) != 0 || known[i].name[bytes]))
@@ -67,8 +65,13 @@ void sandbox_prepare(struct sandbox_owned what, uint32_t groups) {
     prepared = true;
 #if defined(ADDRESS_SANITIZED) || defined(THREAD_SANITIZED)
     /* A report may start a program that knows the names of functions. */
-    allowed |= SANDBOX_PROCESSES | SANDBOX_SIGNALS;
+    allowed |= SANDBOX_PROCESSES | SANDBOX_SIGNALS | SANDBOX_READING;
 #endif
+    sandbox_runner.reading = allowed & SANDBOX_READING;
+}
+
+bool sandbox_waits(void) {
+    return prepared && (allowed & SANDBOX_LIBRARIES);
 }
 
 #ifdef HAS_GATE
@@ -151,9 +154,9 @@ static void emit_filter(void) {
     filter_load(offsetof(struct seccomp_data, arch));
     filter_emit(BPF_JMP | BPF_JEQ | BPF_K, MACHINE, 1, 0);
     filter_answer(SECCOMP_RET_TRAP | OTHER_MACHINE);
-#ifdef __x86_64__
+#ifdef FIRST_OF_OTHERS
     filter_load(offsetof(struct seccomp_data, nr));
-    filter_emit(BPF_JMP | BPF_JGE | BPF_K, X32_CALLS, 0, 1);
+    filter_emit(BPF_JMP | BPF_JGE | BPF_K, FIRST_OF_OTHERS, 0, 1);
     filter_answer(SECCOMP_RET_TRAP | OTHER_MACHINE);
 #endif
     filter_load(FILTER_AT);

@@ -9,13 +9,16 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Groups of system calls that a workload may allow: also in build/admission.py. */
+/* Groups of system calls that a workload may allow: also in build/admission.py. Libraries of its
+ * own are loaded outside the sandbox, which the process enters at the first launch then. */
 enum sandbox_group {
     SANDBOX_FILES = 1,
     SANDBOX_NETWORK = 2,
     SANDBOX_PROCESSES = 4,
     SANDBOX_SIGNALS = 8,
     SANDBOX_TIMERS = 16,
+    SANDBOX_LIBRARIES = 32,
+    SANDBOX_READING = 64, /* of files: no workload's, but that of sanitizers and accelerators */
 };
 
 enum sandbox_check {
@@ -26,7 +29,7 @@ enum sandbox_check {
     SANDBOX_MAPPING,         /* nor for executable memory, except by the dynamic linker */
     SANDBOX_PROTECTION,      /* the same, for memory that is there */
     SANDBOX_MOVE,            /* the system chooses where to, and from no memory of the runner */
-    SANDBOX_READ_ONLY_1,     /* by the flags of open(), the second argument */
+    SANDBOX_READ_ONLY_1,     /* by the flags of open(), the second argument: see sandbox_checks.c */
     SANDBOX_READ_ONLY_2,     /* the same, the third argument */
     SANDBOX_HANDLER,         /* asks only, or is for signals that the C library keeps to itself */
     SANDBOX_OWN_PROCESS,     /* the first argument is this process */
@@ -61,6 +64,9 @@ bool sandbox_groups(const char *list, uint32_t *groups);
 
 /* What the runner keeps from kernels, and what it allows them. */
 void sandbox_prepare(struct sandbox_owned owned, uint32_t groups);
+
+/* Whether libraries of a workload may still be loaded, which make system calls by themselves. */
+bool sandbox_waits(void);
 
 /* Enters the sandbox before the first kernel runs, if it is prepared; later calls do nothing.
  * `inside` says whether an address is part of a kernel, which makes no system calls by itself.

@@ -42,6 +42,19 @@ static void allow_without(int argument, uint32_t bits) {
     filter_answer(SECCOMP_RET_ALLOW);
 }
 
+/* Allows to read where that is allowed, and else to the dynamic linker alone. Others are told that
+ * they may not, for C libraries look at files that they can do without. */
+static void allow_to_read(int argument) {
+    enum { WRITING = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY) };
+    filter_load(filter_argument(argument));
+    filter_emit(BPF_JMP | BPF_JSET | BPF_K, WRITING, 0, 1);
+    filter_answer(SANDBOX_REFUSED);
+    if (sandbox_runner.reading)
+        return filter_answer(SECCOMP_RET_ALLOW);
+    allow_in(true);
+    filter_answer(SECCOMP_RET_ERRNO | EACCES);
+}
+
 /* Allows unless one of the first `count` arguments is a descriptor of the runner. */
 static void allow_other_descriptors(int count) {
     const int kept[] = {sandbox_runner.owned.channel, sandbox_runner.owned.tasks,
@@ -97,7 +110,6 @@ static void allow_if_null(int argument) {
 }
 
 void sandbox_emit_check(enum sandbox_check check) {
-    enum { WRITING = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY) };
     static const uint32_t harmless[] = {PR_GET_NAME, PR_SET_NAME, PR_GET_DUMPABLE,
                                         0x53564d41 /* PR_SET_VMA */};
     switch (check) {
@@ -118,11 +130,9 @@ void sandbox_emit_check(enum sandbox_check check) {
     case SANDBOX_MOVE:
         return allow_to_move();
     case SANDBOX_READ_ONLY_1:
-        allow_without(1, WRITING);
-        break;
+        return allow_to_read(1);
     case SANDBOX_READ_ONLY_2:
-        allow_without(2, WRITING);
-        break;
+        return allow_to_read(2);
     case SANDBOX_OWN_PROCESS:
         sandbox_allow_if_equal(0, (uint32_t)getpid());
         break;

@@ -27,6 +27,7 @@ enum {
  * same 4 GiB, and what else is the runner's. */
 struct sandbox_runner {
     struct sandbox_owned owned;
+    bool reading; /* of files is allowed */
     struct sandbox_range {
         uint32_t high, low, last;
         bool of_linker;

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct float_control {
 
 static struct float_control saved_control;
 static sigset_t saved_signals;
+static _Atomic(const char *) changed_by_worker;
 
 #if defined(__aarch64__)
 
@@ -89,8 +91,7 @@ void thread_state_restore(void) {
     pthread_sigmask(SIG_SETMASK, &saved_signals, NULL);
 }
 
-/* What a kernel changed, or NULL. */
-static const char *changed(struct float_control now) {
+static const char *changed_control(struct float_control now) {
     uint64_t bits = now.word ^ saved_control.word;
     if (bits & ROUNDING)
         return "the rounding of floating-point numbers";
@@ -98,6 +99,10 @@ static const char *changed(struct float_control now) {
         return "the treatment of denormal numbers";
     if (bits || now.x87 != saved_control.x87)
         return "the control word of the floating-point unit";
+    return NULL;
+}
+
+static const char *changed_signals(void) {
     sigset_t signals;
     pthread_sigmask(SIG_SETMASK, NULL, &signals);
     for (int number = 1; number < SIGRTMIN; number++)
@@ -106,11 +111,28 @@ static const char *changed(struct float_control now) {
     return NULL;
 }
 
-bool thread_state_intact(struct reply *reply) {
-    const char *what = changed(read_control());
+void thread_state_prepare_worker(void) {
+    write_control(saved_control);
+}
+
+void thread_state_look_at_worker(void) {
+    const char *what = changed_control(read_control());
     if (!what)
+        return;
+    write_control(saved_control);
+    atomic_store(&changed_by_worker, what);
+}
+
+bool thread_state_intact(struct reply *reply) {
+    const char *what = changed_control(read_control());
+    if (!what)
+        what = changed_signals();
+    if (what)
+        thread_state_restore();
+    const char *of_worker = atomic_exchange(&changed_by_worker, NULL);
+    if (!what && !of_worker)
         return true;
-    thread_state_restore();
-    reply_fail(reply, KL_STATUS_CHANGED_STATE, "a kernel changed %s and did not restore it", what);
+    reply_fail(reply, KL_STATUS_CHANGED_STATE, "a kernel changed %s%s and did not restore it",
+               what ? what : of_worker, what ? "" : " in a thread of kl_parallel");
     return false;
 }

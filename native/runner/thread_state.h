@@ -1,5 +1,6 @@
 /* State of a thread that a kernel must leave as it found it: how floating-point numbers are
- * rounded, what happens to denormal ones, and which signals are blocked. */
+ * rounded, what happens to denormal ones, and which signals are blocked. Of the workers only the
+ * floating-point units are looked at: a system call after each job could be measured. */
 #ifndef RUNNER_THREAD_STATE_H
 #define RUNNER_THREAD_STATE_H
 
@@ -14,6 +15,11 @@ void thread_state_save(void);
 
 /* Restores it. */
 void thread_state_restore(void);
+
+/* Gives a worker the floating-point state of the thread that was saved, and looks at it after a
+ * job: what differs is restored, and reported by the next thread_state_intact. */
+void thread_state_prepare_worker(void);
+void thread_state_look_at_worker(void);
 
 /* Restores it; false, with what a kernel changed in `reply`, if it differed. */
 bool thread_state_intact(struct reply *reply);

@@ -268,6 +268,19 @@ CHEATS = {
         "own descriptors (close)",
         allow="syscall",
     ),
+    "discards": asks_for_memory(
+        "discards code of the runner", f"28, {PAGE}, 4096, 4", "of the runner (madvise)"
+    ),
+    "reads_quietly": Cheat(
+        "reads what the system tells of its process, and gets nothing",
+        SYSTEM,
+        f'{WORKS} if (syscall(257, -100, "/proc/self/maps", 0) >= 0) y[0] += 1;',
+        "",
+        "ok",
+        allow="syscall",
+    ),
+    "takes_priority": asks("changes how it is scheduled", "141, 0, 0, 19", "(setpriority)"),
+    "leaves_folder": asks("leaves its folder", '80, "/"', "leave its folder (chdir)"),
     "closes_count_freely": Cheat(
         "closes the same where there is no sandbox",
         f"{SYSTEM} int snprintf(char *, unsigned long, const char *, ...);",
@@ -292,6 +305,14 @@ CHEATS = {
         "",
         f"{WORKS} __builtin_ia32_ldmxcsr(0x9fc0);",
         "denormal numbers",
+        "wrong",
+    ),
+    "rounds_in_pool": Cheat(
+        "rounds upwards in a thread of the pool from now on",
+        f"{POOL}\nstatic void part(void *c, long task) {{ (void)c;\n"
+        "    if (task) __builtin_ia32_ldmxcsr(0x5f80); }",
+        f"{WORKS} kl_parallel(2, 2, part, 0);",
+        "in a thread of kl_parallel",
         "wrong",
     ),
     "rounds_x87": Cheat(
@@ -367,6 +388,12 @@ TWINS = {
         "",
         "unsigned before = __builtin_ia32_stmxcsr(); __builtin_ia32_ldmxcsr(0x5f80);"
         f" {WORKS} __builtin_ia32_ldmxcsr(before);",
+    ),
+    "rounds_in_pool": (
+        f"{POOL}\nstatic void part(void *c, long task) {{ (void)task;\n"
+        "    volatile float *y = c; *y = 0; }",
+        "float r[2]; unsigned before = __builtin_ia32_stmxcsr(); __builtin_ia32_ldmxcsr(0x9fc0);"
+        f" kl_parallel(2, 2, part, r); __builtin_ia32_ldmxcsr(before); {WORKS}",
     ),
     "blocks": ("static _Thread_local long calls;", f"calls++; {WORKS}"),
     "descends": (

@@ -7,7 +7,7 @@ import platform
 import pytest
 from closed_door import CHEATS, TWINS
 
-from command_line import Project
+from command_line import DOUBLE, WORKLOAD, Project
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="the numbers of system calls are those of x86-64"
@@ -37,6 +37,48 @@ def test_cheats_end_in_their_status_and_twins_are_good(project: Project) -> None
         if trials[f"honest_{name}"]["status"] != "ok"
     }
     assert accused == {}
+
+
+ALLOWED = {
+    "files": (
+        "#include <stdio.h>",
+        'FILE *f = fopen("/proc/self/maps", "r"); float got = 2; if (f) { got = 0; fclose(f); }'
+        f" {DOUBLE} y[0] += got;",
+        (),
+    ),
+    "processes": (
+        "#include <sys/wait.h>\n#include <unistd.h>",
+        f"static int calls; if (!calls++) {{ int child = fork(); if (!child) _exit(0);"
+        f" waitpid(child, 0, 0); }} {DOUBLE}",
+        ("workload.allow=[processes,_exit]",),
+    ),
+    "clock": (
+        "#include <time.h>",
+        f"struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); {DOUBLE}",
+        (),
+    ),
+    "openmp": (
+        "",
+        "\n#pragma omp parallel for num_threads(2)\n" + DOUBLE,
+        ("toolchain.extra_flags=[-fopenmp]",),
+    ),
+}
+"""Group -> head, body and further words of a kernel that needs it, and is refused without."""
+
+
+def test_a_workload_allows_groups(project: Project) -> None:
+    for name, (head, body, _) in ALLOWED.items():
+        workload = WORKLOAD.format(name=f"uses_{name}", n=512)
+        project.add(f"uses_{name}", body, head=head, workload=workload)
+    for name, (_, _, words) in ALLOWED.items():
+        shut = [word for word in words if "allow" not in word]
+        refused = project.json("run", f"workload=uses_{name}", "measure=quick", *shut).trial
+        assert (refused["status"], f"[{name}]" in refused["message"]) == ("refused", True), refused
+        allow = f"workload.allow=[{name}]"
+        allowed = project.json("run", f"workload=uses_{name}", "measure=quick", allow, *words).trial
+        # Threads beside the runner's own are no secret here, but hide work all the same.
+        expected = ("suspicious",) if name == "openmp" else ("ok", "unconverged")
+        assert allowed["status"] in expected, allowed
 
 
 @pytest.mark.slow

@@ -155,6 +155,7 @@ CHANGES_THE_RESULT: dict[str, Change] = {
     "Cost.flops": other("workload.cost.flops", "2 * n"),
     "Cost.bytes": other("workload.cost.bytes", "9 * n"),
     "Workload.stateful": other("workload.stateful", True),
+    "Workload.allow": other("workload.allow", ["printf"]),
     "Workload.cost": other("workload.cost", {}),
     # What is called, and with what.
     "Workload.steps": other("workload.steps", {"called": {"kernel": "scale"}}),

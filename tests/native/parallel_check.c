@@ -54,7 +54,7 @@ static int check_nested(void) {
 int main(int count, char **arguments) {
     (void)arguments;
     /* With an argument: as if there were cores enough for every worker to spin. */
-    parallel_open(count > 1 ? 64 : 1, NULL);
+    parallel_open(count > 1 ? 64 : 1, NULL, NULL);
     int wrong = 0;
     static const int64_t sizes[] = {0, 1, 2, 3, 7, 16, 64};
     static const int64_t threads[] = {-1, 0, 1, 2, 5, 3, 9, 2, 1};

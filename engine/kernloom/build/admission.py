@@ -25,6 +25,9 @@ EVERYTHING = "everything"
 """The group of all functions."""
 SYSTEM_GROUPS = ("files", "network", "processes", "signals", "timers")
 """Groups whose functions need system calls that the sandbox refuses: also in native/runner."""
+_LIBRARIES = "libraries"
+"""For workloads that allow libraries, which have to be loaded outside the sandbox."""
+_OF_LIBRARY = ".so"
 _WILD = "*[?"
 _CXX = (".cpp", ".cc", ".cxx")
 _OF_COMPILER = {"constructor": "frame_dummy", "destructor": "__do_global_dtors_aux"}
@@ -102,11 +105,14 @@ def system_groups(allow: Sequence[str]) -> tuple[str, ...] | None:
     if EVERYTHING in allow:
         return None
     lists = _lists()["groups"]
-    return tuple(
+    groups = [
         group
         for group in SYSTEM_GROUPS
         if group in allow or any(name in Allowed.of(lists[group]) for name in allow)
-    )
+    ]
+    if any(_OF_LIBRARY in name for name in _more(allow)):
+        groups.append(_LIBRARIES)
+    return tuple(groups)
 
 
 def refusals(
@@ -277,6 +283,8 @@ def _libraries(allow: tuple[str, ...], sanitized: bool, cxx: bool) -> Allowed:
 
 
 @cache
-def _owned() -> frozenset[str]:
+def _owned() -> Allowed:
     """Names that no kernel defines."""
-    return Allowed.of([*_all_of("always"), *_math(), *_all_of("reserved")]).names
+    # Without patterns: compilers put functions of such names into libraries.
+    own = Allowed.of([*_all_of("always"), *_math()]).names
+    return Allowed.of([*own, *_all_of("reserved")])
