@@ -379,6 +379,37 @@ def test_flags_of_a_recipe(bench: RecipeBench, flag: str) -> None:
             bench.read(path)
 
 
+ALLOWED = {
+    "an unknown workload": ("stranger", ["clock"], True),
+    "a workload that allows nothing": ("axpy", ["printf"], True),
+    "all of it": ("axpy", ["everything"], True),
+    "more than ours": ("mine", ["printf", "clock"], True),
+    "no list": ("mine", "printf", True),
+    "what ours allows": ("mine", ["printf"], False),
+    "less than ours": ("mine", [], False),
+}
+
+
+@pytest.mark.parametrize("case", ALLOWED)
+def test_a_recipe_allows_its_kernels_what_a_workload_of_this_machine_does(
+    project: Project, case: str
+) -> None:
+    name, allow, refused = ALLOWED[case]
+    axpy = (CONFIGS / "workload" / "axpy.yaml").read_text()
+    mine = f"{axpy.replace('name: axpy', 'name: mine')}\nallow: [printf, puts]\n"
+    project.write("configs/workload/mine.yaml", mine)
+    bench = RecipeBench(project)
+    document = bench.document(bench.write("f.yaml", [bench.plan("workload=mine", "case=small")]))
+    document["trials"][0]["config"]["workload"] |= {"name": name, "allow": allow}
+    path = bench.save("allows.yaml", document)
+    if refused:
+        with pytest.raises(ConfigError, match=r"cannot allow its own kernels to import"):
+            bench.read(path)
+    else:
+        (entry,) = bench.read(path)
+        assert entry.point.data["workload"]["allow"] == allow
+
+
 def edited(document: Any, change: Callable[[Any], None]) -> Any:
     document = copy.deepcopy(document)
     change(document)
