@@ -245,6 +245,9 @@ def test_what_was_found_is_told_if_a_strategy_fails(slow: Project) -> None:
     done = slow.json(*TUNE[:2], "strategy=failing", "batch=2", env=path)
     assert done.code == 1, done
     assert done.document["study"]["evaluated"] == 2
+    assert not done.document["race"]["complete"]
+    found = [one["costs"] for one in done.document["history"] if one["costs"]]
+    assert len(done.document["leaders"]) == len(found), "without a race"
     assert "strategy 'failing' failed in ask: ZeroDivisionError" in done.stderr
 
 

@@ -153,7 +153,8 @@ class Odd(Strategy):
     answer: Any = None
 
     def ask(self, count: int) -> list[Point]:
-        if isinstance(self.answer, Exception):
+        print("a strategy may print")
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer  # type: ignore[no-any-return]
 
@@ -166,21 +167,37 @@ class Odd(Strategy):
     [
         (ZeroDivisionError("oh"), "strategy 'odd' failed in ask: ZeroDivisionError: oh"),
         ([{"x": 1, "y": 0}], "'odd' suggests the same points for ever: x=1, y=0"),
-        ([{"x": 3, "y": 0}], "'odd' suggests x=3, y=0, which is not a valid point"),
-        ([{"x": 1}], "'odd' suggests x=1, which is not a valid point"),
+        (SystemExit(7), "strategy 'odd' failed in ask: SystemExit: 7"),
+        ([{"x": 1.0, "y": 0}], "'odd' suggests the same points for ever: x=1.0, y=0"),
+        (
+            [{"x": 3, "y": 0}],
+            "'odd' suggests x=3, y=0, which is not a valid point of the space: "
+            "x=3 is not among the values of its axis",
+        ),
+        ([{"x": "1", "y": 0}], "'odd' suggests x='1', y=0, which is not a valid point"),
+        ([{"x": 1}], "which is not a valid point of the space: the point has no value for 'y'"),
+        ([{}], "'odd' suggests {}, which is not a valid point"),
+        ([{"x": 1, "y": 0, "z": 2}], "which is not a valid point of the space: z is no axis"),
         ([{"x": [1], "y": 0}], "which is not a valid point"),
-        (["x"], "which is not a valid point"),
+        (["x"], "which is not a valid point of the space: it is no mapping"),
         (None, "'odd' gave None, not a list"),
     ],
 )
 def test_a_strategy_that_misbehaves_is_named(
-    write: Write, monkeypatch: pytest.MonkeyPatch, answer: Any, message: str
+    write: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    answer: Any,
+    message: str,
 ) -> None:
     monkeypatch.setattr(Odd, "answer", answer)
     monkeypatch.setitem(STRATEGIES._known, "odd", Odd)
     with pytest.raises(KernloomError) as caught:
         tune(f"space={write(cache(ROWS))}", "strategy=odd", "budget=4")
     assert message in str(caught.value)
+    out, err = capfd.readouterr()
+    assert "may print" in err
+    assert "may print" not in out
 
 
 def test_a_strategy_that_cannot_start_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -300,7 +300,7 @@ class Broken(RandomSearch):
         ("tell", "strategy 'broken' failed in tell: RuntimeError: told"),
         ("repeats", "strategy 'broken' suggests the same points for ever"),
         ("outside", "which is not a valid point of the space"),
-        ("invalid", "which is not a valid point of the space"),
+        ("invalid", "a constraint does not hold: "),
         ("no list", "strategy 'broken' gave None, not a list"),
     ],
 )

@@ -103,7 +103,9 @@ def _winner_lines(document: Mapping[str, Any]) -> list[str]:
     winner, lines = document["winner"], []
     if winner is None:
         return ["no point is good"]
-    if len(document["study"]["objective"]) > 1:
+    if not document["race"]["complete"]:
+        lines.append("the study ended early: these are the best so far")
+    elif len(document["study"]["objective"]) > 1:
         number = sum(one["verdict"] == "best" for one in document["leaders"])
         lines.append(f"the Pareto front has {count(number, 'point')} of those measured in full")
     else:

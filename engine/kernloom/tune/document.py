@@ -81,7 +81,12 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
         },
         "winner": _leader_document(best, outcome) if best else None,
         "leaders": [_leader_document(one, outcome) for one in race.leaders],
-        "race": {"policy": race.policy, "stages": race.stages, "rounds": race.rounds},
+        "race": {
+            "policy": race.policy,
+            "stages": race.stages,
+            "rounds": race.rounds,
+            "complete": not (outcome.interrupted or outcome.failure),
+        },
         "model": _model_document(outcome),
         "similar": [
             {"point": one.point, "source": one.source, "distance": one.distance}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from kernloom.base.errors import KernloomError, UsageError
+from kernloom.base.streams import stdout_to_stderr
 from kernloom.tune.strategy import STRATEGIES, Point, Search, Strategy
+
+_Answer = TypeVar("_Answer")
 
 _MAX_REPEATS = 100
 """Batches without any new point that are tolerated in a row."""
@@ -20,24 +23,14 @@ class GuardedStrategy:
         self.space = search.space
         self._seen = {self.space.index(p) for p, _ in search.known if self.space.contains(p)}
         kind = STRATEGIES.get(name, key="strategy")
-        try:
-            self._strategy: Strategy = kind(search)
-        except KernloomError:
-            raise
-        except Exception as error:
-            raise self._failed("start", error) from error
+        self._strategy: Strategy = self._called("start", lambda: kind(search))
 
     def ask(self, count: int) -> list[Point]:
         """Up to `count` new valid points; none if the strategy has no more."""
         if count < 1:
             return []
         for _ in range(_MAX_REPEATS):
-            try:
-                asked = self._strategy.ask(count)
-            except KernloomError:
-                raise
-            except Exception as error:
-                raise self._failed("ask", error) from error
+            asked = self._called("ask", lambda: self._strategy.ask(count))
             if not isinstance(asked, list):
                 raise KernloomError(f"strategy '{self.name}' gave {asked!r:.80}, not a list")
             if not asked:
@@ -52,42 +45,58 @@ class GuardedStrategy:
 
     def tell(self, point: Point, value: float | None) -> None:
         self._seen.add(self.space.index(point))
+        self._called("tell", lambda: self._strategy.tell(point, value))
+
+    def _called(self, where: str, call: Callable[[], _Answer]) -> _Answer:
+        """What a call of the strategy gives."""
         try:
-            self._strategy.tell(point, value)
+            with stdout_to_stderr():
+                return call()
         except KernloomError:
             raise
-        except Exception as error:
-            raise self._failed("tell", error) from error
+        except (Exception, SystemExit) as error:
+            raise KernloomError(
+                f"strategy '{self.name}' failed in {where}: {type(error).__name__}: {error}",
+                hint="Everything evaluated so far is kept. Choose another strategy, or mend this "
+                "one.",
+            ) from error
 
     def _new(self, asked: list[Point]) -> list[Point]:
         new = []
         for point in asked:
-            if not isinstance(point, Mapping) or not self._is_valid(point):
+            if why := self._invalid(point):
                 raise KernloomError(
                     f"strategy '{self.name}' suggests {_shown(point)}, which is not a valid point "
-                    "of the space",
+                    f"of the space: {why}",
                     hint="Choose another strategy, or mend this one.",
                 )
-            index = self.space.index(point)
+            ranks = self.space.ranks_of(point)
+            index = self.space.index_at(ranks)
             if index not in self._seen:
                 self._seen.add(index)
-                new.append(dict(point))
+                # With the values of the axes: 8.0 is the point 8.
+                new.append(self.space.point(ranks))
         return new
 
-    def _is_valid(self, point: Point) -> bool:
+    def _invalid(self, point: Any) -> str:
+        """Why a point is not valid; empty if it is."""
+        if not isinstance(point, Mapping):
+            return "it is no mapping"
+        if more := [key for key in point if key not in self.space.keys]:
+            return f"{more[0]!s} is no axis"
         try:
-            return self.space.contains(point)
-        except (UsageError, TypeError):
-            return False
-
-    def _failed(self, where: str, error: Exception) -> KernloomError:
-        return KernloomError(
-            f"strategy '{self.name}' failed in {where}: {type(error).__name__}: {error}",
-            hint="Everything evaluated so far is kept. Choose another strategy, or mend this one.",
-        )
+            self.space.ranks_of(point)
+        except UsageError as error:
+            return error.message
+        except TypeError:
+            return "its values have wrong types"
+        if self.space.contains(point):
+            return ""
+        broken = [c for c in self.space.constraints if not c.holds(dict(point))]
+        return f"a constraint does not hold: {getattr(broken[0], 'text', broken[0])}"
 
 
 def _shown(point: Any) -> str:
-    if not isinstance(point, Mapping):
+    if not isinstance(point, Mapping) or not point:
         return repr(point)[:80]
-    return ", ".join(f"{key}={value}" for key, value in point.items())[:200]
+    return ", ".join(f"{key}={value!r}" for key, value in point.items())[:200]

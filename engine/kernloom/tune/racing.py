@@ -85,13 +85,10 @@ class RaceTrack:
     def race(self, history: History) -> RaceResult:
         """Race the leaders of a search."""
         search = self._plan.search
-        chosen = self._chosen(history)
-        found = RaceResult(
-            [Leader(one.point, one.trial, one.costs, one, plan=one.plan) for one in chosen]
-        )
-        if not chosen:
+        found = not_raced(self._plan, self._objectives, history)
+        if not found.leaders:
             return found
-        if all(objective.is_exact(chosen[0].trial) for objective in self._objectives):
+        if all(objective.is_exact(found.leaders[0].trial) for objective in self._objectives):
             found.leaders = self._by_count(found.leaders)
             return found
         if search.leaders == 1 and search.stages == 1:
@@ -115,18 +112,6 @@ class RaceTrack:
         best = found.best
         found.rounds = int(best.trial.metrics.get("processes", 1)) if best else 0
         return found
-
-    def _chosen(self, history: History) -> list[Evaluated]:
-        """The leaders, and the choices of the model, to say how far they are from the best."""
-        distinct: dict[str, Evaluated] = {}
-        for one in sorted(history.good, key=lambda one: one.costs or ()):
-            distinct.setdefault(one.trial.id or repr(one.point), one)
-        good = list(distinct.values())
-        if len(self._objectives) > 1:
-            return spread(front(good, lambda one: one.costs), 2 * self._plan.search.leaders)
-        leaders = good[: self._plan.search.leaders]
-        models = [one for one in good if one.point in self._plan.models and one not in leaders]
-        return leaders + models[:1]
 
     def _by_count(self, leaders: Sequence[Leader]) -> list[Leader]:
         """Verdicts from exact values: any difference is real."""
@@ -226,6 +211,24 @@ class RaceTrack:
         return replace(
             one, intervals=tuple(median_interval(r) if len(r) > 1 else None for r in rounds)
         )
+
+
+def not_raced(plan: StudyPlan, objectives: Sequence[Objective], history: History) -> RaceResult:
+    """The leaders of a search, and the choices of the model, to say how far they are from the
+    best."""
+    distinct: dict[str, Evaluated] = {}
+    for one in sorted(history.good, key=lambda one: one.costs or ()):
+        distinct.setdefault(one.trial.id or repr(one.point), one)
+    good = list(distinct.values())
+    if len(objectives) > 1:
+        chosen = spread(front(good, lambda one: one.costs), 2 * plan.search.leaders)
+    else:
+        chosen = good[: plan.search.leaders]
+        models = [one for one in good if one.point in plan.models and one not in chosen]
+        chosen += models[:1]
+    return RaceResult(
+        [Leader(one.point, one.trial, one.costs, one, plan=one.plan) for one in chosen]
+    )
 
 
 def _rounds(policy: Policy, stage: int, pairs: int) -> list[Override]:

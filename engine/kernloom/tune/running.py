@@ -20,7 +20,7 @@ from kernloom.tune.effects import check_effects
 from kernloom.tune.known_points import KnownPoints
 from kernloom.tune.objective import objectives_of
 from kernloom.tune.planning import StudyPlan, plan_study
-from kernloom.tune.racing import RaceResult, RaceTrack
+from kernloom.tune.racing import RaceTrack, not_raced
 from kernloom.tune.study import Study, StudyProgress
 from kernloom.tune.winner import Verified, verified_winner
 
@@ -53,7 +53,7 @@ class StudyRun:
         )
         known = KnownPoints(plan, self.store, fleet)
         history = Study(plan, objectives, execution, known, progress).run()
-        race = RaceResult()
+        race = not_raced(plan, objectives, history)
         verified: Verified | None = None
         if not history.interrupted and not history.failure:
             setup = FleetSetup(self.assembly, self.store, self.progress, "racing")

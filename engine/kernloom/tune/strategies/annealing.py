@@ -23,6 +23,7 @@ class Annealing(IndexedStrategy):
         self._budget = max(2, search.budget or _USUAL_BUDGET)
         self._told = 0
         self._current: int | None = None
+        self._lists: dict[int, list[int]] = {}
         good = self.good_results()
         if good:
             self._current = min(good, key=lambda index: good[index])
@@ -31,10 +32,10 @@ class Annealing(IndexedStrategy):
         for _ in range(_MAX_MOVES):
             if self._current is None:
                 break
-            near = self.neighbours(self._current)
+            near = self._near(self._current)
             if not near:
                 break
-            chosen = near[0]
+            chosen = near[int(self.generator.integers(len(near)))]
             if chosen not in self.asked:
                 return chosen
             # A known neighbour costs nothing: move there, or not.
@@ -43,8 +44,15 @@ class Annealing(IndexedStrategy):
         return self.random_point() if index is None else index
 
     def _unknown_neighbour(self) -> int | None:
-        near = [] if self._current is None else self.neighbours(self._current)
-        return next((index for index in near if index not in self.asked), None)
+        near = [] if self._current is None else self._near(self._current)
+        unknown = [index for index in near if index not in self.asked]
+        return unknown[int(self.generator.integers(len(unknown)))] if unknown else None
+
+    def _near(self, index: int) -> list[int]:
+        """The neighbours of a point. Late in a search they are asked for time and again."""
+        if index not in self._lists:
+            self._lists[index] = self.neighbours(index)
+        return self._lists[index]
 
     def learn(self, index: int, value: float | None) -> None:
         self._told += 1
