@@ -20,7 +20,7 @@ DISHONEST = {
         "for (long i = 0; i < n; i++) y[i] = factor * x[i];",
         "golden",
     ),
-    "skips": ("for (long i = 0; i + 1 < n; i++) y[i] = 2 * x[i];", "1 elements were never written"),
+    "skips": ("for (long i = 0; i + 1 < n; i++) y[i] = 2 * x[i];", "1 never written"),
 }
 
 

@@ -179,7 +179,7 @@ def unwritten(result: Array) -> Array:
 def _difference(name: str, result: Array, golden: Array, bad: Array, bounds: Bounds) -> str:
     first, *others = np.argwhere(bad)[:SHOWN].tolist()
     missing = int((unwritten(result) & bad).sum())
-    never = f"; {missing} elements were never written" if missing else ""
+    never = f"; {missing} never written" if missing else ""
 
     def shown(index: list[int]) -> str:
         at = tuple(index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from kernloom.run.fuzzing.cases import FuzzCase, SavedDraw, command_of, save_cas
 from kernloom.run.fuzzing.draws import Draw, Drawing
 from kernloom.run.fuzzing.judging import FuzzData, judge
 from kernloom.run.fuzzing.session import SharedSession
-from kernloom.run.fuzzing.shrinking import shrink
+from kernloom.run.fuzzing.shrinking import shorten, shrink
 from kernloom.run.planning import MEASURING, plan_points
 from kernloom.run.progress import Progress
 from kernloom.run.trials import Trials, status_of, trial_of
@@ -193,36 +193,51 @@ class Fuzzer:
     ) -> KernloomError:
         """The first failure at its smallest, saved as a case."""
         failure = failures[0]
-        error = failure.error
-        sequence: tuple[Drawn, ...] = ()
-        last: dict[str, tuple[Drawn, KernloomError]] = {}
+        item, before = failure.drawn, failure.before
+        limits = base.experiment.workload.fuzz.sizes
+        last = {"error": failure.error}
 
-        def fails(draw: Draw) -> bool:
-            item = self._plan(base, draw)
-            if isinstance(item, KernloomError):
-                return False
-            trials.built(building([item.plan]))
-            self._progress.update("shrinking", 0, 2, str(draw))
-            found = runner.verify_alone(item)
+        def fails(*sequence: Drawn) -> bool:
+            self._progress.update("shrinking", 0, 2, str(sequence[-1].draw))
+            found = runner.verify_alone(*sequence)
             if found is None or status_of(found) != failure.status:
                 return False
-            last["smallest"] = (item, found)
+            last["error"] = found
             return True
 
-        if runner.verify_alone(failure.drawn) is not None:
-            limits = base.experiment.workload.fuzz.sizes
-            shrink(failure.drawn.draw, limits, fails)
-            item, error = last.get("smallest", (failure.drawn, error))
-            sequence, how = (item,), ""
-        elif failure.before and runner.verify_alone(*failure.before[-1:], failure.drawn):
-            sequence = (*failure.before[-1:], failure.drawn)
-            how = " It fails only after another launch: the kernel keeps state between calls."
-        elif failure.before and runner.verify_alone(*failure.before, failure.drawn):
-            sequence = (*failure.before, failure.drawn)
-            how = " It fails only after others: the kernel keeps state between calls."
+        def smallest(item: Drawn, with_others: Callable[[Drawn], Sequence[Drawn]]) -> Drawn:
+            """The item at its smallest, as one of a sequence."""
+            made = {str(item.draw): item}
+
+            def draw_fails(draw: Draw) -> bool:
+                simpler = self._plan(base, draw)
+                if isinstance(simpler, KernloomError):
+                    return False
+                trials.built(building([simpler.plan]))
+                made[str(draw)] = simpler
+                return fails(*with_others(simpler))
+
+            return made[str(shrink(item.draw, limits, draw_fails))]
+
+        always = True
+        if fails(item):
+            before = ()
+        elif before and fails(before[-1], item):
+            before = before[-1:]
+        elif before and fails(*before, item):
+            before = tuple(shorten(before, lambda some: fails(*some, item)))
         else:
-            sequence = (failure.drawn,)
-            how = " It does not fail every time."
+            before, always = (), False
+        if always:
+            item = smallest(item, lambda item: (*before, item))
+        if len(before) == 1:
+            before = (smallest(before[0], lambda first: (first, item)),)
+        sequence = (*before, item)
+        how = "" if always else " It does not fail every time."
+        if before:
+            others = f"another ({before[0].draw})" if len(before) == 1 else f"{len(before)} others"
+            how = f" It fails only after {others}: the kernel keeps state between calls."
+        error = last["error"]
         self._progress.clear()
         saved = tuple(SavedDraw(one.plan.point.words, dict(one.draw.offsets)) for one in sequence)
         case = FuzzCase(saved, f"{failure.status}: {error}")

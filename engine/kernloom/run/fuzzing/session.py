@@ -26,8 +26,9 @@ from kernloom.device.contract import (
 if TYPE_CHECKING:
     from kernloom.device.contract import Data
 
-_BEFORE = 0xA5
-"""Contents of the bytes before a tensor that is not at the beginning of its buffer."""
+_BEFORE = bytes.fromhex("a5ff") * 32
+"""Contents of the bytes before a tensor that is not at the beginning of its buffer: NaN as floats,
+so that a kernel that reads there cannot be right by chance."""
 
 
 class SharedSession(Session):
@@ -66,7 +67,7 @@ class SharedSession(Session):
         whole, self._whole = self._whole, []
         for buffer, offset in whole:
             before = bytes(self._inner.read(buffer, offset)) if offset else b""
-            if before.strip(bytes([_BEFORE])):
+            if before != _BEFORE[:offset]:
                 raise DeviceError(
                     f"the kernel wrote outside buffer '{buffer.label}', before its beginning",
                     status="out_of_bounds",
@@ -120,9 +121,7 @@ def _moved(request: BufferRequest, offset: int) -> BufferRequest:
         rest = bytes([content]) * request.nbytes
     else:
         rest = np.ascontiguousarray(content).tobytes()
-    return replace(
-        request, nbytes=request.nbytes + offset, content=bytes([_BEFORE]) * offset + rest
-    )
+    return replace(request, nbytes=request.nbytes + offset, content=_BEFORE[:offset] + rest)
 
 
 def _key(kernel: KernelRequest) -> tuple[Any, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from kernloom.config.schema import SizeRange
 from kernloom.run.fuzzing.draws import Draw
 
+T = TypeVar("T")
 V = TypeVar("V")
 FEW = 40
 """Number of the smallest values of each size that are tried one by one."""
@@ -47,6 +48,26 @@ def shrink(
     return draw
 
 
+def shorten(
+    draws: Sequence[T],
+    fails: Callable[[Sequence[T]], bool],
+    clock: Callable[[], float] = time.monotonic,
+) -> list[T]:
+    """Draws of a sequence after which the failure is still there, without parts that it does not
+    need."""
+    left, size, end = list(draws), len(draws) // 2, clock() + MAX_SECONDS
+    while size:
+        at = 0
+        while at < len(left) and clock() < end:
+            fewer = left[:at] + left[at + size :]
+            if fewer and fails(fewer):
+                left = fewer
+            else:
+                at += size
+        size //= 2
+    return left
+
+
 def _simpler(draw: Draw, limits: Mapping[str, SizeRange]) -> Iterator[Draw]:
     if draw.offsets:
         yield replace(draw, offsets={})
@@ -61,7 +82,7 @@ def _simpler(draw: Draw, limits: Mapping[str, SizeRange]) -> Iterator[Draw]:
         yield replace(draw, sizes=least)
     for name, size in sorted(draw.sizes.items(), key=lambda pair: -pair[1]):
         step = limits.get(name, SizeRange()).multiple
-        for smaller in (least[name], size // 4, size // 2, 3 * size // 4, size - step):
+        for smaller in (least[name], size // 4, *_less(size, step)):
             fitting = max(smaller // step * step, least[name])
             if fitting < size:
                 yield replace(draw, sizes={**draw.sizes, name: fitting})
@@ -69,6 +90,16 @@ def _simpler(draw: Draw, limits: Mapping[str, SizeRange]) -> Iterator[Draw]:
         step = limits.get(name, SizeRange()).multiple
         for smaller in range(least[name], min(size, least[name] + FEW * step), step):
             yield replace(draw, sizes={**draw.sizes, name: smaller})
+
+
+def _less(size: int, step: int) -> Iterator[int]:
+    """Smaller sizes, from half of it on; most have the same remainder, by powers of two, as what
+    fails may be the tail behind vectors and tiles."""
+    yield size // 2
+    power = 1 << max(size // step - 1, 1).bit_length() - 1
+    while power:
+        yield size - power * step
+        power //= 2
 
 
 def _least(limits: SizeRange) -> int:
