@@ -32,7 +32,6 @@ const struct sandbox_rule SANDBOX_RULES[] = {
     RULE(migrate_pages, "move another process's memory", SANDBOX_NEVER, SANDBOX_PROCESSES),
     RULE(move_pages, "move another process's memory", SANDBOX_NEVER, SANDBOX_PROCESSES),
     RULE(setpriority, "change how it is scheduled", SANDBOX_NEVER, SANDBOX_PROCESSES),
-    RULE(sched_setscheduler, "change how it is scheduled", SANDBOX_NEVER, SANDBOX_PROCESSES),
     RULE(sched_setparam, "change how it is scheduled", SANDBOX_NEVER, SANDBOX_PROCESSES),
     RULE(sched_setattr, "change how it is scheduled", SANDBOX_NEVER, SANDBOX_PROCESSES),
     RULE(ioprio_set, "change how it is scheduled", SANDBOX_NEVER, SANDBOX_PROCESSES),
