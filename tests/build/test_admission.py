@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from kernloom.build.admission import refusals
 
 COMPILERS = ("gcc", "clang", "aarch64-linux-gnu-gcc", "riscv64-linux-gnu-gcc")
 FLAGS = ("-O2", "-shared", "-fPIC", "-fno-builtin", "-Wno-all")
+SECTIONS_AT, SECTION_COUNTS_AT = 40, 58
+"""Places in the header of an ELF file."""
 ENTRY = "void kl_entry(void *const *args) { (void)args; %s }\n"
 HONEST = {
     "memory": (
@@ -248,6 +251,16 @@ def test_other_files_are_none_of_its_business(tmp_path: Path) -> None:
 def test_a_damaged_library_is_refused_without_a_traceback(tmp_path: Path) -> None:
     data = library("gcc", tmp_path, *HONEST["math"])
     for length in range(6, len(data), 977):
-        assert refusals(data[:length]) or length > 64
-    for place in range(16, len(data), 491):
+        (reason,) = refusals(data[:length])
+        assert reason.startswith("is damaged: ")
+    sections = struct.unpack_from("<Q", data, SECTIONS_AT)[0]
+    for place in (*range(16, sections, 491), *range(sections, len(data), 4)):
         refusals(data[:place] + b"\xff\xff\xff\xff" + data[place + 4 :])
+
+
+def test_a_library_without_section_headers_is_refused(tmp_path: Path) -> None:
+    """The loader needs none, but its symbols could not be looked at."""
+    data = bytearray(library("gcc", tmp_path, *CHEATS["clock"][:2], "-nostartfiles"))
+    struct.pack_into("<Q", data, SECTIONS_AT, 0)
+    struct.pack_into("<HHH", data, SECTION_COUNTS_AT, 0, 0, 0)
+    assert refusals(bytes(data)) == ["has no section with the symbols that the loader uses"]

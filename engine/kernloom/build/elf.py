@@ -6,10 +6,10 @@ Segments and the dynamic section are what the loader reads; section headers lead
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 MAGIC = b"\x7fELF"
 SHARED = 3
@@ -19,7 +19,7 @@ WRITABLE, EXECUTABLE = 2, 1
 """Flags of a segment."""
 LOAD, DYNAMIC, STACK = 1, 2, 0x6474E551
 """Types of segments."""
-NEEDED, STRTAB, INIT, FINI = 1, 5, 12, 13
+NEEDED, STRTAB, SYMTAB, INIT, FINI = 1, 5, 6, 12, 13
 INIT_ARRAY, FINI_ARRAY, INIT_ARRAY_BYTES, FINI_ARRAY_BYTES = 25, 26, 27, 28
 PREINIT_ARRAY, PREINIT_ARRAY_BYTES, AUXILIARY, FILTER = 32, 33, 0x7FFFFFFD, 0x7FFFFFFF
 AUDIT, DEPENDENCY_AUDIT = 0x6FFFFEFC, 0x6FFFFEFB
@@ -39,10 +39,13 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 _TAG = struct.Struct("<qQ")
+_ADDRESS = struct.Struct("<Q")
+
+_Item = TypeVar("_Item")
 
 
 class ElfError(ValueError):
-    """The file is not what it says it is."""
+    """A damaged file; the message goes on after the name of the library."""
 
 
 class Segment(NamedTuple):
@@ -92,28 +95,21 @@ class Library:
 
     @classmethod
     def read(cls, data: bytes) -> Library | None:
-        """None for anything but such a file; ElfError for a damaged one."""
+        """None for anything but such a file. Whatever is read of a damaged one raises ElfError."""
         if data[:6] != MAGIC + b"\x02\x01":
             return None
-        try:
-            return cls._read(data)
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
-            raise ElfError(f"it is no valid ELF file: {error}") from None
-
-    @classmethod
-    def _read(cls, data: bytes) -> Library:
-        header = _HEADER.unpack_from(data)
+        header = _unpacked(_HEADER, data, 0)
         kind, machine, at_segments, at_sections = header[1], header[2], header[5], header[6]
         segment_count, section_count, names_at = header[10], header[12], header[13]
         segments = []
         for number in range(segment_count):
-            one = _SEGMENT.unpack_from(data, at_segments + number * _SEGMENT.size)
+            one = _unpacked(_SEGMENT, data, at_segments + number * _SEGMENT.size)
             segments.append(Segment(one[0], one[1], one[2], one[3], one[5], one[6]))
         raw = [
-            _SECTION.unpack_from(data, at_sections + number * _SECTION.size)
+            _unpacked(_SECTION, data, at_sections + number * _SECTION.size)
             for number in range(section_count)
         ]
-        names = raw[names_at][4] if raw else 0
+        names = _item(raw, names_at)[4] if raw else 0
         sections = tuple(
             Section(_text(data, names + one[0]), one[1], one[2], one[3], one[4], one[5], one[6])
             for one in raw
@@ -129,7 +125,7 @@ class Library:
                 continue
             end = segment.offset + segment.file_bytes
             for at in range(segment.offset, end, _TAG.size):
-                tag, value = _TAG.unpack_from(self.data, at)
+                tag, value = _unpacked(_TAG, self.data, at)
                 if tag == 0:
                     break
                 found[tag] = (*found.get(tag, ()), value)
@@ -150,6 +146,10 @@ class Library:
 
     @cached_property
     def dynamic_symbols(self) -> tuple[Symbol, ...]:
+        """The ones that the loader uses. Without a section for them their number is not known."""
+        loaded = self.offset_of(self.tag(SYMTAB))
+        if not any(one.type == _DYNAMIC_SYMBOLS and one.offset == loaded for one in self.sections):
+            raise ElfError("has no section with the symbols that the loader uses")
         return self._symbols(_DYNAMIC_SYMBOLS)
 
     @cached_property
@@ -162,9 +162,9 @@ class Library:
         for section in self.sections:
             if section.type != kind:
                 continue
-            strings = self.sections[section.link].offset
+            strings = _item(self.sections, section.link).offset
             for at in range(0, section.bytes, _SYMBOL.size):
-                one = _SYMBOL.unpack_from(self.data, section.offset + at)
+                one = _unpacked(_SYMBOL, self.data, section.offset + at)
                 name, info, other, place, address, size = one
                 found.append(
                     Symbol(
@@ -207,7 +207,7 @@ class Library:
     def _relocations(self) -> tuple[tuple[int, int, int], ...]:
         """Place, type and symbol, addend."""
         return tuple(
-            _RELOCATION.unpack_from(self.data, section.offset + at)
+            _unpacked(_RELOCATION, self.data, section.offset + at)
             for section in self.sections
             if section.type == _RELOCATIONS and section.flags & _ALLOCATED
             for at in range(0, section.bytes, _RELOCATION.size)
@@ -223,10 +223,10 @@ class Library:
         relocated = {at: (info, addend) for at, info, addend in self._relocations}
         by_address = {one.address: one for one in self.all_symbols if one.type == FUNCTION}
         for place in places:
-            stored = struct.unpack_from("<Q", self.data, self.offset_of(place))[0]
+            stored = _unpacked(_ADDRESS, self.data, self.offset_of(place))[0]
             info, address = relocated.get(place, (RELATIVE.get(self.machine, 0), stored))
             if info >> 32:
-                yield self.dynamic_symbols[info >> 32]
+                yield _item(self.dynamic_symbols, info >> 32)
             else:
                 unnamed = Symbol(f"{address:#x}", FUNCTION, LOCAL, True, False, address, 0)
                 yield by_address.get(address, unnamed)
@@ -241,7 +241,7 @@ class Library:
             inside = address - segment.address
             if segment.type == LOAD and 0 <= inside < max(segment.file_bytes, 1):
                 return segment.offset + inside
-        raise ElfError(f"address {address:#x} is in no part of the file")
+        raise ElfError(f"is damaged: address {address:#x} is in no part of the file")
 
     def section(self, name: str) -> Section | None:
         return next((one for one in self.sections if one.name == name), None)
@@ -264,8 +264,20 @@ class Library:
         return any(flag & EXECUTABLE for flag in flags) or (not flags and self.machine == X86_64)
 
 
+def _unpacked(kind: struct.Struct, data: bytes, at: int) -> tuple[Any, ...]:
+    if at + kind.size > len(data):
+        raise ElfError("is damaged: a table goes beyond the end of the file")
+    return kind.unpack_from(data, at)
+
+
+def _item(table: Sequence[_Item], index: int) -> _Item:
+    if index >= len(table):
+        raise ElfError(f"is damaged: a table has no entry {index}")
+    return table[index]
+
+
 def _text(data: bytes, at: int) -> str:
-    end = data.find(b"\0", at)
-    if at > len(data) or end < 0:
-        raise IndexError("a name lies outside of the file")
+    end = data.find(b"\0", at) if at < len(data) else -1
+    if end < 0:
+        raise ElfError("is damaged: a name goes beyond the end of the file")
     return data[at:end].decode(errors="replace")
