@@ -63,7 +63,7 @@ class Sampling:
 
     def samples(self, inner: int, count: int) -> tuple[Sample, ...]:
         variation = self._variation
-        if variation is None:
+        if variation is None or not count:
             return tuple(self.run(inner) for _ in range(count))
         proven, last = variation.random.randrange(count), count - 1
         proofs = {proven, last}

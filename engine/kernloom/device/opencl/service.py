@@ -74,9 +74,9 @@ class Service:
             case Free(address):
                 self._memory.free(address)
             case MemoryWrite(address, offset, nbytes):
-                self._memory.write(address, self._piece(offset, nbytes))
+                self._memory.write(address, self._view(offset, nbytes))
             case MemoryRead(address, offset, nbytes):
-                self._memory.read(address, self._piece(offset, nbytes))
+                self._memory.read(address, self._view(offset, nbytes))
             case MemoryFill(address, nbytes, byte):
                 self._memory.fill(address, nbytes, byte)
             case Load(count, path, entry):
@@ -84,7 +84,7 @@ class Service:
             case Vary():
                 # Kept only if it is valid.
                 self._variation = None
-                self._variation = Variation(message, self._memory, self._queue, self._window)
+                self._variation = Variation(message, self._memory, self._queue, self._view)
             case Close():
                 self._queue.finish()
             case _:
@@ -93,7 +93,7 @@ class Service:
                 )
         return Response(message.KIND, Status.OK, value, "", ())
 
-    def _piece(self, offset: int, nbytes: int) -> Any:
+    def _view(self, offset: int, nbytes: int) -> Any:
         if offset + nbytes > self._window.nbytes:
             raise RequestError(Status.INVALID, f"{nbytes} bytes at {offset} leave the window")
         return self._window[offset : offset + nbytes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +36,17 @@ class _Piece:
 class Variation:
     """The pieces, buffers and copies of one launch."""
 
-    def __init__(self, message: Vary, memory: Memory, queue: Any, window: Any) -> None:
+    def __init__(
+        self, message: Vary, memory: Memory, queue: Any, view: Callable[[int, int], Any]
+    ) -> None:
+        """`view` gives so many bytes of the window, by their offset."""
         if len(message.pieces) > MAX_PIECES:
             raise RequestError(
                 Status.INVALID, f"{len(message.pieces)} pieces are more than {MAX_PIECES}"
             )
         self.random = random.Random(message.secret)  # noqa: S311 (its seed is a secret)
         self._queue = queue
-        self._window = window
+        self._view = view
         pieces = [self._piece(piece, memory) for piece in message.pieces]
         self._exchanged, self._restored, self._poisoned = (
             [piece for piece in pieces if piece.change == change] for change in Change
@@ -51,7 +54,7 @@ class Variation:
         self._changes = 0
         self._outputs = [memory.find(span.address, span.bytes)[0] for span in message.poisoned]
         self._copies = [
-            (memory.find(copy.address, copy.bytes)[0], self._place(copy.offset, copy.bytes), copy)
+            (memory.find(copy.address, copy.bytes)[0], view(copy.offset, copy.bytes), copy)
             for copy in message.snapshots
         ]
 
@@ -60,15 +63,10 @@ class Variation:
         change = Change(given.change)
         if change == Change.POISON:
             return _Piece(block, offset, change, np.full(given.bytes, POISON, np.uint8))
-        own = self._place(given.own, given.bytes).copy()
+        own = self._view(given.own, given.bytes).copy()
         if change == Change.RESTORE:
             return _Piece(block, offset, change, own)
-        return _Piece(block, offset, change, own, self._place(given.other, given.bytes).copy())
-
-    def _place(self, offset: int, nbytes: int) -> Any:
-        if offset + nbytes > self._window.nbytes:
-            raise RequestError(Status.INVALID, f"{nbytes} bytes at {offset} leave the window")
-        return self._window[offset : offset + nbytes]
+        return _Piece(block, offset, change, own, self._view(given.other, given.bytes).copy())
 
     def change(self) -> list[Any]:
         """Enqueue a change of one piece of each kind; returns its events."""
@@ -100,7 +98,8 @@ class Variation:
         for piece in mixed:
             piece.exchanged = False
         events = self._written([*mixed, *self._restored, *self._poisoned])
-        cl.wait_for_events(events) if events else None
+        if events:
+            cl.wait_for_events(events)
 
     def poison(self) -> None:
         """Poison all outputs that are not inputs."""
