@@ -344,10 +344,12 @@ class Builder:
                     raise self._unfinished(scons)
 
     def _learn(self, jobs: Mapping[str, Job], results: Sequence[Result]) -> None:
-        """Take over for later builds how long kernels were compiled."""
-        for result in results if self._limit else ():
+        """Keep for later builds how long kernels took to compile."""
+        if self._limit is None:
+            return
+        for result in results:
             job = jobs.get(result.key)
-            if self._limit and result.ok and job and job.artifact.kind == "kernel":
+            if result.ok and job and job.artifact.kind == "kernel":
                 self._limit.seen(result.seconds)
 
     def _check_broken(self, results: Sequence[Result]) -> None:

@@ -106,7 +106,10 @@ def execute(
             # A package consists of the staged files alone.
             code, message, outdated = 0, "", ""
         else:
-            code, message, outdated = _compile(artifact, work, workspace, limit)
+            try:
+                code, message, outdated = _compile(artifact, work, workspace, limit)
+            except Stopped as stopped:
+                return _failed(artifact, build, workspace, str(stopped), stopped=True)
         seconds = time.monotonic() - started
         for path in artifact.steps:
             (work / path).unlink(missing_ok=True)
@@ -132,8 +135,6 @@ def execute(
         if shared:
             shared.publish(artifact, build)
         return Result(artifact.key, True, seconds, message)
-    except Stopped as stopped:
-        return _failed(artifact, build, workspace, str(stopped), stopped=True)
     except OSError as error:
         deleted = error.errno == errno.ENOENT
         return Result(artifact.key, False, broken=error.strerror or str(error), deleted=deleted)

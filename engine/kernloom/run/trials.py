@@ -171,9 +171,10 @@ class Trials:
             outcome = self._outcomes[artifact.key]
             if not outcome.ok:
                 said = outcome.message.strip()
-                how = f"was {said}" if outcome.stopped else f"does not compile:\n{said}"
-                what = f"the compiler of {outcome.source}" if outcome.stopped else outcome.source
-                error = DeviceError(f"{what} {how}", status="build_failed")
+                message = f"{outcome.source} does not compile:\n{said}"
+                if outcome.stopped:
+                    message = f"the compiler of {outcome.source} was {said}"
+                error = DeviceError(message, status="build_failed")
                 error.stage = _compile_stage(plan, artifact)
                 raise error
 
