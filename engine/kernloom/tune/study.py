@@ -226,10 +226,12 @@ class Study:
                 self._add(point, found)
             else:
                 plans.append((point, found))
-        for id, trial in self._known.not_compiling([plan for _, plan in plans]).items():
-            self._add(next(point for point, plan in plans if plan.id == id), trial, known=True)
-            self._known.seen(id)
-            plans = [pair for pair in plans if pair[1].id != id]
+        refused = self._known.not_compiling([plan for _, plan in plans])
+        for point, plan in plans:
+            if plan.id in refused:
+                self._add(point, refused[plan.id], known=True)
+                self._known.seen(plan.id)
+        plans = [(point, plan) for point, plan in plans if plan.id not in refused]
         if not plans:
             return None
         self._progress.batch(self.history, len(plans))
