@@ -64,10 +64,12 @@ class GoldenProcess:
     def _received(self, count: int, deadline: float) -> bytes:
         assert self._process.stdout
         descriptor = self._process.stdout.fileno()
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
         data = bytearray()
         while len(data) < count:
             left = max(deadline - time.monotonic(), 0)
-            if not select.select([descriptor], [], [], left)[0]:
+            if not poll.poll(1000 * left):
                 raise TimeoutError
             piece = os.read(descriptor, min(count - len(data), _PIECE))
             if not piece:
