@@ -186,7 +186,7 @@ def test_a_parameter_file_of_another_workload_says_whose_it_is(
     file = tmp_path / "other.yaml"
     file.write_text(yaml.safe_dump({"for": made_for, "tile": {"rows": {"block": 64}}}))
     message = toy.refusal("workload=toy", f"select.file={file}")
-    assert "for step 'rows' (kernel 'blur1d') of workload 'blur', which this" in message
+    assert "for step 'rows' (kernel 'blur1d') of workload 'blur', and this workload" in message
 
 
 def test_a_number_may_be_written_as_another_kind_of_number(toy: Workbench) -> None:

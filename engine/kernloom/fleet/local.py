@@ -27,10 +27,9 @@ from kernloom.run.sharing import Everything, Share
 from kernloom.run.trials import Trials
 
 MIN_TRIALS_BUILT = 8
-"""Number of trials that must be built before measuring takes a core from the compilers; fewer if
-there are few in all."""
-MIN_SHARE_BUILT = 4
-"""The least part of all trials: one of so many."""
+"""Number of trials that must be built before measuring takes a core from the compilers."""
+MAX_SHARE_BUILT = 0.25
+"""The same as a share of all trials, where that is fewer."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class Local(Fleet):
         left: list[Planned] = []
         waiting = _Waiting(list(_singly(plans)))
         there: set[str] = set()
-        least = min(MIN_TRIALS_BUILT, max(1, len(plans) // MIN_SHARE_BUILT))
+        least = min(MIN_TRIALS_BUILT, max(1, int(len(plans) * MAX_SHARE_BUILT)))
         building = build.as_built(plans, core)
         with closing(building):
             for outcomes in building:

@@ -314,7 +314,7 @@ def _check_made_for(told: Any, record: StepRecord, known: Sequence[str], key: st
     if steps and not set(steps) & set(known):
         raise ConfigError(
             f"the parameters are for {', '.join(map(_told_step, steps.items()))} of workload "
-            f"'{told.get('workload')}', which this workload has not",
+            f"'{told.get('workload')}', and this workload has no such step",
             key=key,
             hint="Choose the file that was exported for this workload.",
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -123,10 +124,9 @@ class Fuzzer:
         verified = 0
         for batch in self._batches(base, drawing, refused):
             trials.built(building([item.plan for item in batch]))
-            for failure in self._failures(runner, batch, verified):
-                failures.append(failure)
-                if len(failures) >= MAX_FAILURES:
-                    break
+            failures += islice(
+                self._failures(runner, batch, verified), MAX_FAILURES - len(failures)
+            )
             if len(failures) >= MAX_FAILURES:
                 verified = failures[-1].number
                 break
