@@ -15,7 +15,7 @@ from kernloom.base.errors import ConfigError
 from kernloom.cli.tuning.words import LONG_ONLY, SHORT, with_long_names
 from kernloom.config.settings import SearchSettings
 from kernloom.measure.trial import Trial
-from kernloom.report.studies import closing_line
+from kernloom.report.studies import closing_line, value_text
 from kernloom.tune import winner
 from kernloom.tune.document import ratio_to_best
 from kernloom.tune.importance import importances
@@ -203,3 +203,8 @@ def test_points_of_a_study_are_grouped_by_what_failed() -> None:
         {"status": "wrong", "reason": "y[0] is 1", "points": 3},
         {"status": "timeout", "reason": "stopped after 2 s", "points": 1},
     ]
+
+
+def test_values_are_shown_as_they_are_typed() -> None:
+    values = (True, None, 8, "gcc", ["-O3", "-g"], [])
+    assert [value_text(one) for one in values] == ["true", "null", "8", "gcc", "[-O3,-g]", "[]"]

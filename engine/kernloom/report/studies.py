@@ -58,7 +58,7 @@ def _leaders(page: Page, document: Mapping[str, Any]) -> None:
                 _speedup(one["speedup"]),
                 one["verdict"],
                 f"{share:.0%}" if isinstance(share, (int, float)) else "",
-                *(_value(one["point"][key]) for key in own),
+                *(value_text(one["point"][key]) for key in own),
                 one["origin"],
             ]
         )
@@ -67,7 +67,7 @@ def _leaders(page: Page, document: Mapping[str, Any]) -> None:
     page.table([headings[n] for n in shown], [[row[n] for n in shown] for row in rows], styles)
     if len(leaders) > 1 and same:
         first = leaders[0]["point"]
-        page.line(f"all: {', '.join(f'{key}={_value(first[key])}' for key in same)}")
+        page.line(f"all: {', '.join(f'{key}={value_text(first[key])}' for key in same)}")
 
 
 def _speedup(comparison: Mapping[str, Any] | None) -> str:
@@ -76,14 +76,16 @@ def _speedup(comparison: Mapping[str, Any] | None) -> str:
     return ratio_text(comparison["speedup"], comparison["ci_low"], comparison["ci_high"])
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(map(value_text, value))}]"
     words = {"True": "true", "False": "false", "None": "null"}
     return words.get(str(value), str(value))
 
 
 def _importance(page: Page, found: Sequence[Mapping[str, Any]]) -> None:
     told = [
-        f"{one['name']} {one['share']:.0%} (best {_value(one['best'])})"
+        f"{one['name']} {one['share']:.0%} (best {value_text(one['best'])})"
         for one in found
         if one["share"] >= MIN_SHARE
     ]

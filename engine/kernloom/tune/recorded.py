@@ -103,9 +103,11 @@ def _kernel_tuner(
     rows = list(document["cache"].values())
     keys = document.get("tune_params_keys")
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
-        raise ConfigError("a list of the names of parameters is missing", key="tune_params_keys")
+        raise ConfigError(
+            "a list of the names of parameters is missing", key=f"{path}: tune_params_keys"
+        )
     if len(set(keys)) < len(keys):
-        raise ConfigError("a parameter is named twice", key="tune_params_keys")
+        raise ConfigError("a parameter is named twice", key=f"{path}: tune_params_keys")
     for name, row in document["cache"].items():
         _check_configuration(row, keys, f"{path}: cache.{name}")
     return keys, rows
