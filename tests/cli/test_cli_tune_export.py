@@ -75,7 +75,7 @@ def test_any_name_and_only_the_region_counts(project: Project, name: str) -> Non
     (folder / "user.cpp").write_text(f'#include <cmath>\n#include "{header}"\nint main() {{}}\n')
     run("g++", "-I.", "user.cpp", "-o", "user", folder=folder)
     # The elements outside of the region are never written, and one inside is damaged.
-    data = folder / "data" / "default_args_expected.bin"
+    data = folder / "data" / "default.args.expected.bin"
     numbers = bytearray(data.read_bytes())
     numbers[8 * 11 : 8 * 12] = numbers[8 * 12 : 8 * 13]
     data.write_bytes(numbers)

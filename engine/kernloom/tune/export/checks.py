@@ -68,6 +68,12 @@ def write_test(outcome: Outcome, best: Leader, library: Library, header: str, fo
     (folder / "test.c").write_text(test_program(library, header, checks), encoding="utf-8")
 
 
+def data_file(*parts: str) -> str:
+    """The name of a file: of a case, a tensor, and what it has of it. None of them has a dot, so
+    that no two files have the same name."""
+    return f"{'.'.join(parts)}.bin"
+
+
 def _identifier(case: str, taken: Container[str]) -> str:
     """The name of a case as a C identifier that no other case has."""
     name = re.sub(r"\W", "_", case, flags=re.ASCII)
@@ -88,8 +94,9 @@ def _written(plan: Planned, data: DataSets, name: str, folder: Path) -> Check | 
         return None
     ctypes = {tensor: CTYPE[spec.dtype] for tensor, spec in specs.items()}
     inputs = data.inputs(experiment.workload, experiment.seed)
-    for tensor in (given := [one for one in inputs if one in used]):
-        np.ascontiguousarray(inputs[tensor]).tofile(folder / f"{name}_{tensor}.bin")
+    given = [tensor for tensor in inputs if tensor in used]
+    for tensor in given:
+        np.ascontiguousarray(inputs[tensor]).tofile(folder / data_file(name, tensor))
     outputs = _write_expected(experiment, data, name, folder)
     return Check(name, experiment.case, steps, sizes, ctypes, given, outputs)
 
@@ -101,9 +108,10 @@ def _write_expected(
     specs, regions = tensors_of(workload), data.regions(workload, seed)
     outputs: dict[str, Output] = {}
     for tensor, values in data.goldens(workload, seed).items():
-        values.astype(np.float64).tofile(folder / f"{name}_{tensor}_expected.bin")
+        values.astype(np.float64).tofile(folder / data_file(name, tensor, "expected"))
         if tensor in regions:
-            regions[tensor].astype(np.uint8).tofile(folder / f"{name}_{tensor}_region.bin")
+            mask = regions[tensor].astype(np.uint8)
+            mask.tofile(folder / data_file(name, tensor, "region"))
         rtol, atol = tolerance_of(workload, specs[tensor].dtype)
         outputs[tensor] = Output(rtol, atol, tensor in regions)
     return outputs
@@ -144,8 +152,9 @@ def _function_of(check: Check, names: Mapping[str, str]) -> list[str]:
     """The C function that runs a case. `names`: step -> function."""
     lines = [f"static void case_{check.name}(const char *variant)", "{"]
     for tensor, size in check.tensors.items():
-        file = f'from_file("{check.name}_{tensor}.bin", {size})'
-        source = file if tensor in check.inputs else f"allocated({size})"
+        source = f"allocated({size})"
+        if tensor in check.inputs:
+            source = f'from_file("{data_file(check.name, tensor)}", {size})'
         lines.append(f"    {check.ctypes[tensor]} *t_{tensor} = {source};")
     for step in check.steps:
         lines.append(f"    {names[step.name]}({', '.join(map(_bound, step.arguments))});")
@@ -158,10 +167,12 @@ def _comparison(check: Check, tensor: str, output: Output) -> list[str]:
     ctype = check.ctypes[tensor]
     kind = "uint8" if ctype == "unsigned char" else ctype
     count = f"{check.tensors[tensor]} / sizeof({ctype})"
-    files = f"{check.name}_{tensor}"
-    region = f'from_file("{files}_region.bin", {count})' if output.region else "0"
+    expected = data_file(check.name, tensor, "expected")
+    region = "0"
+    if output.region:
+        region = f'from_file("{data_file(check.name, tensor, "region")}", {count})'
     return [
-        f'    double *e_{tensor} = from_file("{files}_expected.bin", {count} * sizeof(double));',
+        f'    double *e_{tensor} = from_file("{expected}", {count} * sizeof(double));',
         f"    unsigned char *r_{tensor} = {region};",
         f'    const int bad_{tensor} = check_{kind}("{tensor}", t_{tensor}, e_{tensor}, '
         f"r_{tensor}, {count}, {output.rtol!r}, {output.atol!r});",
