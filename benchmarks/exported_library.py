@@ -32,8 +32,9 @@ RESAMPLES = 2_000
 
 
 def main() -> None:
-    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
-    trials, rounds = (*numbers, 40, 101)[:2] if len(numbers) < 2 else numbers[:2]
+    words = sys.argv[1:]
+    trials = int(words[0]) if words else 40
+    rounds = int(words[1]) if len(words) > 1 else 101
     blas = find_openblas(find_places(TREE).build / "cache")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "matmul_library"
