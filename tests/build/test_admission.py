@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import struct
 import subprocess
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kernloom.build import elf
 from kernloom.build.admission import refusals
+from kernloom.build.elf import Library
 
 COMPILERS = ("gcc", "clang", "aarch64-linux-gnu-gcc", "riscv64-linux-gnu-gcc")
 FLAGS = ("-O2", "-shared", "-fPIC", "-fno-builtin", "-Wno-all")
@@ -108,6 +111,12 @@ CHEATS = {
     "shadowed clock": ("int clock_gettime(void) { return 0; }", "", "defines 'clock_gettime'"),
     "shadowed pool": ("void kl_parallel(void) {}", "", "defines 'kl_parallel'"),
     "shadowed copy": ("void *memcpy(void) { return 0; }", "", "defines 'memcpy'"),
+    "name of the C library": (
+        "#include <time.h>\n__attribute__((weak, noinline)) int timespec_get(struct timespec *t,"
+        ' int base) { __asm__ volatile(""); return 0; }',
+        "struct timespec t; timespec_get(&t, 1);",
+        "defines 'timespec_get', but calls the C library's",
+    ),
     "shadowed data": ("double y1;", "", "defines 'y1'"),
     "code that is data": (
         '__asm__(".section .wx,\\"awx\\",%progbits; .zero 64; .text");',
@@ -199,6 +208,9 @@ def test_an_imitated_start_file_is_refused(compiler: str, tmp_path: Path) -> Non
     assert refusals(alone, start_files=False) == ["has the constructor 'frame_dummy'"]
     honest = library(compiler, tmp_path, "", "", "-nostartfiles")
     assert refusals(honest, start_files=False) == []
+    early = ("void early(void) { ran = 1; }", "", "-nostartfiles", "-Wl,-init,early")
+    found = refusals(library(compiler, tmp_path, *early), start_files=False)
+    assert found == ["has code of its own in the section '.init'"]
 
 
 def test_functions_that_are_chosen_while_loading_are_refused(tmp_path: Path) -> None:
@@ -248,6 +260,49 @@ def test_other_files_are_none_of_its_business(tmp_path: Path) -> None:
     assert refusals(program.read_bytes()) == ()
 
 
+def test_a_library_whose_headers_lie_is_refused(tmp_path: Path) -> None:
+    data = library("gcc", tmp_path, *CHEATS["fork"][:2], "-Wl,-z,noseparate-code")
+    read = Library.read(data)
+    assert read
+    (dynamic,) = (one for one in read.segments if one.type == elf.DYNAMIC)
+    (names,) = (one for one in read.sections if one.name == ".dynstr")
+    segments = [
+        (at, struct.unpack_from("<I", data, at)[0])
+        for at in range(64, 64 + 56 * len(read.segments), 56)
+    ]
+    stack = next(at for at, kind in segments if kind == elf.STACK)
+    loads = [at for at, kind in segments if kind == elf.LOAD]
+    at_dynamic = next(at for at, kind in segments if kind == elf.DYNAMIC)
+    at_names = read.data.rindex(struct.pack("<QQ", names.address, names.offset))
+    spare = next(at for at in range(dynamic.offset, len(data), 16) if not any(data[at : at + 16]))
+    lies = {
+        "no section headers": (60, bytes(4), "section with the symbols"),
+        "other names": (
+            at_names + 8,
+            struct.pack("<Q", names.offset + 1),
+            "section with the names",
+        ),
+        "a second dynamic section": (stack, struct.pack("<I", elf.DYNAMIC), "one dynamic"),
+        "no dynamic section": (at_dynamic, bytes(4), "one dynamic"),
+        "a tag twice": (spare, struct.pack("<QQ", elf.STRTAB, 64), "tag 0x5 "),
+        "segments over each other": (loads[1] + 16, bytes(8), "over each other"),
+        "a hidden dynamic section": (at_dynamic + 8, struct.pack("<Q", 64), "imports 'fork'"),
+        "a dynamic section cut short": (at_dynamic + 32, struct.pack("<Q", 16), "imports 'fork'"),
+    }
+    for name, (at, changed, says) in lies.items():
+        found = refusals(data[:at] + changed + data[at + len(changed) :])
+        assert any(says in reason for reason in found), (name, found)
+
+
+def test_a_dependency_by_path_is_no_known_one(tmp_path: Path) -> None:
+    named = "-Wl,-soname,ld-linux/../../evil.so.1"
+    (tmp_path / "libother.so").write_bytes(
+        library("gcc", tmp_path, "int other;", "other++;", named)
+    )
+    data = library("gcc", tmp_path, "", "", f"-L{tmp_path}", "-Wl,--no-as-needed", "-lother")
+    assert any("needs the library 'ld-linux/" in reason for reason in refusals(data))
+
+
 def test_a_damaged_library_is_refused_without_a_traceback(tmp_path: Path) -> None:
     data = library("gcc", tmp_path, *HONEST["math"])
     for length in range(6, len(data), 977):
@@ -256,6 +311,13 @@ def test_a_damaged_library_is_refused_without_a_traceback(tmp_path: Path) -> Non
     sections = struct.unpack_from("<Q", data, SECTIONS_AT)[0]
     for place in (*range(16, sections, 491), *range(sections, len(data), 4)):
         refusals(data[:place] + b"\xff\xff\xff\xff" + data[place + 4 :])
+    chosen = random.Random(1)
+    for _ in range(500):
+        damaged = bytearray(data)
+        for _ in range(chosen.choice((1, 2, 8))):
+            place = chosen.choice((chosen.randrange(1024), chosen.randrange(len(data) - 8)))
+            damaged[place : place + 4] = chosen.choice((bytes(4), b"\xff" * 4, b"\x7f\0\x80\0"))
+        refusals(bytes(damaged))
 
 
 def test_a_library_without_section_headers_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ The names are in native/kernel_imports.toml; a workload allows more of them with
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -96,6 +98,7 @@ class Admissions:
                 allow,
                 sanitized=any(word.startswith("-fsanitize=") for word in artifact.argv),
                 cxx=artifact.main.endswith(_CXX),
+                start_files=_NO_START_FILES.isdisjoint(artifact.argv),
             )
         return self._known[known_by]
 
@@ -128,6 +131,7 @@ def refusals(
         library = Library.read(data)
         if library is None or library.type != elf.SHARED:
             return ()
+        library.check()
         return [
             *_found(library, tuple(allow), sanitized, cxx),
             *_running_while_loaded(library, sanitized, start_files),
@@ -146,7 +150,9 @@ def summary(name: str, path: Path, reasons: Sequence[str]) -> str:
 def _found(library: Library, allow: tuple[str, ...], sanitized: bool, cxx: bool) -> Iterator[str]:
     allowed = _allowed(allow, sanitized, cxx)
     for name in library.needed:
-        if name not in _libraries(allow, sanitized, cxx):
+        # A name with a slash is a path; patterns are of names.
+        libraries = _libraries(allow, sanitized, cxx)
+        if name not in (libraries.names if "/" in name else libraries):
             yield f"needs the library '{name}', which kernels may not load"
     for name in library.imports:
         if name not in allowed:
@@ -154,6 +160,9 @@ def _found(library: Library, allow: tuple[str, ...], sanitized: bool, cxx: bool)
     for name in library.exports:
         if name in _owned():
             yield f"defines '{name}', a name of the runner or of the C library; make it static"
+    for name in dict.fromkeys(library.looked_up):
+        if name not in allowed and name not in _owned() and _of_c_library(name):
+            yield f"defines '{name}', but calls the C library's of that name; make it static"
     for name in library.writable_code:
         yield f"has '{name}', which is writable and executable"
     if library.executable_stack:
@@ -177,10 +186,11 @@ def _running_while_loaded(library: Library, sanitized: bool, start_files: bool) 
             known.add("sanitizer" if _OF_SANITIZER.fullmatch(function.name) else function.name)
     for name, tag in ((".init", elf.INIT), (".fini", elf.FINI)):
         section = library.section(name)
-        if section is None:
-            continue
-        most = _INIT_BYTES.get(library.machine, 0)
-        if section.bytes > most or library.tag(tag) not in (0, section.address):
+        most = _INIT_BYTES.get(library.machine, 0) if start_files else 0
+        if (section.bytes if section else 0) > most or library.tag(tag) not in (
+            0,
+            section.address if section and start_files else 0,
+        ):
             yield f"has code of its own in the section '{name}'"
     if library.tag(elf.PREINIT_ARRAY_BYTES):
         yield "has constructors in .preinit_array"
@@ -189,6 +199,25 @@ def _running_while_loaded(library: Library, sanitized: bool, start_files: bool) 
     for tag in (elf.AUXILIARY, elf.FILTER, elf.AUDIT, elf.DEPENDENCY_AUDIT):
         if tag in library.tags:
             yield f"has tag {tag:#x}, which puts another library in its place"
+
+
+@cache
+def _of_c_library(name: str) -> bool:
+    """Whether the C library has a name. That of this machine also stands for those of others."""
+    return any(hasattr(library, name) for library in _c_libraries()) or any(
+        name in Allowed.of(names)
+        for group, names in _lists()["groups"].items()
+        if group != EVERYTHING
+    )
+
+
+@cache
+def _c_libraries() -> tuple[ctypes.CDLL, ...]:
+    found = []
+    for name in ("libc.so.6", "libm.so.6"):
+        with contextlib.suppress(OSError):
+            found.append(ctypes.CDLL(name))
+    return tuple(found)
 
 
 def _of_compiler(library: Library, function: Symbol, known: set[str], sanitized: bool) -> bool:

@@ -23,9 +23,14 @@ NEEDED, STRTAB, SYMTAB, INIT, FINI = 1, 5, 6, 12, 13
 INIT_ARRAY, FINI_ARRAY, INIT_ARRAY_BYTES, FINI_ARRAY_BYTES = 25, 26, 27, 28
 PREINIT_ARRAY, PREINIT_ARRAY_BYTES, AUXILIARY, FILTER = 32, 33, 0x7FFFFFFD, 0x7FFFFFFF
 AUDIT, DEPENDENCY_AUDIT = 0x6FFFFEFC, 0x6FFFFEFB
+_RELA, _RELA_BYTES, _REL, _PLT, _PLT_BYTES, _PLT_TYPE = 7, 8, 17, 23, 2, 20
 """Tags of the dynamic section."""
-_CODE, _WRITE, _ALLOCATED = 4, 1, 2
-_SYMBOLS, _RELOCATIONS, _DYNAMIC_SYMBOLS = 2, 4, 11
+_REPEATED = frozenset({NEEDED, AUXILIARY, FILTER, AUDIT, DEPENDENCY_AUDIT})
+"""Tags that may be there more than once."""
+_PAGE = 4096
+_LONGEST_NAME = 1 << 16
+_CODE, _WRITE = 4, 1
+_SYMBOLS, _DYNAMIC_SYMBOLS = 2, 11
 FUNCTION, LOCAL = 2, 0
 """Type and binding of a symbol."""
 _IFUNC = 10
@@ -123,12 +128,11 @@ class Library:
         for segment in self.segments:
             if segment.type != DYNAMIC:
                 continue
-            end = segment.offset + segment.file_bytes
-            for at in range(segment.offset, end, _TAG.size):
-                tag, value = _unpacked(_TAG, self.data, at)
-                if tag == 0:
-                    break
-                found[tag] = (*found.get(tag, ()), value)
+            # The loader goes by the address, and on until the end is marked.
+            at = self.offset_of(segment.address)
+            while (pair := _unpacked(_TAG, self.data, at))[0] != 0:
+                found[pair[0]] = (*found.get(pair[0], ()), pair[1])
+                at += _TAG.size
         return found
 
     def tag(self, number: int) -> int:
@@ -146,10 +150,6 @@ class Library:
 
     @cached_property
     def dynamic_symbols(self) -> tuple[Symbol, ...]:
-        """The ones that the loader uses. Without a section for them their number is not known."""
-        loaded = self.offset_of(self.tag(SYMTAB))
-        if not any(one.type == _DYNAMIC_SYMBOLS and one.offset == loaded for one in self.sections):
-            raise ElfError("has no section with the symbols that the loader uses")
         return self._symbols(_DYNAMIC_SYMBOLS)
 
     @cached_property
@@ -206,23 +206,72 @@ class Library:
     @cached_property
     def _relocations(self) -> tuple[tuple[int, int, int], ...]:
         """Place, type and symbol, addend."""
-        return tuple(
-            _unpacked(_RELOCATION, self.data, section.offset + at)
-            for section in self.sections
-            if section.type == _RELOCATIONS and section.flags & _ALLOCATED
-            for at in range(0, section.bytes, _RELOCATION.size)
-        )
+        found: list[tuple[int, int, int]] = []
+        for table, size in ((_RELA, _RELA_BYTES), (_PLT, _PLT_BYTES)):
+            if not self.tag(size):
+                continue
+            start = self.offset_of(self.tag(table))
+            end = start + self.tag(size)
+            found += (
+                _unpacked(_RELOCATION, self.data, at)
+                for at in range(start, end - _RELOCATION.size + 1, _RELOCATION.size)
+            )
+        return tuple(found)
+
+    @property
+    def looked_up(self) -> Iterator[str]:
+        """Names that it defines, and that are looked up all the same: in other libraries first."""
+        for number in dict.fromkeys(info >> 32 for _, info, _ in self._relocations):
+            one = _item(self.dynamic_symbols, number)
+            if one.name and one.defined and one.visible and one.binding != LOCAL:
+                yield one.name
+
+    def check(self) -> None:
+        """ElfError unless what the loader reads is what section headers say, and is there once."""
+        page, end = ~(_PAGE - 1), 0
+        for one in self.segments:
+            if one.type != LOAD:
+                continue
+            if one.address & page < end or one.file_bytes > one.memory_bytes:
+                raise ElfError("is damaged: it has segments that lie over each other")
+            end = one.address + one.memory_bytes + _PAGE - 1 & page
+        if sum(one.type == DYNAMIC for one in self.segments) != 1:
+            raise ElfError("has not exactly one dynamic section")
+        for tag, values in self.tags.items():
+            if len(values) > 1 and tag not in _REPEATED:
+                raise ElfError(f"has tag {tag:#x} of the dynamic section twice")
+        if _REL in self.tags or self.tags.get(_PLT_TYPE, (_RELA,)) != (_RELA,):
+            raise ElfError("has relocations without addends")
+        tables = [one for one in self.sections if one.type in (_SYMBOLS, _DYNAMIC_SYMBOLS)]
+        if sum(one.bytes for one in tables) > len(self.data):
+            raise ElfError("has tables of symbols that lie over each other")
+        read = [one for one in tables if one.type == _DYNAMIC_SYMBOLS]
+        if len(read) != 1 or not self._is_at(read[0], SYMTAB):
+            raise ElfError("has no section with the symbols that the loader uses")
+        if not self._is_at(_item(self.sections, read[0].link), STRTAB):
+            raise ElfError("has no section with the names that the loader uses")
+        if any(info >> 32 >= len(self.dynamic_symbols) for _, info, _ in self._relocations):
+            raise ElfError("has relocations of symbols that are in no table")
+
+    def _is_at(self, section: Section, tag: int) -> bool:
+        """Whether a section is where a tag of the dynamic section says."""
+        address = self.tag(tag)
+        return section.address == address and section.offset == self.offset_of(address)
 
     def functions_of(self, array: int, size: int) -> Iterator[Symbol]:
         """The functions in an array of the dynamic section, such as the constructors. A function
         without a symbol has its address as a name."""
         start = self.tag(array)
-        places = range(start, start + self.tag(size), 8)
-        if not places:
+        end = start + self.tag(size)
+        if start == end:
             return
-        relocated = {at: (info, addend) for at, info, addend in self._relocations}
+        relocated: dict[int, tuple[int, int]] = {}
+        for at, info, addend in self._relocations:
+            if start - 8 < at < end and ((at - start) % 8 or at in relocated):
+                raise ElfError(f"has relocations that lie over each other in tag {array:#x}")
+            relocated[at] = (info, addend)
         by_address = {one.address: one for one in self.all_symbols if one.type == FUNCTION}
-        for place in places:
+        for place in range(start, end, 8):
             stored = _unpacked(_ADDRESS, self.data, self.offset_of(place))[0]
             info, address = relocated.get(place, (RELATIVE.get(self.machine, 0), stored))
             if info >> 32:
@@ -277,7 +326,7 @@ def _item(table: Sequence[_Item], index: int) -> _Item:
 
 
 def _text(data: bytes, at: int) -> str:
-    end = data.find(b"\0", at) if at < len(data) else -1
+    end = data.find(b"\0", at, at + _LONGEST_NAME) if at < len(data) else -1
     if end < 0:
         raise ElfError("is damaged: a name goes beyond the end of the file")
     return data[at:end].decode(errors="replace")
