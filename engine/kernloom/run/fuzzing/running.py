@@ -1,10 +1,10 @@
-"""Runs draws of planned workloads: builds what they need, shares sessions, shrinks failures."""
+"""Runs draws of planned workloads: plans and builds them, verifies them, reports failures."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -16,7 +16,6 @@ from kernloom.base.units import count
 from kernloom.build.workspace import scratch_folder
 from kernloom.config.overrides import Overrides
 from kernloom.device.devices import DEVICES
-from kernloom.measure.bench import LONGEST_S, Setup
 from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
 from kernloom.plan.schedule import ELEMENT
@@ -24,45 +23,19 @@ from kernloom.run.assembly import Assembly
 from kernloom.run.execution import Building, BuildSummary
 from kernloom.run.fuzzing.cases import FuzzCase, SavedDraw, command_of, save_case
 from kernloom.run.fuzzing.draws import Draw, Drawing
-from kernloom.run.fuzzing.judging import FuzzData, judge
-from kernloom.run.fuzzing.session import SharedSession
-from kernloom.run.fuzzing.shrinking import shorten, shrink
+from kernloom.run.fuzzing.judging import FuzzData
+from kernloom.run.fuzzing.reducing import Failure, Reduction
+from kernloom.run.fuzzing.verifying import DRAWS_PER_SESSION, Drawn, DrawVerifier
 from kernloom.run.planning import MEASURING, plan_points
 from kernloom.run.progress import Progress
 from kernloom.run.trials import Trials, status_of, trial_of
 
-DRAWS_PER_SESSION = 50
-"""Draws that are planned and built together, and share a session; freed memory keeps its
-addresses."""
 MAX_FAILURES = 5
 """Failing draws after which the rest is left out."""
 TRIES = 4
 """Attempts for each draw, since not every one can be planned."""
 UNALIGNED = "unaligned"
 """Capability of devices that place a tensor at any multiple of an element."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A planned draw."""
-
-    draw: Draw
-    plan: Planned
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A draw that failed."""
-
-    drawn: Drawn
-    error: KernloomError
-    number: int
-    before: tuple[Drawn, ...] = ()
-    """Earlier draws of its session."""
-
-    @property
-    def status(self) -> str:
-        return status_of(self.error)
 
 
 @dataclass
@@ -118,30 +91,28 @@ class Fuzzer:
         drawing = Drawing(base.experiment.workload, unaligned=_unaligned(base))
         building = Building(lambda plan: self._assembly.builder(plan.experiment), self._progress)
         trials = Trials(self._assembly, {}, scratch)
-        runner = _Runner(trials, self._data)
         refused = Refused()
         failures: list[Failure] = []
         verified = 0
-        for batch in self._batches(base, drawing, refused):
-            trials.built(building([item.plan for item in batch]))
-            failures += islice(
-                self._failures(runner, batch, verified), MAX_FAILURES - len(failures)
-            )
-            if len(failures) >= MAX_FAILURES:
-                verified = failures[-1].number
-                break
-            verified += len(batch)
-        results.build = results.build.plus(building.summary)
-        if not verified:
-            error = refused.first or KernloomError("nothing could be drawn")
-            return _trial(base, created, start, error, {}, status="refused")
-        metrics = {"draws": verified, "failed_draws": len(failures)}
-        if not failures:
-            trial = _trial(base, created, start, None, metrics)
-        else:
-            error = self._reported(base, drawing, runner, failures, building, trials)
-            trial = _trial(base, created, start, error, metrics, status=failures[0].status)
-        runner.close()
+        with closing(DrawVerifier(trials, self._data)) as verifier:
+            for batch in self._batches(base, drawing, refused):
+                trials.built(building([item.plan for item in batch]))
+                found = self._failures(verifier, batch, verified)
+                failures += islice(found, MAX_FAILURES - len(failures))
+                if len(failures) >= MAX_FAILURES:
+                    verified = failures[-1].number
+                    break
+                verified += len(batch)
+            results.build = results.build.plus(building.summary)
+            if not verified:
+                error = refused.first or KernloomError("nothing could be drawn")
+                return _trial(base, created, start, error, {}, status="refused")
+            metrics = {"draws": verified, "failed_draws": len(failures)}
+            if not failures:
+                trial = _trial(base, created, start, None, metrics)
+            else:
+                error = self._reported(base, verifier, failures, building, trials)
+                trial = _trial(base, created, start, error, metrics, status=failures[0].status)
         return replace(trial, warnings=_warnings(drawing, verified, refused))
 
     def _batches(self, base: Planned, drawing: Drawing, refused: Refused) -> Iterator[list[Drawn]]:
@@ -171,81 +142,45 @@ class Fuzzer:
         return planned_draw(self._assembly, overrides, draw, self._data)
 
     def _failures(
-        self, runner: _Runner, drawn: Sequence[Drawn], verified: int
+        self, verifier: DrawVerifier, drawn: Sequence[Drawn], verified: int
     ) -> Iterator[Failure]:
         """The failures of a batch; so many draws before it have been verified."""
         for number, item in enumerate(drawn, verified + 1):
             workload, target = item.plan.brief.workload, item.plan.brief.target
             self._progress.update(self._phase, number, self._draws, f"{workload} on {target}")
-            before = tuple(runner.before)
-            error = runner.verify(item)
+            before = tuple(verifier.before)
+            error = verifier.verify(item)
             if error is not None:
                 yield Failure(item, error, number, before)
 
     def _reported(
         self,
         base: Planned,
-        drawing: Drawing,
-        runner: _Runner,
+        verifier: DrawVerifier,
         failures: Sequence[Failure],
         building: Building,
         trials: Trials,
     ) -> KernloomError:
         """The first failure at its smallest, saved as a case."""
-        failure = failures[0]
-        item, before = failure.drawn, failure.before
-        limits = base.experiment.workload.fuzz.sizes
-        last = {"error": failure.error}
 
-        def fails(*sequence: Drawn) -> bool:
-            self._progress.update("shrinking", 0, 2, str(sequence[-1].draw))
-            found = runner.verify_alone(*sequence)
-            if found is None or status_of(found) != failure.status:
-                return False
-            last["error"] = found
-            return True
+        def built(draw: Draw) -> Drawn | None:
+            found = self._plan(base, draw)
+            if isinstance(found, KernloomError):
+                return None
+            trials.built(building([found.plan]))
+            return found
 
-        def smallest(item: Drawn, with_others: Callable[[Drawn], Sequence[Drawn]]) -> Drawn:
-            """The item at its smallest, as one of a sequence."""
-            made = {str(item.draw): item}
-
-            def draw_fails(draw: Draw) -> bool:
-                simpler = self._plan(base, draw)
-                if isinstance(simpler, KernloomError):
-                    return False
-                trials.built(building([simpler.plan]))
-                made[str(draw)] = simpler
-                return fails(*with_others(simpler))
-
-            return made[str(shrink(item.draw, limits, draw_fails))]
-
-        always = True
-        if fails(item):
-            before = ()
-        elif before and fails(before[-1], item):
-            before = before[-1:]
-        elif before and fails(*before, item):
-            before = tuple(shorten(before, lambda some: fails(*some, item)))
-        else:
-            before, always = (), False
-        if always:
-            item = smallest(item, lambda item: (*before, item))
-        if len(before) == 1:
-            before = (smallest(before[0], lambda first: (first, item)),)
-        sequence = (*before, item)
-        how = "" if always else " It does not fail every time."
-        if before:
-            others = f"another ({before[0].draw})" if len(before) == 1 else f"{len(before)} others"
-            how = f" It fails only after {others}: the kernel keeps state between calls."
-        error = last["error"]
+        failure, limits = failures[0], base.experiment.workload.fuzz.sizes
+        reduced = Reduction(failure, limits, verifier, built, self._progress).reduced()
         self._progress.clear()
-        saved = tuple(SavedDraw(one.plan.point.words, dict(one.draw.offsets)) for one in sequence)
+        draws, error = reduced.draws, reduced.error
+        saved = tuple(SavedDraw(one.plan.point.words, dict(one.draw.offsets)) for one in draws)
         case = FuzzCase(saved, f"{failure.status}: {error}")
         brief = base.brief
         path = save_case(case, brief.workload, brief.target, self._assembly.places)
         more = "" if len(failures) < MAX_FAILURES else " or more"
         report = DeviceError(
-            f"{error}\n  smallest: {sequence[-1].draw}.{how}\n"
+            f"{error}\n  smallest: {draws[-1].draw}.{reduced.condition}\n"
             f"  {len(failures)}{more} of {count(self._draws, 'draw')} fail, the first is number "
             f"{failure.number} with --seed {self._seed}\n  run it again: {command_of(path)}",
             status=failure.status,
@@ -253,66 +188,6 @@ class Fuzzer:
         )
         report.stage = error.stage or "fuzz"
         return report
-
-
-class _Runner:
-    """Runs planned draws in sessions that they share."""
-
-    def __init__(self, trials: Trials, data: FuzzData) -> None:
-        self._trials = trials
-        self._data = data
-        self._session: SharedSession | None = None
-        self.before: list[Drawn] = []
-        """Draws that ran in the open session."""
-
-    def verify(self, item: Drawn) -> KernloomError | None:
-        """What is wrong with a draw, in the shared session."""
-        if self._session is None or len(self.before) >= DRAWS_PER_SESSION:
-            self.close()
-        try:
-            self._trials.check_built(item.plan)
-            if self._session is None:
-                self._session = self._opened(item)
-            self._launch(item, self._session)
-            self.before.append(item)
-        except KernloomError as error:
-            self.close()
-            return error
-        except MemoryError:
-            self.close()
-            return DeviceError("the engine ran out of memory", status="out_of_memory")
-        return None
-
-    def verify_alone(self, *items: Drawn) -> KernloomError | None:
-        """What is wrong with the last of some draws, in a session of their own."""
-        self.close()
-        for item in items:
-            error = self.verify(item)
-        self.close()
-        return error
-
-    def close(self) -> None:
-        session, self._session = self._session, None
-        self.before.clear()
-        if session is not None:
-            session.close()
-
-    def _opened(self, item: Drawn) -> SharedSession:
-        with self._trials.bench(item.plan) as bench:
-            timeout = min(item.plan.experiment.timeout, LONGEST_S)
-            return SharedSession(bench.device.open(timeout=timeout))
-
-    def _launch(self, item: Drawn, session: SharedSession) -> None:
-        with self._trials.bench(item.plan) as bench, _draw_of(session, item.draw):
-            setup = Setup(bench, session, item.plan.steps, item.plan.experiment.seed)
-            judge(bench, setup, self._data)
-
-
-@contextmanager
-def _draw_of(session: SharedSession, draw: Draw) -> Iterator[None]:
-    session.begin(draw.offsets)
-    yield
-    session.end()
 
 
 def planned_draw(
@@ -349,8 +224,7 @@ def run_case(assembly: Assembly, progress: Progress, case: FuzzCase) -> FuzzResu
         building = Building(lambda plan: assembly.builder(plan.experiment), progress)
         outcomes = building([item.plan for item in items])
         results.build = building.summary
-        runner = _Runner(Trials(assembly, outcomes, scratch), data)
-        error = runner.verify_alone(*items)
+        error = DrawVerifier(Trials(assembly, outcomes, scratch), data).verify_alone(*items)
     status = status_of(error) if error else "ok"
     results.trials.append(_trial(plan, created, start, error, {"draws": 1}, status=status))
     return results
