@@ -80,7 +80,7 @@ float timed(float *C, const float *A, const float *B)
 
 @dataclass(frozen=True)
 class Command:
-    """What a whole command came to: the time of its winner, relative to the best, and seconds."""
+    """The outcome of a whole command: its winner's time relative to the best, and seconds."""
 
     winner: float
     seconds: float
@@ -96,7 +96,7 @@ class Step:
 
 @dataclass
 class Found:
-    """What the searches of one system came to, one item for each repeat."""
+    """The searches of one system, one item for each repeat."""
 
     seconds: list[float] = field(default_factory=list)
     """Until a point is close to the best of all; infinite if none is."""

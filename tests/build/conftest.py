@@ -53,8 +53,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def compiler_facts() -> Path:
-    """What is known of this machine's compilers once each has been asked: seconds for every tree
-    that must find it out by itself. Whichever process of the tests comes first does so."""
+    """A cache folder with the facts about this machine's compilers. It takes seconds to fill: the
+    first process of the tests does so for all."""
     folder = Path(os.environ[COMPILED]) / "compiler-facts"
     with (folder.parent / "compiler-facts.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -13,7 +13,8 @@ MAX_ELEMENTS = 2**27
 MAX_STEPS = 2**33
 """Most multiplications of a convolution: about ten seconds."""
 MAX_PRODUCT_STEPS = 2**38
-"""The same of a product of matrices, by any name: numpy has a library for them."""
+"""Most multiplications of a product of matrices by `@`, `dot` or `einsum`: numpy has a library for
+those of floats."""
 MAX_DIMENSIONS = 8
 """Most dimensions of an operand of `pad` or `einsum`."""
 CONVOLVE_MODES = ("full", "same", "valid")

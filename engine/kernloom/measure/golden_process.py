@@ -90,7 +90,7 @@ def run_golden(request: memoryview, seconds: float) -> tuple[int, bytes]:
         return found
     finally:
         if not whole:
-            # What it does now is not known, or it has ended.
+            # It has ended, or is still busy with this call.
             del _kept.process
             process.end()
 

@@ -164,7 +164,7 @@ def _broken(kernel: Kernel, constraint: str, variables: Mapping[str, Any], key: 
 
 
 def _values_of(kernel: Kernel, constraints: Iterable[str], variables: Mapping[str, Any]) -> str:
-    """What the names in constraints stand for; a tunable that is not fixed: its values."""
+    """The values of the names in constraints, as a hint; of a free tunable all that it may have."""
     free = {name: values for name, (_, values) in tunables_of(kernel).items()}
     used = []
     for name in sorted(set().union(*(parse(one).names for one in constraints))):

@@ -91,11 +91,15 @@ class Building:
     """The artifacts built for a run so far, each once, and the time taken."""
 
     def __init__(
-        self, builder: Callable[[Planned], Builder], progress: Progress, *, goes_on: bool = False
+        self,
+        builder: Callable[[Planned], Builder],
+        progress: Progress,
+        *,
+        expects_more: bool = False,
     ) -> None:
-        """`goes_on`: more is likely to be built after this run."""
+        """`expects_more`: more is likely to be built after this run."""
         self._builder = builder
-        self._goes_on = goes_on
+        self._expects_more = expects_more
         self._progress = progress
         self.outcomes: dict[str, Outcome] = {}
         self.summary = BuildSummary()
@@ -137,7 +141,7 @@ class Building:
 
     def _prepare(self, plans: Sequence[Planned]) -> None:
         """Start what the next build needs, while the last trials of this one are measured."""
-        if self._goes_on and self.summary.scons:
+        if self._expects_more and self.summary.scons:
             self._builder(plans[0]).prepare()
 
     def _needed(self, plans: Sequence[Planned]) -> list[Artifact]:
@@ -170,16 +174,16 @@ class Execution:
         fleet: Fleet,
         ended: Callable[[Trial], None] = lambda trial: None,
         *,
-        goes_on: bool = False,
+        expects_more: bool = False,
     ) -> None:
         """`ended` receives each trial of a run as soon as it is known, cache hits first.
-        `goes_on`: other runs are likely to follow, with more to build."""
+        `expects_more`: other runs are likely to follow, with more to build."""
         self._assembly = assembly
         self._store = store
         self._progress = progress
         self._fleet = fleet
         self._ended = ended
-        self._goes_on = goes_on
+        self._expects_more = expects_more
         self._made: Builder | None = None
         self._there: dict[str, bool] = {}
         """Artifact -> whether it is built, as checked for cache hits of this run."""
@@ -198,7 +202,7 @@ class Execution:
         waiting: list[Planned] = []
         state: object = None
         attempts: dict[str, int] = {}
-        building = Building(self._builder, self._progress, goes_on=self._goes_on)
+        building = Building(self._builder, self._progress, expects_more=self._expects_more)
 
         def keep(plan: Planned, trial: Trial, *, stored: bool = False) -> None:
             if self._store and not stored:

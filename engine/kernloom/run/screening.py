@@ -256,7 +256,7 @@ class _ScreeningBuild:
         self._batch_of = {key: batch for batch in joined for key in batch.entries}
         allowed = [set(plan.experiment.workload.allow) for plan in plans]
         self._allow = tuple(sorted(set.intersection(*allowed))) if allowed else ()
-        """What the workloads of all plans allow."""
+        """The imports that the workloads of all plans allow."""
         self._admissions = Admissions()
         self.batches = 0
         """Number of batches wanted."""

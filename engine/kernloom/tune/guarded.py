@@ -48,7 +48,7 @@ class GuardedStrategy:
         self._called("tell", lambda: self._strategy.tell(point, value))
 
     def _called(self, where: str, call: Callable[[], _Answer]) -> _Answer:
-        """What a call of the strategy gives."""
+        """The result of a call of the strategy; errors name the strategy."""
         try:
             with stdout_to_stderr():
                 return call()

@@ -91,7 +91,7 @@ class KnownPoints:
         """Plan id -> the stored trial of a point that the compiler refused."""
         pairs = list(stored_trials(self._store, self._fleet, plans))
         if not self._fleet.on_this_machine:
-            # What did not compile here was not sent to the fleet.
+            # Points that did not compile here were not sent to the fleet.
             here = self._store.latest(plan.id for plan in plans)
             pairs += [(plan, here[plan.id]) for plan in plans if plan.id in here]
         return {plan.id: trial for plan, trial in pairs if _is_refused_by_compiler(trial, plan)}
@@ -144,7 +144,7 @@ class KnownPoints:
                 yield point
 
     def _is_of_this_work(self, trial: Trial) -> bool:
-        """Whether a trial can have the id of a point: told by what takes no time to compare."""
+        """Whether a trial may have the id of a point, by fields that are cheap to compare."""
         experiment = self._plan.experiment
         sizes = self._plan.base.point.data["workload"].get("sizes")
         return (

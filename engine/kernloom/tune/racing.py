@@ -39,7 +39,7 @@ class Leader:
     comparison: Comparison | None = None
     """Compared with the best: the speedup is above 1 for one that is faster."""
     intervals: tuple[Interval | None, ...] = ()
-    """Of each objective's cost within the rounds; None where the rounds do not tell."""
+    """The interval of each objective's cost; None if the rounds have no values of it."""
     plan: Planned | None = field(default=None, compare=False, repr=False)
 
 

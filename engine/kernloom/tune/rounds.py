@@ -1,4 +1,4 @@
-"""What an objective was in each round of a trial: this tells how certain its differences are."""
+"""The cost of each round of a trial, which tells how certain the differences of trials are."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class StudyRun:
         setup = FleetSetup(self.assembly, self.store, progress, measured_again=True)
         fleet = create_fleet(plan.experiment.fleet, setup)
         execution = Execution(
-            self.assembly, self.store, progress, fleet, self.ended, goes_on=self._here
+            self.assembly, self.store, progress, fleet, self.ended, expects_more=self._here
         )
         known = KnownPoints(plan, self.store, fleet)
         history = Study(plan, objectives, execution, known, progress).run()

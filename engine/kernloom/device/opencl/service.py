@@ -52,7 +52,7 @@ class Service:
         self._kernels = Kernels(self._context, device, self._memory)
         self._window = np.frombuffer(window, np.uint8)
         self._variation: Variation | None = None
-        """Of the next launch."""
+        """The variation of the next launch."""
 
     def answer(self, message: Message) -> Response:
         try:
