@@ -77,8 +77,8 @@ def main() -> None:
         with open_store(assembly.places.store) as store, ExitStack() as stack:
             make = Contenders(assembly, store, Overrides())
             name, _, case = workload.partition("/")
-            given = {"workload": name, "measure": policy, "case": case or "default"}
-            given["target"] = target
+            given = {"workload": name, "case": case or "default"}
+            given |= {"target": target, "measure": policy}
             plan = make.composed("a", assembly.composer.choose(given)).plan
             assert plan
             building = Building(lambda found: assembly.builder(found.experiment), progress)

@@ -6,56 +6,40 @@ variables of the program, in memory for temporary results, or in what outputs ho
 
 from __future__ import annotations
 
-from cheats import Cheat, Operation
+from dataclasses import replace
 
-PRODUCT = Operation(
-    "long n, __global const float *a, __global const float *b, __global float *c",
-    "n, a, b, c",
-    """\
+import cheats
+from cheats import Cheat
+
+PRODUCT = replace(
+    cheats.PRODUCT,
+    parameters="long n, __global const float *a, __global const float *b, __global float *c",
+    honest="""\
     const long i = item / n, j = item % n;
     float sum = 0;
     for (long k = 0; k < n; k++)
         sum += a[i * n + k] * b[k * n + j];
     c[item] = sum;""",
-    "{n: 96}",
-    "  a: {shape: [n, n]}\n  b: {shape: [n, n]}\n  c: {shape: [n, n]}",
-    """\
-  n: {kind: size}
-  a: {kind: tensor, shape: [n, n]}
-  b: {kind: tensor, shape: [n, n]}
-  c: {kind: tensor, access: write, shape: [n, n]}""",
-    "c: a @ b",
-    "cost: {flops: 2 * n * n * n}\n",
+    sizes="{n: 96}",
 )
-UPDATE = Operation(
-    "long n, __global const float *x, __global float *y",
-    "n, x, y",
-    "    y[item] += 1.5f * x[item];",
-    "{n: 4096}",
-    "  x: {shape: [n]}\n  y: {shape: [n]}",
-    """\
-  n: {kind: size}
-  x: {kind: tensor, shape: [n]}
-  y: {kind: tensor, access: update, shape: [n]}""",
-    "y: 1.5 * x + y",
+UPDATE = replace(
+    cheats.UPDATE,
+    parameters="long n, __global const float *x, __global float *y",
+    honest="    y[item] += 1.5f * x[item];",
+    sizes="{n: 4096}",
 )
-SUM = Operation(
-    "long n, __global const float *x, __global float *y",
-    "n, x, y",
-    """\
+SUM = replace(
+    cheats.SCALED,
+    parameters="long n, __global const float *x, __global float *y",
+    honest="""\
     float sum = 0;
     for (long i = 0; i < n; i++)
         for (int k = 0; k < 64; k++)
             sum += x[i] * 0.015625f;
     y[item] = sum;""",
-    "{n: 256}",
-    "  x: {shape: [n]}\n  y: {shape: [n]}",
-    """\
-  n: {kind: size}
-  x: {kind: tensor, shape: [n]}
-  y: {kind: tensor, access: write, shape: [n]}""",
-    "y: sum(x) + 0 * x",
-    "tolerance: {float32: {rtol: 1e-3, atol: 1e-3}}\n",
+    sizes="{n: 256}",
+    golden="y: sum(x) + 0 * x",
+    more="tolerance: {float32: {rtol: 1e-3, atol: 1e-3}}\n",
 )
 ITEMS = {PRODUCT: "n * n", UPDATE: "n", SUM: "n"}
 """Work-items of each."""
