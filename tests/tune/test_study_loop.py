@@ -36,6 +36,7 @@ SPACE = Space(
     (Requirement("a * c < 16"),),
 )
 POINTS = list(SPACE)
+UNCOMPILED = "does not compile"
 FAST = ("random", "grid", "local", "genetic", "annealing")
 Outcomes = Callable[[Point], Trial]
 
@@ -88,6 +89,8 @@ class World:
     similar: Sequence[Point] = ()
     refused: Callable[[Point], bool] = lambda point: False
     """Points that cannot be planned."""
+    uncompiled: Callable[[Point], bool] = lambda point: False
+    """Points with one source, which the compiler refused in an earlier study."""
 
     # As an execution
 
@@ -130,7 +133,12 @@ class World:
         def planned(point: Point, more: Any) -> Any:
             if self.refused(point):
                 raise ConfigError("this point is refused")
-            return SimpleNamespace(id=key(point), point=point)
+            id = UNCOMPILED if self.uncompiled(point) else key(point)
+            return SimpleNamespace(id=id, point=point)
+
+        def not_compiling(plans: Sequence[Any]) -> dict[str, Trial]:
+            failed = Trial(UNCOMPILED, "w", "default", "host", "build_failed", False)
+            return {plan.id: failed for plan in plans if plan.id == UNCOMPILED}
 
         plan: Any = SimpleNamespace(
             search=search,
@@ -145,7 +153,7 @@ class World:
             of_this_work=self.of_this_work,
             others=self.others_of,
             seen=self.seen,
-            not_compiling=lambda plans: {},
+            not_compiling=not_compiling,
             similar=lambda: (Similar(point, "a trial", 1.0) for point in self.similar),
         )
         progress = StudyProgress(NoProgress(), search.trials)
@@ -239,6 +247,15 @@ def test_engines_that_share_a_store_evaluate_each_point_once(strategy: str) -> N
     assert sorted(world.executed + other.executed) == sorted(map(key, POINTS))
     assert len(history.all) == len(POINTS)
     assert history.known == len(other.executed)
+
+
+def test_points_that_the_compiler_refused_before_are_known_and_not_tried_again() -> None:
+    world = World(uncompiled=lambda point: bool(point["b"]))
+    history = world.run("random", trials=None, batch=50)
+    assert history.ended == "all points are known"
+    assert sorted(key(one.point) for one in history.all) == sorted(map(key, POINTS))
+    assert all(one.known == one.point["b"] for one in history.all)
+    assert len(world.executed) == sum(not point["b"] for point in POINTS)
 
 
 def test_seconds_end_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
