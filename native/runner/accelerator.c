@@ -144,8 +144,9 @@ static void copy_trace(const struct request *request, struct reply *reply) {
     reply->value = bytes;
 }
 
-/* Puts the platform's report into the response of a launch that succeeded. */
-static void send_with_report(const unsigned char *response, size_t bytes) {
+/* Puts the platform's report and the runner's own conditions into the response of a launch that
+ * succeeded. */
+static void send_with_report(const unsigned char *response, size_t bytes, uint32_t conditions) {
     struct kl_header header;
     struct kl_response answer;
     size_t opening = sizeof header + sizeof answer, report_bytes = 0;
@@ -161,6 +162,7 @@ static void send_with_report(const unsigned char *response, size_t bytes) {
         return channel_send(response, bytes);
     header.size += (uint32_t)report_bytes;
     answer.detail_bytes = (uint32_t)report_bytes;
+    answer.conditions |= conditions;
     memcpy(whole, &header, sizeof header);
     memcpy(whole + sizeof header, &answer, sizeof answer);
     if (report_bytes)
@@ -170,7 +172,7 @@ static void send_with_report(const unsigned char *response, size_t bytes) {
     free(whole);
 }
 
-static void forward(const struct request *request) {
+static void forward(const struct request *request, uint32_t conditions) {
     bool launch = request->header.kind == KL_KIND_KERNEL_LAUNCH;
     uint64_t window_bytes;
     unsigned char *window = memory_window(&window_bytes);
@@ -182,12 +184,12 @@ static void forward(const struct request *request) {
     const void *responses = host->request(host_state, request->whole, request->header.size, window,
                                           window_bytes, &bytes);
     if (launch)
-        send_with_report(responses, bytes);
+        send_with_report(responses, bytes, conditions);
     else
         channel_send(responses, bytes);
 }
 
-void accelerator_answer(const struct request *request) {
+void accelerator_answer(const struct request *request, uint32_t conditions) {
     struct reply reply = {.status = KL_STATUS_OK};
     uint16_t kind = request->header.kind;
     if (kind == KL_KIND_CONFIGURE && !request->header.addressees)
@@ -197,6 +199,6 @@ void accelerator_answer(const struct request *request) {
     else if (kind == KL_KIND_TRACE && !request->header.addressees)
         copy_trace(request, &reply);
     else
-        return forward(request);
+        return forward(request, conditions);
     channel_respond(&reply);
 }

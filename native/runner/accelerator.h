@@ -26,8 +26,8 @@ bool accelerator_used(void);
 /* Whether a request is for the accelerator, and not for the runner itself. */
 bool accelerator_takes(const struct request *request);
 
-/* Carries out a request and sends all its responses. */
-void accelerator_answer(const struct request *request);
+/* Carries out a request and sends all its responses; that of a launch also has these conditions. */
+void accelerator_answer(const struct request *request, uint32_t conditions);
 
 #pragma GCC visibility pop
 

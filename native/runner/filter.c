@@ -35,10 +35,10 @@ void filter_land(size_t jump) {
     code[jump].k = (uint32_t)(length - jump - 1);
 }
 
-void filter_end_of_memory(void) {
-    filter_load(filter_argument(0));
+void filter_end_of_memory(struct filter_memory memory) {
+    filter_load(filter_argument(memory.address));
     filter_emit(BPF_MISC | BPF_TAX, 0, 0, 0);
-    filter_load(filter_argument(1));
+    filter_load(filter_argument(memory.size));
     filter_emit(BPF_ALU | BPF_ADD | BPF_X, 0, 0, 0);
     filter_emit(BPF_ST, END_LOW, 0, 0);
     /* The carry: the sum is less than what it was added to. */
@@ -46,20 +46,22 @@ void filter_end_of_memory(void) {
     filter_emit(BPF_LD | BPF_IMM, 1, 0, 0);
     filter_emit(BPF_JMP | BPF_JA, 1, 0, 0);
     filter_emit(BPF_LD | BPF_IMM, 0, 0, 0);
-    for (int argument = 0; argument < 2; argument++) {
+    const int arguments[] = {memory.address, memory.size};
+    for (size_t i = 0; i < 2; i++) {
         filter_emit(BPF_MISC | BPF_TAX, 0, 0, 0);
-        filter_load(filter_argument(argument) + 4);
+        filter_load(filter_argument(arguments[i]) + 4);
         filter_emit(BPF_ALU | BPF_ADD | BPF_X, 0, 0, 0);
     }
     filter_emit(BPF_ST, END_HIGH, 0, 0);
 }
 
-void filter_refuse_memory(uint64_t start, uint64_t end, uint32_t answer) {
+void filter_refuse_memory(struct filter_memory memory, uint64_t start, uint64_t end,
+                          uint32_t answer) {
     /* It begins before the end, */
-    filter_load(filter_argument(0) + 4);
+    filter_load(filter_argument(memory.address) + 4);
     filter_emit(BPF_JMP | BPF_JGT | BPF_K, (uint32_t)(end >> 32), 9, 0);
     filter_emit(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(end >> 32), 0, 2);
-    filter_load(filter_argument(0));
+    filter_load(filter_argument(memory.address));
     filter_emit(BPF_JMP | BPF_JGE | BPF_K, (uint32_t)end, 6, 0);
     /* and ends after the start. */
     filter_emit(BPF_LD | BPF_MEM, END_HIGH, 0, 0);

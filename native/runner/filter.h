@@ -1,4 +1,4 @@
-/* A filter of system calls as it is written: instructions of BPF, as seccomp takes them. */
+/* Builder of a seccomp filter: instructions of classic BPF. */
 #ifndef RUNNER_FILTER_H
 #define RUNNER_FILTER_H
 
@@ -21,15 +21,22 @@ void filter_answer(uint32_t value);
 /* Where the low half of an argument is; the high one follows. */
 size_t filter_argument(int argument);
 
-/* A jump of any length, and that it ends at the next instruction. */
+/* Emits an unconditional jump of any length; filter_land() makes it end at the next instruction. */
 size_t filter_jump(void);
 void filter_land(size_t jump);
 
-/* Computes where the memory of the first two arguments, an address and a size, ends. */
-void filter_end_of_memory(void);
+/* A range of memory that a call names: the numbers of two arguments, an address and a size. */
+struct filter_memory {
+    int address, size;
+};
 
-/* Then: gives the answer if that memory meets [start, end), and goes on if not. */
-void filter_refuse_memory(uint64_t start, uint64_t end, uint32_t answer);
+/* Computes the end of the range. */
+void filter_end_of_memory(struct filter_memory memory);
+
+/* After filter_end_of_memory: returns the answer if the range overlaps [start, end), else falls
+ * through. */
+void filter_refuse_memory(struct filter_memory memory, uint64_t start, uint64_t end,
+                          uint32_t answer);
 
 /* False if it is too long. */
 bool filter_program(struct sock_fprog *program);

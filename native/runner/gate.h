@@ -1,5 +1,5 @@
-/* The one place from which the runner's own system calls pass the sandbox: those below, on the
- * channel to the engine, and no others. */
+/* System calls that the sandbox allows to the runner alone, on the channel to the engine: all made
+ * by one instruction. */
 #ifndef RUNNER_GATE_H
 #define RUNNER_GATE_H
 

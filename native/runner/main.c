@@ -182,10 +182,11 @@ static void greet(const struct request *request, struct reply *reply) {
 static void launch_in_sandbox(const struct request *request, struct reply *reply) {
     bool sandboxed = sandbox_enter(kernels_inside);
     launch(request, reply);
-    if (reply->status == KL_STATUS_OK && thread_state_intact(reply))
+    /* Of a launch that failed the state is restored, and not reported. */
+    struct reply unsent = {.status = reply->status};
+    bool failed = reply->status != KL_STATUS_OK;
+    if (thread_state_intact(failed ? &unsent : reply) && !failed)
         reply->conditions |= sandboxed ? KL_CONDITION_SANDBOXED : 0u;
-    else
-        thread_state_restore();
 }
 
 static void carry_out(const struct request *request, struct reply *reply) {
@@ -239,9 +240,9 @@ static int serve(void) {
         if (channel_abandoned())
             break;
         if (accelerator_used() && accelerator_takes(&request)) {
-            if (request.header.kind == KL_KIND_KERNEL_LAUNCH)
-                sandbox_enter(kernels_inside);
-            accelerator_answer(&request);
+            bool launch = request.header.kind == KL_KIND_KERNEL_LAUNCH;
+            bool sandboxed = launch && sandbox_enter(kernels_inside);
+            accelerator_answer(&request, sandboxed ? KL_CONDITION_SANDBOXED : 0u);
             continue;
         }
         carry_out(&request, &reply);
@@ -261,9 +262,12 @@ int main(int count, char **arguments) {
         process_fix_addresses(arguments);
     bool counted = options.counter >= 0, emulated = counted || options.emulated;
     process_limit(emulated);
-    /* An emulator is supervised as a whole, from outside. */
-    if (!emulated)
+    if (!emulated) {
+        const int kept[] = {options.channel, options.window, options.scratch};
+        process_close_inherited(kept, sizeof kept / sizeof *kept);
+        /* An emulator is supervised as a whole, from outside. */
         supervisor_start();
+    }
     process_confine(emulated, options.data_limit);
     if (options.scratch >= 0 && !process_enter(options.scratch))
         usage("--scratch is not a folder");
@@ -285,7 +289,7 @@ int main(int count, char **arguments) {
     }
     if (counted && !launch_counted(options.counter))
         usage("--counter cannot be mapped");
-    watch_open();
+    watch_open(process_open_threads());
     channel_open(options.channel);
     guard_install();
     /* Under an emulator the filter would apply to the emulator's own system calls. */

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static const rlim_t MAX_FILE_BYTES = 16 << 20;
@@ -21,6 +23,7 @@ static cpu_set_t allowed;
 static int pinned = -1;
 static int usual_class;
 static struct sched_param usual_priority;
+static DIR *threads;
 
 static void limit(int resource, rlim_t value) {
     struct rlimit limits;
@@ -48,6 +51,31 @@ void process_limit(bool emulated) {
     signal(SIGXFSZ, SIG_IGN);
 }
 
+static void close_between(int first, int last) {
+#ifdef SYS_close_range
+    if (first <= last && syscall(SYS_close_range, (unsigned)first, (unsigned)last, 0u) == 0)
+        return;
+#endif
+    int most = (int)sysconf(_SC_OPEN_MAX);
+    for (int one = first; one <= last && one < most; one++)
+        close(one);
+}
+
+void process_close_inherited(const int *kept, size_t count) {
+    int first = STDERR_FILENO + 1;
+    for (;;) {
+        int next = INT_MAX; /* the first descriptor from `first` on that is kept */
+        for (size_t i = 0; i < count; i++)
+            if (kept[i] >= first && kept[i] < next)
+                next = kept[i];
+        if (next == INT_MAX)
+            break;
+        close_between(first, next - 1);
+        first = next + 1;
+    }
+    close_between(first, INT_MAX);
+}
+
 void process_confine(bool emulated, uint64_t data_limit) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     /* RLIMIT_DATA counts private writable memory only, not reserved addresses. */
@@ -57,6 +85,11 @@ void process_confine(bool emulated, uint64_t data_limit) {
     /* Last, since it makes /proc/self inaccessible. */
     if (emulated)
         prctl(PR_SET_DUMPABLE, 0);
+}
+
+int process_open_threads(void) {
+    threads = opendir("/proc/self/task");
+    return threads ? dirfd(threads) : -1;
 }
 
 bool process_enter(int folder) {
@@ -121,15 +154,14 @@ void process_fix_addresses(char **arguments) {
 /* All threads, since a kernel's library may have started some: left in the normal class they
  * would starve beside a main thread that waits for them. */
 static void schedule_threads(int class, const struct sched_param *priority) {
-    DIR *threads = opendir("/proc/self/task");
     if (!threads)
         return;
+    rewinddir(threads);
     for (const struct dirent *thread; (thread = readdir(threads));) {
         int id = atoi(thread->d_name);
         if (id > 0)
             sched_setscheduler(id, class, priority);
     }
-    closedir(threads);
 }
 
 bool process_start_realtime(void) {

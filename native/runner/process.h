@@ -3,12 +3,17 @@
 #define RUNNER_PROCESS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #pragma GCC visibility push(hidden)
 
 /* Writes no core file and limits file sizes. An emulator writes core files by itself. */
 void process_limit(bool emulated);
+
+/* Closes the descriptors that whoever started the engine had open, since kernels could use them:
+ * all but the standard streams and those that are kept. */
+void process_close_inherited(const int *kept, size_t count);
 
 /* Dies with the supervisor, uses at most `data_limit` bytes of private memory (0: no limit), and is
  * the first choice of the OOM killer. */
@@ -31,6 +36,10 @@ void process_fix_addresses(char **arguments);
 
 /* Whether a process started from this one gets random addresses. */
 bool process_randomized(void);
+
+/* Opens the folder of this process's threads, which the sandbox does not let open, and returns its
+ * descriptor or -1. */
+int process_open_threads(void);
 
 /* Puts every thread of the process, and threads they start, into the real-time class at its lowest
  * priority. False, with nothing changed, if the system does not permit it. */

@@ -3,6 +3,7 @@
 #include "sandbox.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <link.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -82,8 +83,8 @@ static int by_number(const void *a, const void *b) {
     return (one > other) - (one < other);
 }
 
-/* One after the other: what is never allowed ends here, and the rest at the check that it shares
- * with others. */
+/* Emits a linear search. A rule without a check is refused here; the others jump to the check that
+ * they share. */
 static void emit_group(const uint16_t *rules, size_t count) {
     size_t left = 0;
     for (size_t i = 0; i < count; i++)
@@ -130,7 +131,8 @@ static void emit_checks(const uint16_t *rules, size_t count) {
     }
 }
 
-/* What the runner itself asks for: nothing else, since a kernel could find the gate. */
+/* System calls that are allowed at the gate. The list is short, because a kernel could call the
+ * gate, too. */
 static void emit_gate(void) {
     uint64_t default_action = (uint64_t)(uintptr_t)gate_default_action;
     filter_load(offsetof(struct seccomp_data, nr));
@@ -168,14 +170,8 @@ static void emit_filter(void) {
     filter_land(others);
     /* Code in no range is a kernel's. */
     size_t jumps[MAX_RANGES];
-    for (size_t i = 0; i < sandbox_runner.range_count; i++) {
-        filter_load(FILTER_AT + 4);
-        filter_emit(BPF_JMP | BPF_JEQ | BPF_K, sandbox_runner.ranges[i].high, 0, 4);
-        filter_load(FILTER_AT);
-        filter_emit(BPF_JMP | BPF_JGE | BPF_K, sandbox_runner.ranges[i].low, 0, 2);
-        filter_emit(BPF_JMP | BPF_JGT | BPF_K, sandbox_runner.ranges[i].last, 1, 0);
-        jumps[i] = filter_jump();
-    }
+    for (size_t i = 0; i < sandbox_runner.range_count; i++)
+        jumps[i] = sandbox_jump_from(sandbox_runner.ranges[i]);
     filter_answer(SECCOMP_RET_TRAP | BY_ITSELF);
     for (size_t i = 0; i < sandbox_runner.range_count; i++)
         filter_land(jumps[i]);
@@ -222,9 +218,14 @@ static bool install(void) {
         return false;
     /* The mitigation of speculative stores, which older systems turn on with a filter, would make
      * kernels slower than they are. */
-    unsigned long flags = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW;
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0;
+    unsigned long flags = SECCOMP_FILTER_FLAG_TSYNC;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return false;
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+                &program) == 0)
+        return true;
+    /* Linux before 4.17 does not know that flag. */
+    return errno == EINVAL && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0;
 }
 
 bool sandbox_enter(bool (*inside)(const void *start, const void *end)) {

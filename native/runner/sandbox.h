@@ -28,7 +28,7 @@ enum sandbox_check {
     SANDBOX_MEMORY,          /* not for memory of the runner: the first two arguments */
     SANDBOX_MAPPING,         /* nor for executable memory, except by the dynamic linker */
     SANDBOX_PROTECTION,      /* the same, for memory that is there */
-    SANDBOX_MOVE,            /* the system chooses where to, and from no memory of the runner */
+    SANDBOX_MOVE,            /* neither from nor to memory of the runner */
     SANDBOX_READ_ONLY_1,     /* by the flags of open(), the second argument: see sandbox_checks.c */
     SANDBOX_READ_ONLY_2,     /* the same, the third argument */
     SANDBOX_HANDLER,         /* asks only, or is for signals that the C library keeps to itself */
@@ -41,7 +41,7 @@ enum sandbox_check {
     SANDBOX_CHECKS,          /* how many there are */
 };
 
-/* What a system call is refused for. */
+/* A rule: a system call, and when it is refused. */
 struct sandbox_rule {
     int number;
     const char *name;

@@ -12,21 +12,19 @@
 
 #include "filter.h"
 
-static size_t memory_checks[SANDBOX_CHECKS], memory_check_count;
+static const struct filter_memory MEMORY = {.address = 0, .size = 1};
+static const struct filter_memory DESTINATION = {.address = 4, .size = 2};
 
-/* Allows if the call's instruction is in one of the ranges, and goes on if not. */
-static void allow_in(bool of_linker) {
-    for (size_t i = 0; i < sandbox_runner.range_count; i++) {
-        struct sandbox_range range = sandbox_runner.ranges[i];
-        if (of_linker && !range.of_linker)
-            continue;
-        filter_load(FILTER_AT + 4);
-        filter_emit(BPF_JMP | BPF_JEQ | BPF_K, range.high, 0, 4);
-        filter_load(FILTER_AT);
-        filter_emit(BPF_JMP | BPF_JGE | BPF_K, range.low, 0, 2);
-        filter_emit(BPF_JMP | BPF_JGT | BPF_K, range.last, 1, 0);
-        filter_answer(SECCOMP_RET_ALLOW);
-    }
+/* Jumps to the check of MEMORY, which the calls share. */
+static size_t memory_checks[SANDBOX_CHECKS + 2 * MAX_RANGES], memory_check_count;
+
+size_t sandbox_jump_from(struct sandbox_range range) {
+    filter_load(FILTER_AT + 4);
+    filter_emit(BPF_JMP | BPF_JEQ | BPF_K, range.high, 0, 4);
+    filter_load(FILTER_AT);
+    filter_emit(BPF_JMP | BPF_JGE | BPF_K, range.low, 0, 2);
+    filter_emit(BPF_JMP | BPF_JGT | BPF_K, range.last, 1, 0);
+    return filter_jump();
 }
 
 void sandbox_allow_if_equal(int argument, uint32_t value) {
@@ -42,8 +40,8 @@ static void allow_without(int argument, uint32_t bits) {
     filter_answer(SECCOMP_RET_ALLOW);
 }
 
-/* Allows to read where that is allowed, and else to the dynamic linker alone. Others are told that
- * they may not, for C libraries look at files that they can do without. */
+/* Allows reading where it is allowed, and otherwise to the dynamic linker alone. Other calls fail
+ * with EACCES, because C libraries look at files that they can do without. */
 static void allow_to_read(int argument) {
     enum { WRITING = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY) };
     filter_load(filter_argument(argument));
@@ -51,7 +49,14 @@ static void allow_to_read(int argument) {
     filter_answer(SANDBOX_REFUSED);
     if (sandbox_runner.reading)
         return filter_answer(SECCOMP_RET_ALLOW);
-    allow_in(true);
+    for (size_t i = 0; i < sandbox_runner.range_count; i++)
+        if (sandbox_runner.ranges[i].of_linker) {
+            size_t linker = sandbox_jump_from(sandbox_runner.ranges[i]);
+            size_t others = filter_jump();
+            filter_land(linker);
+            filter_answer(SECCOMP_RET_ALLOW);
+            filter_land(others);
+        }
     filter_answer(SECCOMP_RET_ERRNO | EACCES);
 }
 
@@ -71,27 +76,48 @@ static void allow_other_descriptors(int count) {
     filter_answer(SECCOMP_RET_ALLOW);
 }
 
-/* Allows unless the memory of the first two arguments, an address and a size, is the runner's: the
- * check is the same for all calls, and follows them. */
+/* Allows unless MEMORY is the runner's. */
 static void allow_outside(void) {
     memory_checks[memory_check_count++] = filter_jump();
 }
 
-/* Allows what is not executable, and that by the dynamic linker alone. */
+/* Refuses if the range overlaps memory of the runner, from the window to the code of libraries. */
+static void refuse_runner(struct filter_memory memory) {
+    uint64_t page = getauxval(AT_PAGESZ), window = (uint64_t)(uintptr_t)sandbox_runner.owned.window;
+    filter_end_of_memory(memory);
+    if (sandbox_runner.owned.window_bytes)
+        filter_refuse_memory(memory, window, window + sandbox_runner.owned.window_bytes,
+                             SECCOMP_RET_TRAP | OF_RUNNER);
+    for (size_t i = 0; i < sandbox_runner.range_count; i++) {
+        uint64_t high = (uint64_t)sandbox_runner.ranges[i].high << 32;
+        uint64_t start = (high | sandbox_runner.ranges[i].low) / page * page;
+        uint64_t end = ((high | sandbox_runner.ranges[i].last) / page + 1) * page;
+        filter_refuse_memory(memory, start, end, SECCOMP_RET_TRAP | OF_RUNNER);
+    }
+}
+
+/* Allows memory without code; memory with code only to the dynamic linker, and nobody the memory
+ * of the runner. */
 static void allow_without_code(bool fixed_only) {
     filter_load(filter_argument(2));
     filter_emit(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, fixed_only ? 4 : 1, 0);
     if (fixed_only)
         allow_without(3, MAP_FIXED);
     allow_outside();
-    allow_in(true);
+    for (size_t i = 0; i < sandbox_runner.range_count; i++)
+        if (sandbox_runner.ranges[i].of_linker)
+            memory_checks[memory_check_count++] = sandbox_jump_from(sandbox_runner.ranges[i]);
     filter_answer(SANDBOX_REFUSED);
 }
 
-/* Allows to move memory to where the system likes; moving nothing would copy a mapping. */
+/* Allows moving memory that is not the runner's to a place that is not; an old size of 0 would copy
+ * a mapping. */
 static void allow_to_move(void) {
     filter_load(filter_argument(3));
-    filter_emit(BPF_JMP | BPF_JSET | BPF_K, MREMAP_FIXED, 4, 0);
+    filter_emit(BPF_JMP | BPF_JSET | BPF_K, MREMAP_FIXED, 1, 0);
+    size_t anywhere = filter_jump();
+    refuse_runner(DESTINATION);
+    filter_land(anywhere);
     filter_load(filter_argument(1));
     filter_emit(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3);
     filter_load(filter_argument(1) + 4);
@@ -162,20 +188,9 @@ void sandbox_emit_check(enum sandbox_check check) {
     filter_answer(SANDBOX_REFUSED);
 }
 
-/* The memory of the runner, from the window to the code of its libraries. */
 void sandbox_emit_memory_check(void) {
-    uint64_t page = getauxval(AT_PAGESZ), window = (uint64_t)(uintptr_t)sandbox_runner.owned.window;
     for (size_t i = 0; i < memory_check_count; i++)
         filter_land(memory_checks[i]);
-    filter_end_of_memory();
-    if (sandbox_runner.owned.window_bytes)
-        filter_refuse_memory(window, window + sandbox_runner.owned.window_bytes,
-                             SECCOMP_RET_TRAP | OF_RUNNER);
-    for (size_t i = 0; i < sandbox_runner.range_count; i++) {
-        uint64_t high = (uint64_t)sandbox_runner.ranges[i].high << 32;
-        uint64_t start = (high | sandbox_runner.ranges[i].low) / page * page;
-        uint64_t end = ((high | sandbox_runner.ranges[i].last) / page + 1) * page;
-        filter_refuse_memory(start, end, SECCOMP_RET_TRAP | OF_RUNNER);
-    }
+    refuse_runner(MEMORY);
     filter_answer(SECCOMP_RET_ALLOW);
 }

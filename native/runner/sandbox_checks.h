@@ -23,8 +23,8 @@ enum {
 
 #define SANDBOX_REFUSED (SECCOMP_RET_TRAP | BY_RULE)
 
-/* What the filter keeps: the code that may make system calls, [start, end], as two halves of the
- * same 4 GiB, and what else is the runner's. */
+/* Input of the filter: ranges of code that may make system calls, and the runner's descriptors and
+ * window. Addresses are two halves of 32 bits; a range has one high half. */
 struct sandbox_runner {
     struct sandbox_owned owned;
     bool reading; /* of files is allowed */
@@ -40,7 +40,11 @@ extern struct sandbox_runner sandbox_runner;
 /* Allows if the low half of the argument is `value`. */
 void sandbox_allow_if_equal(int argument, uint32_t value);
 
-/* Allows or refuses: nothing follows it but other checks, and that of memory at last. */
+/* A jump that is taken if the call's instruction is in the range. */
+size_t sandbox_jump_from(struct sandbox_range range);
+
+/* Emits a check, which allows or refuses. That of memory is emitted last, for the others jump to
+ * it. */
 void sandbox_emit_check(enum sandbox_check check);
 void sandbox_emit_memory_check(void);
 

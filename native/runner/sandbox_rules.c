@@ -4,11 +4,71 @@
 
 #include "sandbox.h"
 
+/* Calls that older headers do not name. Their numbers are the same on all machines. */
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+#ifndef SYS_io_uring_setup
+#define SYS_io_uring_setup 425
+#endif
+#ifndef SYS_open_tree
+#define SYS_open_tree 428
+#endif
+#ifndef SYS_move_mount
+#define SYS_move_mount 429
+#endif
+#ifndef SYS_fsopen
+#define SYS_fsopen 430
+#endif
+#ifndef SYS_fsconfig
+#define SYS_fsconfig 431
+#endif
+#ifndef SYS_fsmount
+#define SYS_fsmount 432
+#endif
+#ifndef SYS_fspick
+#define SYS_fspick 433
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_clone3
+#define SYS_clone3 435
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef SYS_openat2
+#define SYS_openat2 437
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
+#ifndef SYS_mount_setattr
+#define SYS_mount_setattr 442
+#endif
+#ifndef SYS_quotactl_fd
+#define SYS_quotactl_fd 443
+#endif
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
+#ifndef SYS_setxattrat
+#define SYS_setxattrat 463
+#endif
+#ifndef SYS_removexattrat
+#define SYS_removexattrat 466
+#endif
+
 #define RULE(call, attempt, check, groups)                                                         \
     { SYS_##call, #call, attempt, check, groups }
 
-/* What no kernel needs: the rest is allowed, since C libraries and sanitizers differ in what they
- * ask the system for. */
+/* System calls that no kernel needs. All others are allowed, because C libraries and sanitizers use
+ * different ones; sched_setaffinity and sched_setscheduler are the runner's, for its own threads.
+ */
 const struct sandbox_rule SANDBOX_RULES[] = {
     /* processes */
     RULE(clone, "start a process", SANDBOX_THREAD, SANDBOX_PROCESSES),
@@ -65,6 +125,10 @@ const struct sandbox_rule SANDBOX_RULES[] = {
     RULE(symlinkat, "create a file", SANDBOX_NEVER, SANDBOX_FILES),
     RULE(truncate, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
     RULE(fchmodat, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
+    RULE(fchmodat2, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
+    RULE(setxattrat, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
+    RULE(removexattrat, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
+    RULE(memfd_create, "create a file in memory", SANDBOX_NEVER, SANDBOX_FILES | SANDBOX_READING),
     RULE(fchownat, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
     RULE(utimensat, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
     RULE(setxattr, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
@@ -92,6 +156,11 @@ const struct sandbox_rule SANDBOX_RULES[] = {
     RULE(symlink, "create a file", SANDBOX_NEVER, SANDBOX_FILES),
     RULE(chmod, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
     RULE(chown, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
+    RULE(lchown, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
+    RULE(utime, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
+    RULE(utimes, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
+    RULE(futimesat, "change a file", SANDBOX_NEVER, SANDBOX_FILES),
+    RULE(signalfd, "take signals from the runner", SANDBOX_NEVER, SANDBOX_SIGNALS),
 #endif
 #ifdef SYS_inotify_init
     RULE(inotify_init, "watch files", SANDBOX_NEVER, SANDBOX_FILES),
@@ -100,6 +169,7 @@ const struct sandbox_rule SANDBOX_RULES[] = {
     RULE(msgget, "create a queue that outlives it", SANDBOX_NEVER, 0),
     RULE(semget, "create semaphores that outlive it", SANDBOX_NEVER, 0),
     RULE(mq_open, "create a queue that outlives it", SANDBOX_NEVER, 0),
+    RULE(mq_unlink, "remove a queue", SANDBOX_NEVER, 0),
     /* network */
     RULE(socket, "open a socket", SANDBOX_NEVER, SANDBOX_NETWORK),
     RULE(socketpair, "open a socket", SANDBOX_NEVER, SANDBOX_NETWORK),
@@ -129,7 +199,7 @@ const struct sandbox_rule SANDBOX_RULES[] = {
     RULE(splice, "copy the runner's own descriptors", SANDBOX_NEVER, 0),
     RULE(munmap, "unmap memory of the runner", SANDBOX_MEMORY, 0),
     RULE(madvise, "discard memory of the runner", SANDBOX_MEMORY, 0),
-    RULE(mremap, "move memory to a place of its choice", SANDBOX_MOVE, 0),
+    RULE(mremap, "copy a mapping", SANDBOX_MOVE, 0),
     RULE(shmat, "map shared memory", SANDBOX_NEVER, 0),
     RULE(remap_file_pages, "move memory to a place of its choice", SANDBOX_NEVER, 0),
     RULE(prlimit64, "change the limits of the process", SANDBOX_QUESTION, 0),
@@ -148,10 +218,14 @@ const struct sandbox_rule SANDBOX_RULES[] = {
     RULE(move_mount, "change the file system", SANDBOX_NEVER, 0),
     RULE(open_tree, "change the file system", SANDBOX_NEVER, 0),
     RULE(fsopen, "change the file system", SANDBOX_NEVER, 0),
+    RULE(fsconfig, "change the file system", SANDBOX_NEVER, 0),
     RULE(fsmount, "change the file system", SANDBOX_NEVER, 0),
+    RULE(fspick, "change the file system", SANDBOX_NEVER, 0),
+    RULE(mount_setattr, "change the file system", SANDBOX_NEVER, 0),
     RULE(swapon, "change the file system", SANDBOX_NEVER, 0),
     RULE(swapoff, "change the file system", SANDBOX_NEVER, 0),
     RULE(quotactl, "change the file system", SANDBOX_NEVER, 0),
+    RULE(quotactl_fd, "change the file system", SANDBOX_NEVER, 0),
     RULE(acct, "change the file system", SANDBOX_NEVER, 0),
     RULE(pivot_root, "change the file system", SANDBOX_NEVER, 0),
     RULE(chroot, "change the file system", SANDBOX_NEVER, 0),
@@ -170,6 +244,9 @@ const struct sandbox_rule SANDBOX_RULES[] = {
     RULE(finit_module, "load a module into the system", SANDBOX_NEVER, 0),
     RULE(delete_module, "load a module into the system", SANDBOX_NEVER, 0),
     RULE(kexec_load, "replace the system", SANDBOX_NEVER, 0),
+#ifdef SYS_kexec_file_load
+    RULE(kexec_file_load, "replace the system", SANDBOX_NEVER, 0),
+#endif
     RULE(sethostname, "rename the system", SANDBOX_NEVER, 0),
     RULE(setdomainname, "rename the system", SANDBOX_NEVER, 0),
     RULE(syslog, "read the system's log", SANDBOX_NEVER, 0),
@@ -184,5 +261,6 @@ const struct sandbox_rule SANDBOX_RULES[] = {
     RULE(io_uring_setup, "open a ring of requests", SANDBOX_NEVER, 0),
     RULE(keyctl, "change the keys of its user", SANDBOX_NEVER, 0),
     RULE(add_key, "change the keys of its user", SANDBOX_NEVER, 0),
+    RULE(request_key, "use the keys of its user", SANDBOX_NEVER, 0),
 };
 const size_t SANDBOX_RULE_COUNT = sizeof SANDBOX_RULES / sizeof *SANDBOX_RULES;

@@ -1,6 +1,7 @@
 /* State of a thread that a kernel must leave as it found it: how floating-point numbers are
- * rounded, what happens to denormal ones, and which signals are blocked. Of the workers only the
- * floating-point units are looked at: a system call after each job could be measured. */
+ * rounded, what happens to denormal ones, and which signals are blocked. Of workers only the
+ * floating-point state is checked, because reading the signal mask after each job would cost a
+ * system call. */
 #ifndef RUNNER_THREAD_STATE_H
 #define RUNNER_THREAD_STATE_H
 

@@ -43,8 +43,8 @@ static bool read_schedule(uint64_t *ran, uint64_t *queued) {
 /* Whether the system keeps the times that `schedule` shows. */
 static bool keeps_times;
 
-void watch_open(void) {
-    tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void watch_open(int folder_of_threads) {
+    tasks = folder_of_threads;
     schedule = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     if (tasks >= 0)
         fstat(tasks, &folder_at_start);
@@ -58,7 +58,7 @@ void watch_descriptors(int *of_tasks, int *of_schedule) {
     *of_schedule = schedule;
 }
 
-/* What a kernel hides by closing the file counts as no waiting, which excuses nothing. */
+/* If the file cannot be read, the waiting time is 0: a kernel that closes it excuses nothing. */
 uint64_t watch_queued(void) {
     uint64_t ran, queued;
     if (!keeps_times)

@@ -9,9 +9,9 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Opens the files that it reads, and counts the threads there are; call before any kernel is
- * loaded. */
-void watch_open(void);
+/* Opens the files that it reads, and counts the threads there are, in the open folder of them or
+ * -1; call before any kernel is loaded. */
+void watch_open(int folder_of_threads);
 
 /* The files that it reads, or -1: no kernel may close them. */
 void watch_descriptors(int *tasks, int *schedule);

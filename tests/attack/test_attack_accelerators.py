@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -86,13 +87,19 @@ TASKS = {
 REPLAYS = {"loads": "calls >= 0", "replays": "calls < 2"}
 SUBMISSIONS = {"submits": "launches >= 0", "submits_once": "!launches"}
 HONEST = ("honest", "loads", "submits")
+ROUNDS = {
+    "rounds": f"{DOUBLE} __builtin_ia32_ldmxcsr(0x5f80);",
+    "keeps_rounding": "unsigned before = __builtin_ia32_stmxcsr(); __builtin_ia32_ldmxcsr(0x5f80);"
+    f" {DOUBLE} __builtin_ia32_ldmxcsr(before);",
+}
+"""Kernels that change the rounding of their thread; the second restores it."""
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = Project(tmp_path_factory.mktemp("programs"))
     project.share_artifacts()
-    for name, body in TASKS.items():
+    for name, body in (TASKS | ROUNDS).items():
         project.add(name, n=256, kernel=_kernel(name, PLAIN))
         project.write(f"templates/{name}.c", TASK.format(name=name, body=body))
     for name, works in REPLAYS.items():
@@ -122,6 +129,21 @@ def test_a_program_that_works_in_some_launches_only_is_wrong(
         assert trial["status"] == wanted, f"{trial['workload']}: {trial['message']}"
         if not honest:
             assert "the run that counts" in trial["message"]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the functions are those of x86-64")
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_task_that_changes_the_rounding_is_wrong(programs: Project, target: str) -> None:
+    needs("gcc", "g++")
+    words = (f"target={target}", RUNTIMES, f"workload={','.join(ROUNDS)}")
+    for trial in programs.json("run", "-m", *words).trials:
+        if trial["workload"] == "rounds":
+            assert trial["status"] == "wrong"
+            assert "changed the rounding of floating-point numbers" in trial["message"]
+        else:
+            assert trial["status"] == "ok", trial["message"]
+        if trial["verified"]:
+            assert trial["conditions"]["sandbox"]
 
 
 def test_a_run_that_is_looked_into_is_proven_too(programs: Project, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ BAD: dict[str, tuple[dict[str, str], str, str]] = {
     ),
     "null": ({"BEFORE": "*(volatile int *)nullptr = 1"}, "crashed", f"SIGSEGV .* {LOST}"),
     "abort": ({"BEFORE": "std::abort()"}, "crashed", f"SIGABRT .* {LOST}"),
-    "exit": ({"BEFORE": "std::exit(0)"}, "crashed", f"exit code 0 .* {LOST}"),
+    "exit": ({"BEFORE": "std::exit(0)"}, "refused", "imports 'exit'"),
 }
 """Name -> what replaces parts of the source, the status of its trial, and its message."""
 

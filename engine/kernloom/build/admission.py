@@ -19,10 +19,11 @@ from typing import Any
 
 from kernloom.base.places import share_folder
 from kernloom.build import elf
-from kernloom.build.elf import ElfError, Library, Symbol
+from kernloom.build.elf import ElfError, Library, Section, Symbol
+from kernloom.build.firmware import IMAGE
 from kernloom.plan.artifact import Artifact
 
-LIST = Path("native") / "kernel_imports.toml"
+IMPORTS = Path("native") / "kernel_imports.toml"
 EVERYTHING = "everything"
 """The group of all functions."""
 SYSTEM_GROUPS = ("files", "network", "processes", "signals", "timers")
@@ -34,11 +35,11 @@ _WILD = "*[?"
 _CXX = (".cpp", ".cc", ".cxx")
 _OF_COMPILER = {"constructor": "frame_dummy", "destructor": "__do_global_dtors_aux"}
 _START_FILE = ("deregister_tm_clones", "register_tm_clones", *reversed(_OF_COMPILER.values()))
-"""The functions of the start file that compilers link before a library's own code (crtbegin), as
-they follow each other; it has no sizes of them."""
+"""Functions of the start file that compilers link before a library's own code (crtbegin), in the
+order of their addresses. Their symbols have size 0."""
 _START_FILE_BYTES = 512
 _NO_START_FILES = frozenset({"-nostartfiles", "-nostdlib", "-r"})
-"""Flags of a library that has its own functions in their place, or none."""
+"""Linker flags that leave out the start files."""
 _OF_SANITIZER = re.compile(r"(asan|tsan)\.module_[cd]tor|_sub_[ID]_\d{5}_\d")
 """Constructors and destructors that compilers add, each once."""
 _FAST_MATH = "set_fast_math"
@@ -55,8 +56,27 @@ when the library is loaded."""
 _ATOMICS = "init_have_lse_atomics"
 """The constructor that libgcc links on aarch64 for atomics: it only asks for the CPU's features."""
 _ATOMICS_BYTES = 64
-_INIT_BYTES: Mapping[int, int] = {elf.X86_64: 27, elf.AARCH64: 24}
-"""Machine -> the most bytes of a section .init that holds the start files' code alone."""
+_CALLED_BY_START_FILES = (
+    *("__gmon_start__", "__cxa_finalize"),
+    *("_ITM_registerTMCloneTable", "_ITM_deregisterTMCloneTable"),
+)
+"""Functions that the start files call if they are defined."""
+_X86_64 = (rb"(\xf3\x0f\x1e\xfa)?\x48\x83\xec\x08", rb"\x48\x83\xc4\x08\xc3")
+_X86_64_CALL = rb"\x48\x8b\x05.{4}\x48\x85\xc0\x74\x02\xff\xd0"
+_AARCH64 = (
+    rb"(\x1f\x20\x03\xd5|[\x3f\x5f]\x23\x03\xd5|[\x1f\x5f\x9f\xdf]\x24\x03\xd5)*"
+    rb"\xfd\x7b\xbf\xa9\xfd\x03\x00\x91",
+    rb"\xfd\x7b\xc1\xa8([\xbf\xff]\x23\x03\xd5)?\xc0\x03\x5f\xd6",
+)
+_AARCH64_CALL = rb".{3}[\x94-\x97]"
+_START_CODE: Mapping[tuple[int, str], re.Pattern[bytes]] = {
+    (elf.X86_64, ".init"): re.compile(_X86_64_CALL.join(_X86_64), re.DOTALL),
+    (elf.X86_64, ".fini"): re.compile(b"".join(_X86_64), re.DOTALL),
+    (elf.AARCH64, ".init"): re.compile(_AARCH64_CALL.join(_AARCH64), re.DOTALL),
+    (elf.AARCH64, ".fini"): re.compile(b"".join(_AARCH64), re.DOTALL),
+}
+"""Machine and section -> the start files' code in it, which calls __gmon_start__ or nothing. The
+bytes that may come first or last protect jumps and return addresses."""
 _SHOWN = 5
 
 
@@ -85,7 +105,10 @@ class Admissions:
         self._known: dict[tuple[Path, tuple[str, ...]], Sequence[str]] = {}
 
     def reasons(self, artifact: Artifact, path: Path, allow: tuple[str, ...]) -> Sequence[str]:
-        """Why the built library of an artifact must not be loaded; none for a good one."""
+        """Why the built library of an artifact must not be loaded; none for a good one, and for the
+        image of a bare-metal part, which no process loads."""
+        if path.name == IMAGE:
+            return ()
         known_by = (path, allow)
         if known_by not in self._known:
             try:
@@ -156,7 +179,7 @@ def _found(library: Library, allow: tuple[str, ...], sanitized: bool, cxx: bool)
             yield f"needs the library '{name}', which kernels may not load"
     for name in library.imports:
         if name not in allowed:
-            yield f"imports '{name}', which kernels may not ({_remedy(name)} lets it)"
+            yield f"imports '{name}', which is not on the list (allow it: {_remedy(name)})"
     for name in library.exports:
         if name in _owned():
             yield f"defines '{name}', a name of the runner or of the C library; make it static"
@@ -185,13 +208,13 @@ def _running_while_loaded(library: Library, sanitized: bool, start_files: bool) 
                 yield f"has the {what} '{function.name}'"
             known.add("sanitizer" if _OF_SANITIZER.fullmatch(function.name) else function.name)
     for name, tag in ((".init", elf.INIT), (".fini", elf.FINI)):
-        section = library.section(name)
-        most = _INIT_BYTES.get(library.machine, 0) if start_files else 0
-        if (section.bytes if section else 0) > most or library.tag(tag) not in (
-            0,
-            section.address if section and start_files else 0,
-        ):
+        section = library.section(name) if start_files else None
+        own = section is not None and not _is_start_code(library, section)
+        if own or library.tag(tag) not in (0, section.address if section else 0):
             yield f"has code of its own in the section '{name}'"
+    for one in library.all_symbols:
+        if one.defined and one.name in _CALLED_BY_START_FILES:
+            yield f"defines '{one.name}', which start files call"
     if library.tag(elf.PREINIT_ARRAY_BYTES):
         yield "has constructors in .preinit_array"
     for name in dict.fromkeys(library.ifuncs):
@@ -203,7 +226,7 @@ def _running_while_loaded(library: Library, sanitized: bool, start_files: bool) 
 
 @cache
 def _of_c_library(name: str) -> bool:
-    """Whether the C library has a name. That of this machine also stands for those of others."""
+    """Whether the C library has a name; this machine's C library is asked for all targets."""
     return any(hasattr(library, name) for library in _c_libraries()) or any(
         name in Allowed.of(names)
         for group, names in _lists()["groups"].items()
@@ -232,8 +255,8 @@ def _of_compiler(library: Library, function: Symbol, known: set[str], sanitized:
 
 
 def _of_start_file(library: Library, function: Symbol, name: str) -> bool:
-    """Whether a function is the one of this name in the start file, which always is there: another
-    function of that name is a second one."""
+    """Whether a function is crtbegin's own of that name. A kernel's function of the same name is a
+    second symbol."""
     found = [
         one for one in library.all_symbols if one.type == elf.FUNCTION and one.name in _START_FILE
     ]
@@ -245,6 +268,13 @@ def _of_start_file(library: Library, function: Symbol, name: str) -> bool:
         and [*found] == sorted(found, key=lambda one: one.address)
         and found[-1].address - found[0].address < _START_FILE_BYTES
     )
+
+
+def _is_start_code(library: Library, section: Section) -> bool:
+    """Whether a section .init or .fini has the code of the start files and nothing else."""
+    known = _START_CODE.get((library.machine, section.name))
+    code = library.data[section.offset : section.offset + section.bytes]
+    return not code or (known is not None and known.fullmatch(code) is not None)
 
 
 def _asks_for_features(library: Library, function: Symbol) -> bool:
@@ -272,7 +302,7 @@ def _remedy(name: str) -> str:
 
 @cache
 def _lists() -> Mapping[str, Mapping[str, Sequence[str]]]:
-    path = share_folder() / LIST
+    path = share_folder() / IMPORTS
     found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     return found
 

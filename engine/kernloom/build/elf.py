@@ -220,14 +220,16 @@ class Library:
 
     @property
     def looked_up(self) -> Iterator[str]:
-        """Names that it defines, and that are looked up all the same: in other libraries first."""
+        """Names that it defines and also refers to by symbol: the definition of another library
+        would be used instead."""
         for number in dict.fromkeys(info >> 32 for _, info, _ in self._relocations):
             one = _item(self.dynamic_symbols, number)
             if one.name and one.defined and one.visible and one.binding != LOCAL:
                 yield one.name
 
     def check(self) -> None:
-        """ElfError unless what the loader reads is what section headers say, and is there once."""
+        """Raises ElfError if section headers and what the loader reads disagree, or if a table is
+        there twice."""
         page, end = ~(_PAGE - 1), 0
         for one in self.segments:
             if one.type != LOAD:

@@ -133,7 +133,8 @@ def _conditions(sampler: Sampler, load: float) -> dict[str, Any]:
 
 def _exact_conditions(sampler: Sampler) -> dict[str, Any]:
     """What limited a run in virtual time, and what else was seen of it; files are written here."""
-    conditions = report_conditions(sampler.last.report) if sampler.last else {}
+    last = sampler.last
+    conditions = report_conditions(last.report) | {"sandbox": last.sandboxed} if last else {}
     return conditions | keep(sampler.seen, sampler.bench.experiment)
 
 

@@ -10,7 +10,9 @@ import kernloom
 from kernloom import __version__
 from kernloom.base.digest import DigestCache, Section, digest_of
 from kernloom.base.files import files_below, sha256_file, sha256_json
+from kernloom.base.places import share_folder
 from kernloom.base.plugin_code import code_digest, is_ours
+from kernloom.build.admission import IMPORTS
 from kernloom.config.schema import Experiment
 from kernloom.device.devices import DEVICES
 from kernloom.measure.data import REFERENCE_FUNCTIONS
@@ -71,11 +73,13 @@ def _numpy_build(folder: Path) -> str:
 
 @cache
 def engine_digest() -> str:
-    """Hash of our code that verifies, runs and times kernels: for OpenCL and bare metal the runner
-    itself is Python, for the others Python starts the runner."""
+    """Hash of our code that admits, verifies, runs and times kernels: for OpenCL and bare metal the
+    runner itself is Python, for the others Python starts the runner."""
     package = Path(kernloom.__file__).parent
     names = ("expressions", "arithmetic", "array_functions", "gauges")
     others = [package / f"base/{name}.py" for name in names]
+    others += [package / f"build/{name}.py" for name in ("admission", "elf")]
+    others.append(share_folder() / IMPORTS)
     ours = [
         path for part in ("measure", "device") for path in files_below(package / part, (".py",))
     ]

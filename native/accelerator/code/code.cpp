@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "kernloom/float_control.h"
+
 namespace kernloom {
 
 namespace {
@@ -82,7 +84,10 @@ bool Code::load(const CodeRecord &code, const BlobHeader &header, Loaded &loaded
     // Open for as long as the library is loaded: the loader takes equal paths for equal libraries.
     loaded.file = memory_file(image);
     const std::string path = text_of("/proc/self/fd/%d", loaded.file);
+    const kl_float_control control = kl_float_read();
     loaded.library = loaded.file < 0 ? nullptr : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // A library that is linked with -ffast-math changes it while it is loaded.
+    kl_float_restore(control);
     if (!loaded.library) {
         const char *problem = loaded.file < 0 ? "no memory for it" : dlerror();
         why = problem ? problem : "it cannot be loaded";

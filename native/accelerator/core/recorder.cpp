@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernloom/float_control.h"
+
 namespace kernloom::core {
 
 namespace {
@@ -64,7 +66,11 @@ Recorder::Recorder(const kl_platform &platform, kl_node node, Sram &sram, std::s
 }
 
 void Recorder::run(kl_core_entry_function entry, const std::uint64_t *arguments) {
+    const kl_float_control control = kl_float_read();
     entry(this, arguments);
+    // Else the next task on this thread would compute in another way.
+    if (const char *const changed = kl_float_restore(control))
+        fail_with(KL_STATUS_CHANGED_STATE, text_of("changed %s and did not restore it", changed));
     // Stores first: one from the destination of a load that was not waited for gets no data.
     for (const std::uint32_t kind : {KL_ACTION_STORE, KL_ACTION_LOAD})
         for (const Pending &copy : pending_)

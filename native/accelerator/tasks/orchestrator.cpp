@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "kernloom/float_control.h"
 #include "recorded_graph.hpp"
 #include "recorder.hpp"
 
@@ -224,7 +225,14 @@ const kl_orchestrator_functions Orchestrator::FUNCTIONS = {
 
 Outcome record(kl_orchestrate_function orchestrate, const LaunchView &launch, const Limits &limits,
                Transcript &transcript) try {
-    return Orchestrator(launch, limits, transcript).run(orchestrate);
+    const kl_float_control control = kl_float_read();
+    Outcome outcome = Orchestrator(launch, limits, transcript).run(orchestrate);
+    const char *const changed = kl_float_restore(control);
+    if (changed && outcome.ok())
+        outcome = Outcome::failure(
+            KL_STATUS_CHANGED_STATE,
+            text_of("the orchestration changed %s and did not restore it", changed));
+    return outcome;
 } catch (const std::bad_alloc &) {
     return Outcome::failure(KL_STATUS_OUT_OF_MEMORY, "no memory for the tasks of the launch");
 }

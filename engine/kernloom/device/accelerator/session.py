@@ -26,6 +26,7 @@ from kernloom.device.conversation import Answer
 from kernloom.device.messages import (
     EVERY,
     Addressee,
+    Condition,
     Configure,
     Document,
     Documents,
@@ -252,7 +253,11 @@ class AcceleratorSession(RunnerSession):
     def _result(self, response: Response) -> LaunchResult:
         readings = {VIRTUAL_TIME.name: tuple(_ns(one.virtual_ps) for one in response.samples)}
         report = report_of(response)
-        return LaunchResult(response.value, (), (), (), (), readings, report=report)
+        return LaunchResult(
+            *(response.value, (), (), (), (), readings),
+            report=report,
+            sandboxed=bool(response.conditions & Condition.SANDBOXED),
+        )
 
 
 def _ns(picoseconds: int) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 
 import pytest
 from closed_door import CHEATS, TWINS
 
-from command_line import DOUBLE, WORKLOAD, Project
+from command_line import DOUBLE, WORKLOAD, Project, command, environment
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="the numbers of system calls are those of x86-64"
@@ -37,6 +38,43 @@ def test_cheats_end_in_their_status_and_twins_are_good(project: Project) -> None
         if trials[f"honest_{name}"]["status"] != "ok"
     }
     assert accused == {}
+
+
+def test_descriptors_of_the_caller_are_closed(project: Project) -> None:
+    body = f'{DOUBLE} syscall(1, 9, "leaked", 6);'
+    workload = WORKLOAD.format(name="leaks", n=512) + "allow: [syscall]\n"
+    project.add("leaks", body, head="long syscall(long, ...);", workload=workload)
+    taken = project.folder / "taken.txt"
+    words = command("run", "workload=leaks", "measure=quick")
+    shell = ["bash", "-c", f'exec "$@" 9>{taken.name}', "bash", *words]
+    env = environment(project.home)
+    subprocess.run(shell, cwd=project.folder, env=env, check=True, capture_output=True)
+    assert taken.read_text() == ""
+
+
+@pytest.mark.parametrize("allow", ["syscall", "everything"])
+def test_all_threads_have_the_scheduling_class_that_is_asked_for(
+    project: Project, allow: str
+) -> None:
+    """Also those of the pool, and also in the sandbox."""
+    head = """\
+long syscall(long, ...);
+void kl_parallel(long, long, void (*)(void *, long), void *);
+struct work { long n; const float *x; float *y; volatile long classes[2]; };
+static void part(void *c, long task) {
+    struct work *w = c; long half = w->n / 2;
+    for (long i = task * half; i < (task ? w->n : half); i++) w->y[i] = 2 * w->x[i];
+    w->classes[task] = syscall(145, 0);
+}"""
+    body = (
+        "struct work w = {n, x, y, {-1, -1}}; kl_parallel(2, 2, part, &w);"
+        " if (w.classes[0] != w.classes[1]) y[0] = 1e9;"
+    )
+    text = WORKLOAD.format(name="classes", n=512) + f"allow: [{allow}]\n"
+    project.add("classes", body, head=head, workload=text)
+    words = ("workload=classes", "measure=quick", "measure.scheduling=fifo")
+    trial = project.json("run", *words).trial
+    assert trial["status"] == "ok", trial["message"]
 
 
 ALLOWED = {

@@ -1,5 +1,5 @@
-"""Kernels that try to leave their place, each with an honest twin: what they do, how their
-trials end and what the messages say."""
+"""Kernels that try to break out, each with an honest twin: what they do, how their trials end and
+what the messages say."""
 
 from __future__ import annotations
 
@@ -30,6 +30,21 @@ static gate find(void) {{
 }}"""
 """Finds the code by which the runner itself asks the system, near a function that it exports."""
 PAGE = "(((long)kl_parallel) & -4096)"
+LINKER = """\
+void *__tls_get_addr(void *);
+void abort(void);
+typedef long (*protect)(void *, unsigned long, int);
+static protect find(void) {
+    static const unsigned char code[] = {0xb8, 10, 0, 0, 0, 0x0f, 0x05};
+    for (long far = 0; far < 1 << 17; far++) {
+        const unsigned char *at = (const unsigned char *)__tls_get_addr + far;
+        int same = 0;
+        while (same < 7 && at[same] == code[same]) same++;
+        if (same == 7) return (protect)at;
+    }
+    return 0;
+}"""
+"""Finds the dynamic linker's own mprotect()."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +108,31 @@ CHEATS = {
         "__attribute__((constructor)) static void __do_global_dtors_aux(void) { ran = 1; }",
         f"{WORKS} y[0] += 0 * ran;",
         "constructor '__do_global_dtors_aux'",
+    ),
+    "starts": Cheat(
+        "defines a function that start files call",
+        "static volatile int ran;\n"
+        '__attribute__((visibility("hidden"))) void __gmon_start__(void);\n'
+        "void __gmon_start__(void) { ran = 1; }",
+        f"{WORKS} y[0] += 0 * ran;",
+        "defines '__gmon_start__'",
+    ),
+    "opens": Cheat(
+        "jumps from the code that runs while it is loaded",
+        "static volatile int ran;\n"
+        '__attribute__((used, naked, section(".text.unlikely"))) static void early(void) {\n'
+        '    __asm__("movl $1, ran(%rip)\\n add $8, %rsp\\n ret"); }\n'
+        '__asm__(".section .init\\n .byte 0xeb\\n .byte early - . - 1\\n .text");',
+        f"{WORKS} y[0] += 0 * ran;",
+        "section '.init'",
+    ),
+    "ends": Cheat(
+        "calls a function while it is unloaded",
+        "static volatile int ran;\n"
+        "__attribute__((used)) static void late(void) { ran = 1; }\n"
+        '__asm__(".section .fini\\n call late\\n .text");',
+        f"{WORKS} y[0] += 0 * ran;",
+        "section '.fini'",
     ),
     "chooses": Cheat(
         "runs while its functions are looked up",
@@ -235,10 +275,10 @@ CHEATS = {
         "handles signals as the runner", "13, 11, (long)x, 0, 8, 0, 0", "13 (rt_sigaction)"
     ),
     "calls_of_x32": asks("makes a call of x32", "0x40000000 + 257", "another instruction set"),
-    "moves_memory": asks(
-        "chooses where memory moves", "25, 0, 4096, 4096, 3, 4096", "of its choice (mremap)"
+    "copies_memory": asks("copies a mapping", "25, x, 0, 4096, 1", "copy a mapping (mremap)"),
+    "moves_over": asks_for_memory(
+        "moves memory over code of the runner", f"25, x, 4096, 4096, 3, {PAGE}", "runner (mremap)"
     ),
-    "copies_memory": asks("copies a mapping", "25, x, 0, 4096, 1", "of its choice (mremap)"),
     "moves_code": asks_for_memory(
         "moves code of the runner", f"25, {PAGE}, 4096, 8192, 1", "of the runner (mremap)"
     ),
@@ -252,6 +292,12 @@ CHEATS = {
     ),
     "protects": asks_for_memory(
         "makes code of the runner writable", f"10, {PAGE}, 4096, 3", "of the runner (mprotect)"
+    ),
+    "protects_by_linker": Cheat(
+        "makes code of the C library writable, with the linker's own function",
+        LINKER,
+        f"{WORKS} if (find()) find()((void *)((unsigned long)abort & -4096UL), 4096, 7);",
+        "of the runner (mprotect)",
     ),
     "unmaps_all": asks_for_memory(
         "unmaps more than 4 GiB around the runner",
@@ -279,6 +325,9 @@ CHEATS = {
         "ok",
         allow="syscall",
     ),
+    "creates_in_memory": asks("creates a file in memory", '319, "new", 0', "(memfd_create)"),
+    "owns": asks("gives a file to another user", '94, "new", 0, 0', "change a file (lchown)"),
+    "dates": asks("changes the time of a file", '235, "new", 0', "change a file (utimes)"),
     "takes_priority": asks("changes how it is scheduled", "141, 0, 0, 19", "(setpriority)"),
     "leaves_folder": asks("leaves its folder", '80, "/"', "leave its folder (chdir)"),
     "closes_count_freely": Cheat(
@@ -370,7 +419,7 @@ TWINS = {
         "void *malloc(unsigned long); void free(void *);",
         f"float *t = malloc(n * 4 + 4000000); t[0] = x[0]; {WORKS} y[0] = 2 * t[0]; free(t);",
     ),
-    "moves_memory": (
+    "moves_over": (
         "void *malloc(unsigned long); void *realloc(void *, unsigned long); void free(void *);",
         "float *t = malloc(n + 400000); t[0] = x[0]; t = realloc(t, n * 4 + 90000000);"
         f" t = realloc(t, n * 4 + 500000); {WORKS} y[0] = 2 * t[0]; free(t);",
