@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 from kernloom.base.gauges import leading_gauge
@@ -20,7 +20,7 @@ from kernloom.measure.statistics import chosen_clock
 from kernloom.measure.turns import blocks
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
-from kernloom.run.fleet import SCREENING, Fleet, FleetSetup, Keep, TrialBuild
+from kernloom.run.fleet import BESIDE_BUILDS, SCREENING, Fleet, FleetSetup, Keep, TrialBuild
 from kernloom.run.planning import MAX_PLANS_IN_MEMORY
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Everything, Share
@@ -155,7 +155,7 @@ class Local(Fleet):
                 measuring.tell(f"{len(there)} built")
                 if sum(map(len, measuring.ready)) >= least:
                     with core.taken(), self._exclusively():
-                        left += measuring.execute_ready()
+                        left += measuring.execute_ready(beside_builds=self._measured_again)
         return left
 
     def _measure_rest(self, measuring: _Measuring) -> list[Planned]:
@@ -221,16 +221,16 @@ class _Measuring:
         self.ready: list[Sequence[Planned]] = []
         """Blocks that are built."""
 
-    def execute_ready(self) -> list[Planned]:
+    def execute_ready(self, *, beside_builds: bool = False) -> list[Planned]:
         ready, self.ready = self.ready, []
-        return self.execute(*ready)
+        return self.execute(*ready, beside_builds=beside_builds)
 
     def tell(self, note: str) -> None:
         """Show what else is going on."""
         self._note = note
         self._progress.update(self._phase, self._done, self._total, note)
 
-    def execute(self, *blocks: Sequence[Planned]) -> list[Planned]:
+    def execute(self, *blocks: Sequence[Planned], beside_builds: bool = False) -> list[Planned]:
         """Run the trials of each block that this engine can claim; returns the others."""
         others: list[Planned] = []
         for wanted in blocks:
@@ -247,6 +247,8 @@ class _Measuring:
                 self._say(policy, round)
 
             for plan, trial in self._trials.in_turns(block, turn):
+                if beside_builds and not _exact(plan):
+                    trial = replace(trial, conditions={**trial.conditions, BESIDE_BUILDS: True})
                 self._keep(plan, trial)
                 self._share.release(plan)
                 self._rounds.append(round)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from kernloom.base.gauges import TIME
 from kernloom.measure.drift import drift_metrics, excludes, look_of, looked, seconds_of
 from kernloom.measure.trial import Trial
+from kernloom.run.fleet import BESIDE_BUILDS
 from kernloom.store.store import Store
 
 MOST = 50
@@ -19,7 +20,7 @@ def with_attempts(trial: Trial, drift: float, store: Store) -> Trial:
     between them, and a warning if they disagree. `drift` is what the policy assumes."""
     if not trial.good or trial.metrics.get("processes", 1) < 2 or not trial.samples:
         return trial
-    earlier = store.history(trial.id, MOST)
+    earlier = [one for one in store.history(trial.id, MOST) if BESIDE_BUILDS not in one.conditions]
     looks = [look for found in earlier if (look := look_of(found))]
     if not looks:
         return trial

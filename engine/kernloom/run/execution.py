@@ -28,7 +28,7 @@ from kernloom.plan.artifact import Artifact
 from kernloom.plan.planned import Planned
 from kernloom.run.assembly import Assembly
 from kernloom.run.attempts import with_attempts
-from kernloom.run.fleet import Fleet, Keep
+from kernloom.run.fleet import BESIDE_BUILDS, Fleet, Keep
 from kernloom.run.plan_conditions import with_plan_conditions
 from kernloom.run.progress import Progress
 from kernloom.run.sharing import Share, Sharing
@@ -432,10 +432,13 @@ def stored_trials(
                 yield plan, trial
 
 
-def reusable(trial: Trial, plan: Planned) -> bool:
-    """Whether a stored trial is a cache hit for the plan."""
+def reusable(trial: Trial, plan: Planned, *, beside_builds: bool = False) -> bool:
+    """Whether a stored trial is a cache hit for the plan; `beside_builds`: also one that was
+    measured while others were built."""
     if plan.experiment.observed:
         return False  # what is seen of a run is not stored
+    if trial.conditions.get(BESIDE_BUILDS) and not beside_builds:
+        return False
     return lasting(trial, plan) and (plan.experiment.rerun == "none" or trial.status == "ok")
 
 

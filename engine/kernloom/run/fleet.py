@@ -40,6 +40,9 @@ class TrialBuild(Protocol):
 
 
 SCREENING = "screening"
+BESIDE_BUILDS = "beside_builds"
+"""Condition of a trial that a study measured while compilers ran on other cores: enough to choose
+the leaders, which are measured again, and no result for anybody else."""
 
 
 @dataclass(frozen=True)

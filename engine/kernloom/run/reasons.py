@@ -15,6 +15,7 @@ from kernloom.measure.trial import Trial
 from kernloom.plan.facts import THIS_MACHINE
 from kernloom.plan.planned import Planned, groups_of
 from kernloom.run.execution import lasting
+from kernloom.run.fleet import BESIDE_BUILDS
 from kernloom.run.fleets import fleet_kind
 from kernloom.store.store import Store
 
@@ -143,6 +144,8 @@ def _not_reused(trial: Trial, plan: Planned) -> str:
     rerun = plan.experiment.rerun
     if rerun == "all":
         return "rerun=all"
+    if trial.conditions.get(BESIDE_BUILDS):
+        return "a study measured it while compilers ran"
     if not lasting(trial, plan):
         return f"it ended as {trial.status}, which another attempt may not"
     return f"rerun={rerun}, and it ended as {trial.status}"

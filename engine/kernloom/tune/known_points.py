@@ -47,7 +47,8 @@ class Similar:
 
 
 class KnownPoints:
-    """Points with stored trials that would be cache hits; others' are found while they work."""
+    """Points whose stored trials are valid results, also those that other engines store during the
+    study."""
 
     def __init__(self, plan: StudyPlan, store: Store, fleet: Fleet) -> None:
         self._plan = plan
@@ -63,7 +64,7 @@ class KnownPoints:
         self._seen.add(id)
 
     def of_this_work(self) -> Iterator[KnownPoint]:
-        """Every point of the space whose trial is stored, and was not when this was last asked."""
+        """Every point of the space whose trial was stored since the last call."""
         if self._plan.experiment.rerun == "all":
             return
         self._state = self._store.state()
@@ -79,7 +80,7 @@ class KnownPoints:
         found = {
             plan.id: trial
             for plan, trial in stored_trials(self._store, self._fleet, wanted)
-            if reusable(trial, plan)
+            if reusable(trial, plan, beside_builds=True)
         }
         left = [plan for plan in wanted if plan.id not in found]
         for id, trial in (found | self.not_compiling(left)).items():

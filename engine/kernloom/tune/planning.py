@@ -217,13 +217,22 @@ def _fixed(base: Planned, swept: Sequence[Override]) -> dict[str, dict[str, list
                 found[record.name][name] = list(one.values)
                 hits += 1
         if not hits:
-            names = [n for record in _schedule(base) for n in tunables_of(record.kernel)]
             raise ConfigError(
                 "no step of this workload has this tunable",
                 key=one.key,
-                hint=nearest(rest[-1], list(dict.fromkeys(names))),
+                hint=nearest(f"{transform}.{rest[-1]}", _tunable_names(base)),
             )
     return found
+
+
+def _tunable_names(base: Planned) -> list[str]:
+    """`transform.tunable` of every step."""
+    found = (
+        f"{transform}.{name}"
+        for record in _schedule(base)
+        for name, (transform, *_) in tunables_of(record.kernel).items()
+    )
+    return list(dict.fromkeys(found))
 
 
 def _chosen(

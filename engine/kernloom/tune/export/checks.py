@@ -69,8 +69,8 @@ def write_test(outcome: Outcome, best: Leader, library: Library, header: str, fo
 
 
 def data_file(*parts: str) -> str:
-    """The name of a file: of a case, a tensor, and what it has of it. None of them has a dot, so
-    that no two files have the same name."""
+    """A file name from a case, a tensor and the kind of content. The parts have no dots, so names
+    are unique."""
     return f"{'.'.join(parts)}.bin"
 
 
