@@ -205,3 +205,18 @@ def test_a_golden_that_differs_from_call_to_call_is_refused(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="differs between two calls with the same arguments"):
         check_goldens(workload, cache, [tmp_path])
     check_goldens(replace(workload, golden={"y": "golden.py:nan"}), cache, [tmp_path])
+
+
+def test_results_do_not_depend_on_the_order_of_a_set_in_some_process(tmp_path: Path) -> None:
+    (tmp_path / "golden.py").write_text(
+        "import numpy as np\n"
+        "def ordered(inputs, scalars, sizes):\n"
+        "    words = {'a', 'bb', 'ccc', 'dddd', 'eeeee'}\n"
+        "    return np.array([len(word) for word in words][:3])\n"
+    )
+    found = set()
+    for _ in range(4):
+        # A thread has a process of its own.
+        with ThreadPoolExecutor(1) as thread:
+            found.add(tuple(thread.submit(called, tmp_path, "ordered").result()))
+    assert len(found) == 1

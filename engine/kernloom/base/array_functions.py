@@ -13,8 +13,8 @@ MAX_ELEMENTS = 2**27
 MAX_STEPS = 2**33
 """Most multiplications of a convolution: about ten seconds."""
 MAX_PRODUCT_STEPS = 2**38
-"""Most multiplications of a product of matrices by `@`, `dot` or `einsum`: numpy has a library for
-those of floats."""
+"""Most multiplications of a product of matrices of floats by `@`, `dot` or `einsum`: numpy has a
+library for those."""
 MAX_DIMENSIONS = 8
 """Most dimensions of an operand of `pad` or `einsum`."""
 CONVOLVE_MODES = ("full", "same", "valid")
@@ -58,6 +58,12 @@ def _check_steps(count: int, function: str, most: int = MAX_STEPS) -> None:
         raise ExpressionError(f"{function} would take {count} multiplications, which is too many")
 
 
+def _most_products(operands: Iterable[Any]) -> int:
+    """Of a product of these operands."""
+    floats = all(operand.dtype.kind == "f" for operand in operands)
+    return MAX_PRODUCT_STEPS if floats else MAX_STEPS
+
+
 def _array(value: Any, function: str) -> Any:
     """A numeric array that is an argument of `function`."""
     found = number(numbers(value)) if not isinstance(value, (int, float)) else value
@@ -93,7 +99,7 @@ def product(a: Any, b: Any) -> Any:
     columns = b.shape[-1] if b.ndim > 1 else 1
     count = math.prod(stack) * rows * columns
     check_elements(count, (a, b))
-    _check_steps(count * a.shape[-1], "@", MAX_PRODUCT_STEPS)
+    _check_steps(count * a.shape[-1], "@", _most_products((a, b)))
     return a @ b
 
 
@@ -103,7 +109,7 @@ def _dot(a: Any, b: Any) -> Any:
     axis = -2 if b.ndim > 1 else -1
     count = (a.size // max(a.shape[-1], 1)) * (b.size // max(b.shape[axis], 1))
     check_elements(count, (a, b))
-    _check_steps(count * a.shape[-1], "dot", MAX_PRODUCT_STEPS)
+    _check_steps(count * a.shape[-1], "dot", _most_products((a, b)))
     import numpy
 
     return numpy.dot(a, b)
@@ -138,7 +144,7 @@ def _einsum(subscripts: Any, *operands: Any) -> Any:
         if letter not in extents or output.count(letter) > 1:
             raise ExpressionError(f"einsum cannot give '{output}': '{letter}'")
     check_elements(math.prod(extents[letter] for letter in output), arrays)
-    _check_steps(math.prod(extents.values()), "einsum", MAX_PRODUCT_STEPS)
+    _check_steps(math.prod(extents.values()), "einsum", _most_products(arrays))
     import numpy
 
     # Pairs of operands that are products of matrices are computed as such.

@@ -210,9 +210,10 @@ def _check_fuzz(workload: Workload) -> None:
         if name not in workload.sizes:
             raise ConfigError(f"unknown size '{name}'", key=key, hint=nearest(name, workload.sizes))
         high = limits.high
-        if high is not None and limits.low > high // limits.multiple * limits.multiple:
+        least = max(limits.low, 1)
+        if high is not None and least > high // limits.multiple * limits.multiple:
             raise ConfigError(
-                f"no multiple of {limits.multiple} is from {limits.low} to {high}", key=key
+                f"no multiple of {limits.multiple} is from {least} to {high}", key=key
             )
     for name, kinds in fuzz.values.items():
         key = f"workload.fuzz.values.{name}"

@@ -183,8 +183,6 @@ class Setup:
         """Of the data set in its tensors."""
         self._bench = bench
         self._session = session
-        self.launches = 0
-        """How many succeeded."""
         self.tensors: dict[str, TensorSpec] = tensors_of(workload)
         bound = [a for s in steps for a in s.step.arguments if a.kind == "tensor"]
         tasks = bench.orchestration
@@ -370,7 +368,6 @@ class Setup:
             ) from None
         if self._bench.run_s is None:
             self._bench.run_s = time.monotonic() - start
-        self.launches += 1
         return result
 
 

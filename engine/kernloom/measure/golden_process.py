@@ -20,6 +20,8 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
+    # Else the order of a set would differ from one process to another.
+    "PYTHONHASHSEED": "0",
 }
 _REQUEST, _ANSWER = struct.Struct("<dQ"), struct.Struct("<iQ")
 """Headers: time limit and bytes that follow; exit code of the call, and bytes that follow."""
@@ -36,7 +38,8 @@ class GoldenProcess:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-I", str(_WORKER)],
+            # Isolated but for the seed of hashes, which -I would not take from the environment.
+            [sys.executable, "-s", "-P", str(_WORKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

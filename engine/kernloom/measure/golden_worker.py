@@ -1,9 +1,9 @@
 """The process that calls functions of golden files: requests on stdin, answers on stdout, each with
 a header. Every call is in a fork of its own.
 
-It is started by path in an isolated interpreter and imports nothing of Kernloom. A request is a
-line of JSON followed by an array for each input; the answer is a line of JSON, followed by the
-result if there is one.
+It is started by path, without the folders of users in sys.path, and imports nothing of Kernloom. A
+request is a line of JSON followed by an array for each input; the answer is a line of JSON,
+followed by the result if there is one.
 """
 
 from __future__ import annotations

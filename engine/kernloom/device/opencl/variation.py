@@ -84,8 +84,8 @@ class Variation:
         return self._written(changed)
 
     def refresh(self) -> list[Any]:
-        """Enqueue as many writes as a change does, which change nothing: runs after them have the
-        inputs of the run before, and cannot be told from others by anything else."""
+        """Enqueue as many writes as a change does, with the contents that are there already, so
+        that a kernel cannot distinguish the two."""
         if not self._exchanged:
             return []
         kinds = (self._exchanged, self._restored, self._poisoned)

@@ -119,7 +119,7 @@ class Drawing:
 
     def _size(self, name: str, random: Random) -> int:
         low, high, limits = self._range(name)
-        if random.random() < 0.12:
+        if low >= high or random.random() < 0.12:
             return low
         around = math.exp(random.uniform(math.log(max(low, 1)), math.log(high)))
         value = round(around)

@@ -111,7 +111,7 @@ class Fuzzer:
             if not failures:
                 trial = _trial(base, created, start, None, metrics)
             else:
-                error = self._reported(base, verifier, failures, building, trials)
+                error = self._reported(base, verifier, failures, verified, building, trials)
                 trial = _trial(base, created, start, error, metrics, status=failures[0].status)
         return replace(trial, warnings=_warnings(drawing, verified, refused))
 
@@ -158,6 +158,7 @@ class Fuzzer:
         base: Planned,
         verifier: DrawVerifier,
         failures: Sequence[Failure],
+        verified: int,
         building: Building,
         trials: Trials,
     ) -> KernloomError:
@@ -181,7 +182,7 @@ class Fuzzer:
         more = "" if len(failures) < MAX_FAILURES else " or more"
         report = DeviceError(
             f"{error}\n  smallest: {draws[-1].draw}.{reduced.condition}\n"
-            f"  {len(failures)}{more} of {count(self._draws, 'draw')} fail, the first is number "
+            f"  {len(failures)}{more} of {count(verified, 'draw')} fail, the first is number "
             f"{failure.number} with --seed {self._seed}\n  run it again: {command_of(path)}",
             status=failure.status,
             stderr=getattr(error, "stderr", ""),
@@ -224,7 +225,8 @@ def run_case(assembly: Assembly, progress: Progress, case: FuzzCase) -> FuzzResu
         building = Building(lambda plan: assembly.builder(plan.experiment), progress)
         outcomes = building([item.plan for item in items])
         results.build = building.summary
-        error = DrawVerifier(Trials(assembly, outcomes, scratch), data).verify_alone(*items)
+        with closing(DrawVerifier(Trials(assembly, outcomes, scratch), data)) as verifier:
+            error = verifier.verify_alone(*items)
     status = status_of(error) if error else "ok"
     results.trials.append(_trial(plan, created, start, error, {"draws": 1}, status=status))
     return results

@@ -93,8 +93,8 @@ def _simpler(draw: Draw, limits: Mapping[str, SizeRange]) -> Iterator[Draw]:
 
 
 def _less(size: int, step: int) -> Iterator[int]:
-    """Smaller sizes, from half of it on; most have the same remainder, by powers of two, as what
-    fails may be the tail behind vectors and tiles."""
+    """Smaller sizes, beginning with half. Most keep the remainder modulo a power of two, because
+    the failure may be in the tail of a loop over vectors or tiles."""
     yield size // 2
     power = 1 << max(size // step - 1, 1).bit_length() - 1
     while power:
