@@ -1,6 +1,6 @@
 """Kernels of the table as workloads of a project, and how they end.
 
-.venv/bin/python tests/attack/cheat_trials.py [--opencl] [POLICY [NAME ...]]
+.venv/bin/python tests/attack/cheat_trials.py [--opencl | --closed-door] [POLICY [NAME ...]]
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ if __name__ == "__main__":
 
 import cheats
 import cheats_opencl
+import closed_door
 from cheats import WORK, Cheat
+from closed_door import TWIN
 
 from command_line import COMPILED, Project
 
@@ -105,7 +107,6 @@ steps:
   call: {{kernel: {name}}}
 golden: {{{golden}}}
 {lines}"""
-TWIN = "_twin"
 ALLOWED = "_allowed"
 EVERYTHING = "allow: [everything]\n"
 AT_ONCE = 8
@@ -177,33 +178,43 @@ def verdict(name: str, trials: Mapping[str, dict[str, Any]], language: Language 
     return ""
 
 
-def show(name: str, trials: Mapping[str, dict[str, Any]], language: Language) -> bool:
+def show(
+    name: str, about: str, expected: str, trials: Mapping[str, dict[str, Any]], problem: str
+) -> bool:
     """Print how a kernel ended; whether that is not as expected."""
-    problem = verdict(name, trials, language)
-    print(f"{name:22}{language.cheats[name].about}")
+    print(f"{name:22}{about}")
     for label, one in (("", name), ("allowed: ", name + ALLOWED), ("twin: ", name + TWIN)):
         if one in trials:
             message = " ".join(trials[one]["message"].split())
             print(f"{'':22}{label}{trials[one]['status']}: {message[:SHOWN]}".rstrip(": "))
     if problem:
-        print(f"{'':22}NOT AS EXPECTED: {language.cheats[name].status}")
+        print(f"{'':22}NOT AS EXPECTED: {expected}")
     return bool(problem)
 
 
 def main() -> int:
     """Print the table: kernel, what it does, status, message."""
     words = sys.argv[1:]
+    policy, *names = [word for word in words if not word.startswith("--")] or ["quick"]
     language = OPENCL if "--opencl" in words else C
-    policy, *names = [word for word in words if word != "--opencl"] or ["quick"]
+    table: Mapping[str, Cheat | closed_door.Cheat] = language.cheats
+    if "--closed-door" in words:
+        table = closed_door.CHEATS
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault(COMPILED, folder)
-        chosen = names or list(language.cheats)
+        chosen = names or list(table)
         project = Project(Path(folder))
         for start in range(0, len(chosen), AT_ONCE):
             some = chosen[start : start + AT_ONCE]
-            trials = ends(project, some, policy, language)
-            failed += sum(show(name, trials, language) for name in some)
+            if table is closed_door.CHEATS:
+                trials = closed_door.ends(project, some, policy)
+                problems = [closed_door.verdict(name, trials) for name in some]
+            else:
+                trials = ends(project, some, policy, language)
+                problems = [verdict(name, trials, language) for name in some]
+            for name, problem in zip(some, problems, strict=True):
+                failed += show(name, table[name].about, table[name].status, trials, problem)
     print(f"{len(chosen)} kernels, {failed} not as expected")
     return int(failed > 0)
 

@@ -3,10 +3,13 @@ what the messages say."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from command_line import DOUBLE
+from command_line import DOUBLE, Project
 
+TWIN = "_twin"
 WORKS = f"{DOUBLE} "
 SYSTEM = "long syscall(long, ...);"
 RAW = (
@@ -461,3 +464,36 @@ TWINS = {
     ),
 }
 """Name of a cheat -> head and body of an honest kernel that looks like it."""
+
+
+def add(project: Project, name: str) -> None:
+    """The kernel and its workload."""
+    cheat = CHEATS[name]
+    project.add(name, cheat.body, head=cheat.head)
+    if cheat.allow:
+        path = project.folder / f"configs/workload/{name}.yaml"
+        path.write_text(f"{path.read_text()}allow: [{cheat.allow}]\n")
+
+
+def ends(project: Project, names: Iterable[str], policy: str) -> Mapping[str, dict[str, Any]]:
+    """The trials of these kernels and of their twins, by name."""
+    order = []
+    for name in names:
+        add(project, name)
+        order.append(name)
+        if name in TWINS:
+            head, body = TWINS[name]
+            project.add(name + TWIN, body, head=head)
+            order.append(name + TWIN)
+    words = (f"workload={','.join(order)}", f"measure={policy}", "timeout=20")
+    return {trial["workload"]: trial for trial in project.json("run", "-m", *words).trials}
+
+
+def verdict(name: str, trials: Mapping[str, dict[str, Any]]) -> str:
+    """What is wrong with how a kernel and its twin ended; empty: nothing."""
+    cheat, trial, twin = CHEATS[name], trials[name], trials.get(name + TWIN)
+    if trial["status"] != cheat.status or cheat.says not in trial["message"]:
+        return f"{name}: {trial['status']}: {trial['message']}"
+    if twin and twin["status"] not in ("ok", "unconverged"):
+        return f"{name}{TWIN}: {twin['status']}: {twin['message']}"
+    return ""

@@ -6,7 +6,7 @@ import platform
 import subprocess
 
 import pytest
-from closed_door import CHEATS, TWINS
+from closed_door import CHEATS, TWINS, add, ends, verdict
 
 from command_line import DOUBLE, WORKLOAD, Project, command, environment
 
@@ -16,28 +16,9 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_cheats_end_in_their_status_and_twins_are_good(project: Project) -> None:
-    for name, cheat in CHEATS.items():
-        project.add(name, cheat.body, head=cheat.head)
-        if cheat.allow:
-            path = project.folder / f"configs/workload/{name}.yaml"
-            path.write_text(f"{path.read_text()}allow: [{cheat.allow}]\n")
-    for name, (head, body) in TWINS.items():
-        project.add(f"honest_{name}", body, head=head)
-    names = [*CHEATS, *(f"honest_{name}" for name in TWINS)]
-    done = project.json("run", "-m", f"workload={','.join(names)}", "measure=quick", "timeout=20")
-    trials = {trial["workload"]: trial for trial in done.trials}
-    ended = {
-        name: f"{trials[name]['status']}: {trials[name]['message']}"
-        for name, cheat in CHEATS.items()
-        if trials[name]["status"] != cheat.status or cheat.says not in trials[name]["message"]
-    }
-    assert ended == {}
-    accused = {
-        name: trials[f"honest_{name}"]["message"]
-        for name in TWINS
-        if trials[f"honest_{name}"]["status"] != "ok"
-    }
-    assert accused == {}
+    trials = ends(project, CHEATS, "quick")
+    problems = {name: problem for name in CHEATS if (problem := verdict(name, trials))}
+    assert problems == {}
 
 
 def test_descriptors_of_the_caller_are_closed(project: Project) -> None:
@@ -126,11 +107,7 @@ def test_other_compilers_and_variants_know_them_too(
 ) -> None:
     names = ["constructs", "shadows_pool", "forks", "connects_quietly", "calls_by_itself", "rounds"]
     for name in names:
-        cheat = CHEATS[name]
-        project.add(name, cheat.body, head=cheat.head)
-        if cheat.allow:
-            path = project.folder / f"configs/workload/{name}.yaml"
-            path.write_text(f"{path.read_text()}allow: [{cheat.allow}]\n")
+        add(project, name)
     for name in ("threads", "unmaps", "loads"):
         project.add(f"honest_{name}", TWINS[name][1], head=TWINS[name][0])
     wanted = [*names, "honest_threads", "honest_unmaps", "honest_loads"]
