@@ -300,7 +300,10 @@ def test_tunables_are_those_of_the_workload_on_the_target() -> None:
         ("measure.clock", ("auto", "cpu", "wall")),
         ("measure.pin", ("true", "false")),
         ("workload.dtype", DTYPES),
-        ("workload.tensors.A.fill.pattern", ("ramp", "alternating", "checkerboard", "identity")),
+        (
+            "workload.tensors.A.fill.pattern",
+            ("ramp", "steps", "alternating", "checkerboard", "identity"),
+        ),
         ("target.variant", ("release", "asan")),
         ("sweep.sample.method", ("random", "latin_hypercube")),
         ("fleet.exclusive", ("node", "measuring", "none")),

@@ -247,7 +247,7 @@ class Fill(Digested):
     mean: float = field(default=0.0, metadata=FINITE)
     std: float = field(default=1.0, metadata=at_least(0))
     value: float = 0.0
-    pattern: Literal["ramp", "alternating", "checkerboard", "identity"] = "ramp"
+    pattern: Literal["ramp", "steps", "alternating", "checkerboard", "identity"] = "ramp"
     path: str | None = None
     generator: str | None = None
 

@@ -87,8 +87,9 @@ def _integers(filling: Filling) -> Array:
 
 def _pattern(filling: Filling) -> Array:
     spec, fill = filling.spec, filling.fill
-    if fill.pattern == "ramp":
-        return np.linspace(fill.low, fill.high, spec.elements).reshape(spec.shape)
+    if fill.pattern in ("ramp", "steps"):
+        values = np.linspace(fill.low, fill.high, spec.elements).reshape(spec.shape)
+        return values if fill.pattern == "ramp" else np.rint(values)
     index = np.indices(spec.shape)
     if fill.pattern == "identity":
         same = np.ones(spec.shape, dtype=bool)

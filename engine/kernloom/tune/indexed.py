@@ -12,6 +12,12 @@ from kernloom.tune.pool import shuffled_indices
 from kernloom.tune.strategy import Point, Search, Strategy
 
 
+_STARTS = 12
+"""Random points before a search that moves from point to point begins at the best of them."""
+_SHARE_OF_STARTS = 5
+"""At most the budget divided by this."""
+
+
 class IndexedStrategy(Strategy):
     """Keeps the points asked and told by their index in the product of all axes."""
 
@@ -52,6 +58,12 @@ class IndexedStrategy(Strategy):
 
     def learn(self, index: int, value: float | None) -> None:
         """A result arrived; it is in `results`."""
+
+    @property
+    def starting(self) -> bool:
+        """Whether the search has yet to begin."""
+        most = (self.search.budget or _STARTS * _SHARE_OF_STARTS) // _SHARE_OF_STARTS
+        return len(self.asked) < min(_STARTS, most)
 
     def random_point(self) -> int | None:
         """A random point that was not asked; None: no point is left."""

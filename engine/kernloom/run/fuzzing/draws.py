@@ -158,7 +158,8 @@ class Drawing:
         if kind == "zeros":
             return {"kind": "constant", "value": 0.0}
         if kind == "sorted":
-            return {"kind": "pattern", "pattern": "ramp", "low": low, "high": high}
+            pattern = "steps" if whole else "ramp"
+            return {"kind": "pattern", "pattern": pattern, "low": low, "high": high}
         if kind == "extremes":
             pattern = random.choice(("alternating", "checkerboard"))
             return {"kind": "pattern", "pattern": pattern, "low": low, "high": high}

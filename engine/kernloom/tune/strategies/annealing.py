@@ -24,11 +24,11 @@ class Annealing(IndexedStrategy):
         self._told = 0
         self._current: int | None = None
         self._lists: dict[int, list[int]] = {}
-        good = self.good_results()
-        if good:
-            self._current = min(good, key=lambda index: good[index])
+        self._begin()
 
     def propose(self) -> int | None:
+        if self.starting:
+            return self.random_point()
         for _ in range(_MAX_MOVES):
             if self._current is None:
                 break
@@ -56,7 +56,15 @@ class Annealing(IndexedStrategy):
 
     def learn(self, index: int, value: float | None) -> None:
         self._told += 1
-        self._consider(index)
+        if self.starting:
+            self._begin()
+        else:
+            self._consider(index)
+
+    def _begin(self) -> None:
+        """Go to the best point so far."""
+        good = self.good_results()
+        self._current = min(good, key=lambda index: good[index]) if good else None
 
     def _consider(self, index: int) -> None:
         value = self.results.get(index)

@@ -1,4 +1,5 @@
-"""Local search: climb from a random point to better neighbours, and start again at the top."""
+"""Local search: climb from the best of some random points to better neighbours, and start again at
+the top."""
 
 from __future__ import annotations
 
@@ -21,6 +22,8 @@ class LocalSearch(IndexedStrategy):
             self._move(min(good, key=lambda index: good[index]))
 
     def propose(self) -> int | None:
+        if self.starting:
+            return self.random_point()
         while self._waiting:
             if (index := self._waiting.popleft()) not in self.asked:
                 return index
