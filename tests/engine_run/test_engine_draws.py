@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kernloom.config.schema import Fill, Tensor, Workload
-from kernloom.plan.schedule import TensorSpec
 from kernloom.measure.fills import FILLS, Filling
+from kernloom.plan.schedule import TensorSpec
 from kernloom.run.fuzzing.draws import Drawing, kinds_of
 
 ELEMENTS = 1001
@@ -23,7 +23,7 @@ def test_contents_of_whole_numbers_are_whole_and_in_range(seed: int) -> None:
     for kind in kinds_of(workload, "x"):
         if kind == "fill":
             continue
-        fill = Fill(**drawing._fill("x", kind, Random(seed)))  # noqa: S311
+        fill = Fill(**drawing._fill("x", kind, Random(seed)))
         spec = TensorSpec("x", (ELEMENTS,), "float32")
         filling = Filling(spec, fill, np.random.default_rng(seed), [], "fill")
         values = FILLS[fill.kind](filling)

@@ -24,3 +24,16 @@ def test_outputs_of_every_element_type_can_be_rounded() -> None:
     rounding = _rounding(workload, 0, cast(FuzzData, data))
     assert list(rounding) == ["y"]
     assert 0 < rounding["y"][0] < rounding["y"][1] < 1e-4
+
+
+def test_errors_of_a_sum_may_have_the_same_sign() -> None:
+    n = 16384
+    tensors = {"x": Tensor((n,), "float32"), "y": Tensor((1,), "float32")}
+    workload = Workload("w", {}, tensors, {}, {"y": "reshape(sum(x), (1,))"}, dtype="float32")
+    inputs = {"x": np.linspace(-1, 1, n).astype(np.float32)}
+    exact = goldens_of(workload, {}, inputs, [])
+    data: Any = SimpleNamespace(
+        inputs=lambda workload, seed: inputs, goldens=lambda workload, seed: exact, folders=[]
+    )
+    one_by_one = np.cumsum(inputs["x"], dtype=np.float32)[-1]
+    assert abs(one_by_one - exact["y"][0]) < _rounding(workload, 0, cast(FuzzData, data))["y"][0]

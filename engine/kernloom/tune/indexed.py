@@ -11,7 +11,6 @@ from kernloom.base.errors import UsageError
 from kernloom.tune.pool import shuffled_indices
 from kernloom.tune.strategy import Point, Search, Strategy
 
-
 _STARTS = 12
 """Random points before a search that moves from point to point begins at the best of them."""
 _SHARE_OF_STARTS = 5

@@ -20,6 +20,9 @@ SAMPLES = 12
 """Random roundings of the inputs: many, so that opposite ones are among them for each element."""
 ULP = 4
 """Largest change of an input, in units in the last place."""
+WAYS = ("all up", "farthest", "within")
+"""How inputs change: the first sample all up, since the rounding errors of a sum may all have the
+same sign; the others up or down at random, by just ULP or by less."""
 MARGIN = 4
 """Allowed error as a multiple of the largest change of the golden."""
 
@@ -76,8 +79,8 @@ def _rounding(workload: Workload, seed: int, data: FuzzData) -> dict[str, Array]
     random = np.random.default_rng([seed, SAMPLES])
     found: dict[str, Array] = {}
     for sample in range(SAMPLES):
-        farthest = sample % 2 == 0
-        moved = _goldens(workload, _moved(inputs, random, farthest=farthest), data)
+        way = WAYS[min(sample, 1 + sample % 2)]
+        moved = _goldens(workload, _moved(inputs, random, way), data)
         for name, golden in exact.items():
             if golden.dtype.kind != "f":
                 continue
@@ -94,15 +97,16 @@ def _tiny(workload: Workload, name: str) -> float:
     return 64 * float(np.finfo(dtype).smallest_subnormal) if dtype.kind == "f" else 0.0
 
 
-def _moved(
-    inputs: Mapping[str, Array], random: np.random.Generator, *, farthest: bool
-) -> dict[str, Array]:
-    """The inputs with each element changed, by at most ULP or, if `farthest`, by just that."""
+def _moved(inputs: Mapping[str, Array], random: np.random.Generator, way: str) -> dict[str, Array]:
+    """The inputs with each element changed in one of WAYS."""
     moved = {}
     for name, array in inputs.items():
         if array.dtype.kind == "f":
-            units = random.uniform(-ULP, ULP, array.shape)
-            units = np.copysign(ULP, units) if farthest else units
+            if way == "all up":
+                units = np.copysign(float(ULP), array)
+            else:
+                units = random.uniform(-ULP, ULP, array.shape)
+                units = np.copysign(ULP, units) if way == "farthest" else units
             change = units * np.finfo(array.dtype).eps
             with np.errstate(all="ignore"):
                 moved[name] = array.astype(np.float64) * (1 + change)
