@@ -85,3 +85,59 @@ def test_any_name_and_only_the_region_counts(project: Project, name: str) -> Non
     if shutil.which("cmake"):
         run("cmake", "-B", "build", ".", folder=folder)
         run("cmake", "--build", "build", folder=folder)
+
+
+TAILED_KERNEL = """\
+name: tailed
+arguments:
+  n: {kind: size}
+  x: {kind: tensor, shape: [n]}
+  y: {kind: tensor, access: write, shape: [n]}
+sources:
+  host: {file: tailed.c, function: tailed, macros: {BLOCK: block}}
+tunables: {tile: {block: {values: [8, 32], "off": 8}}}
+"""
+TAILED = """\
+void tailed(long n, const float *x, float *y)
+{
+    volatile float slow = 0;
+    for (long i = 0; i < (BLOCK == 8 ? 100000 : 0); i++) slow += 1;
+    for (long i = 0; i < n; i++) y[i] = 2 * x[i];
+    if (BLOCK == 32 && n == 1001) y[1000] = 7;
+}
+"""
+TAILED_WORKLOAD = """\
+defaults: [{/kernel@kernels.tailed: tailed}, _self_]
+name: tailed
+sizes: {n: 4096}
+tensors: {x: {shape: [n]}, y: {shape: [n]}}
+steps: {call: {kernel: tailed}}
+golden: {y: 2 * x}
+cases: {odd: {sizes: {n: 1001}}}
+"""
+
+
+def test_what_is_exported_is_right_on_every_case_whatever_sizes_were_tuned(
+    project: Project,
+) -> None:
+    project.write("configs/kernel/tailed.yaml", TAILED_KERNEL)
+    project.write("configs/workload/tailed.yaml", TAILED_WORKLOAD)
+    project.write("templates/tailed.c", TAILED)
+    # Known for another shape, on which it is right.
+    one = project.json(
+        "run", "workload=tailed", "workload.sizes.n=512", "select.fixed.tile.block=32"
+    )
+    assert one.trial["status"] == "ok"
+    words = ("tune", "workload=tailed", "workload.sizes.n=2048", "racing=quick", "export=library")
+    done = project.run(*words)
+    assert done.code == 0, done.stderr
+    assert "not the winner: wrong on case odd: y[1000] is 7" in done.stdout
+    assert "is verified on the tuned sizes, default, odd" in done.stdout
+    assert f"left out: the parameters of trial {one.trial['id']}: wrong on case odd" in done.stderr
+    library = project.folder / "library"
+    needs("gcc")
+    run("sh", "build.sh", folder=library)
+    assert "all right" in run("./test", folder=library)
+    refused = project.run("tune", "workload=axpy", "export=library")
+    assert refused.code == 2
+    assert "library is an export of workload 'tailed', not of 'axpy'" in refused.stderr

@@ -49,7 +49,7 @@ def test_an_export_can_be_a_link_to_a_folder(tmp_path: Path) -> None:
 
 def test_flags_reach_no_shell(tmp_path: Path) -> None:
     flag = "-DX=$(touch pwned)`touch pwned`;touch pwned"
-    (tmp_path / "build.sh").write_text(build_script("lib", [("a.c", (flag, "-O2"))]))
+    (tmp_path / "build.sh").write_text(build_script("lib", [("a.c", (flag, "-O2"))], flag))
     (tmp_path / "cc").write_text('#!/bin/sh\nfor word; do echo "$word"; done\n')
     (tmp_path / "cc").chmod(0o755)
     done = subprocess.run(

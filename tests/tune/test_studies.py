@@ -122,11 +122,12 @@ def test_what_follows_a_wrong_winner_is_not_compared_with_it() -> None:
 
     race = RaceResult([leader(1.0, "best"), leader(3.0, "equal"), leader(2.0, "worse")])
 
-    def cases(plan: Any, point: Any, execution: Any) -> Verified:
+    def cases(plan: Any, point: Any, execution: Any, *, measured: bool) -> Verified:
         return Verified((trial("wrong" if point["n"] == 1.0 else "ok"),))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(winner, "_verified", cases)
+        patch.setattr(winner, "at_point", lambda point: point)
+        patch.setattr(winner, "verified_cases", cases)
         race, verified = winner.verified_winner(None, race, lambda: None, measured=True)  # type: ignore[arg-type, return-value]
     assert verified is not None
     assert [(one.point["n"], one.verdict) for one in race.leaders] == [

@@ -62,9 +62,16 @@ def fuzz(
         check_on_this_machine(plan.experiment.fleet, "check")
     results = Fuzzer(assembly, progress, draws, seed).run(plans)
     results.trials += refused_trials(assembly, overrides, errors)
-    total = sum(int(trial.metrics.get("draws", 0)) for trial in results.trials)
-    progress.say(f"{count(total, 'draw')} verified; the same again: --seed {seed}")
+    progress.say(f"{_told(results)}; the same again: --seed {seed}")
     return results
+
+
+def _told(results: FuzzResults) -> str:
+    draws = count(results.draws, "draw")
+    failed = f"{results.failed:,} failed" if results.failed else "none failed"
+    if results.interrupted:
+        return f"interrupted after {draws}, of which {failed}"
+    return f"{draws} run, {failed}" if results.failed else f"{draws} verified"
 
 
 def _run_saved(

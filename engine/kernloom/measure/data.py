@@ -319,12 +319,14 @@ def _golden(
 def check_goldens(workload: Workload, cache: DigestCache, folders: Sequence[Path]) -> None:
     """Find a golden that does not fit its tensor early, with a trial run on tiny tensors.
 
-    Each size shrinks to a small number of its own; sizes that cannot shrink are left to the check
-    on the real data.
+    Each size shrinks to a small number of its own, larger ones to larger numbers; sizes that cannot
+    shrink are left to the check on the real data.
     """
+    numbers = [(size, name) for name, size in workload.sizes.items() if isinstance(size, int)]
+    order = [name for _, name in sorted(numbers, key=lambda one: one[0])]
     shrunk = {
-        name: min(size, 3 + index) if isinstance(size, int) else size
-        for index, (name, size) in enumerate(workload.sizes.items())
+        name: min(size, 3 + order.index(name)) if isinstance(size, int) else size
+        for name, size in workload.sizes.items()
     }
     # Every tensor is filled with ones.
     tensors = {name: [*tensor.shape, tensor.dtype] for name, tensor in workload.tensors.items()}

@@ -207,6 +207,7 @@ def too_short(policy: Policy, rounds: int, spent: float) -> str:
 
 def _unconverged(half: float, policy: Policy, after: str) -> str:
     return (
-        f"the interval is still ±{half:.1%}, wider than ±{policy.bound:.1%} (measure.bound), after "
-        f"{after}: quieten the machine or allow more, and repeat it with rerun=failed"
+        f"the interval of the rounds is still ±{half:.2%}, wider than ±{policy.bound:.2%} "
+        f"(measure.bound), after {after}: quieten the machine or allow more, and repeat it with "
+        "rerun=failed"
     )

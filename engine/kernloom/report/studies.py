@@ -113,6 +113,11 @@ def _winner_lines(document: Mapping[str, Any]) -> list[str]:
     else:
         lines += _race_lines(document)
         lines += _model_lines(document["model"])
+    lines += [
+        f"not the winner: {one['message'].splitlines()[0]}"
+        for one in document["leaders"]
+        if one["verdict"] == "failed" and one["message"]
+    ]
     cases = document["cases"]
     if cases:
         good = [one["case"] for one in cases if one["verified"]]

@@ -175,15 +175,18 @@ class Execution:
         ended: Callable[[Trial], None] = lambda trial: None,
         *,
         expects_more: bool = False,
+        beside_builds: bool = False,
     ) -> None:
         """`ended` receives each trial of a run as soon as it is known, cache hits first.
-        `expects_more`: other runs are likely to follow, with more to build."""
+        `expects_more`: other runs are likely to follow, with more to build. `beside_builds`: trials
+        that were measured while others were built are cache hits, too."""
         self._assembly = assembly
         self._store = store
         self._progress = progress
         self._fleet = fleet
         self._ended = ended
         self._expects_more = expects_more
+        self._beside_builds = beside_builds
         self._made: Builder | None = None
         self._there: dict[str, bool] = {}
         """Artifact -> whether it is built, as checked for cache hits of this run."""
@@ -227,7 +230,7 @@ class Execution:
                     sources: dict[str, Mapping[str, Mapping[str, str]]] = {}
                     for plan, trial in stored_trials(self._store, self._fleet, own):
                         attempts[plan.id] = trial.attempt
-                        if not reusable(trial, plan):
+                        if not reusable(trial, plan, beside_builds=self._beside_builds):
                             continue
                         reused.append(plan)
                         sources[trial.id] = plan.brief.sources

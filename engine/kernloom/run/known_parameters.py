@@ -10,7 +10,7 @@ from typing import Any
 from kernloom.base.errors import ConfigError, KernloomError
 from kernloom.base.files import sha256_json
 from kernloom.base.gauges import ranking_gauge
-from kernloom.config.schema import Arch, Experiment, Scalar
+from kernloom.config.schema import Arch, Experiment, Scalar, Toolchain
 from kernloom.config.validate import experiment as validated
 from kernloom.measure.ranking import not_ranked
 from kernloom.measure.trial import Trial
@@ -35,7 +35,7 @@ class Work:
 
     record: StepRecord
     arch: Arch
-    toolchain: str
+    toolchain: Toolchain
     target: str
     alone: bool
     """Whether it is the only step, so that the time is that of this kernel."""
@@ -57,7 +57,7 @@ class KnownParameters:
         """`trial 3f2a81c09d47be61 (matmul M=512 float32 on host, x86_64_v4, gcc), distance 1`."""
         sizes = " ".join(f"{name}={size}" for name, size in self.work.record.sizes.items())
         record = self.work.record
-        where = f"{self.work.target}, {self.work.arch.name}, {self.work.toolchain}"
+        where = f"{self.work.target}, {self.work.arch.name}, {self.work.toolchain.name}"
         what = f"{record.kernel.name} {sizes} {record.dtype} on {where}"
         far = f"distance {self.distance:.2g}" if self.distance else "the same work"
         return f"trial {self.trial} ({what}), {far}"
@@ -158,7 +158,7 @@ def _same_kernel(one: StepRecord, other: StepRecord) -> bool:
 
 def _work(record: StepRecord, group: _Group) -> Work:
     there = group.experiment
-    return Work(record, there.arch, there.toolchain.name, there.target.name, len(group.steps) == 1)
+    return Work(record, there.arch, there.toolchain, there.target.name, len(group.steps) == 1)
 
 
 def _group(config: Mapping[str, Any]) -> _Group | None:

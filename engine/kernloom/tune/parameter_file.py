@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from kernloom.config.reader import dump_yaml
+from kernloom.base.errors import ConfigError
+from kernloom.config.reader import dump_yaml, read_yaml
 from kernloom.plan.select import MADE_FOR
 from kernloom.tune.document import Outcome
 from kernloom.tune.racing import Leader
 
 FIRST_WORDS = "# Found by `kernloom tune`"
+
+
+def workload_of(path: Path) -> str:
+    """The workload that a parameter file was made for; empty if it does not say."""
+    try:
+        made_for = read_yaml(path)[MADE_FOR]
+        return str(made_for["workload"])
+    except (ConfigError, OSError, KeyError, TypeError):
+        return ""
 
 
 def parameter_file(outcome: Outcome, best: Leader) -> str:

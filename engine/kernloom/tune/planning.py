@@ -75,7 +75,7 @@ class StudyPlan:
         )
         words = rest.then([*own, *more])
         points = self.assembly.composer.points(replace(words, multirun=True))
-        (plan,) = plan_each(self.assembly, points, alone=False)
+        (plan,) = plan_each(self.assembly, points, alone=False, without=self.without)
         return plan
 
     def under(self, policy: str) -> StudyPlan:
@@ -84,9 +84,19 @@ class StudyPlan:
         chosen = self.assembly.composer.choose({"measure": policy})
         return replace(self, overrides=replace(rest, items=(*chosen, *rest.items)))
 
-    def in_case(self, case: str) -> StudyPlan:
-        """The same study for another case of its workload."""
-        rest = self.overrides.where(lambda one: one.key != "case")
+    def cases(self) -> Iterator[tuple[str, StudyPlan]]:
+        """What a winner must be right for, by name: the work that was tuned, and every case as the
+        workload defines it."""
+        own = self.experiment.case
+        sized = any(_is_size(one) for one in self.overrides)
+        tuned = "the tuned sizes" if own == "default" else f"{own} with the tuned sizes"
+        yield tuned if sized else own, self
+        for case in ["default", *map(str, self.base.point.data["workload"].get("cases") or {})]:
+            if sized or case != own:
+                yield case, self._in_case(case)
+
+    def _in_case(self, case: str) -> StudyPlan:
+        rest = self.overrides.where(lambda one: one.key != "case" and not _is_size(one))
         return replace(self, overrides=rest.then([Override.of("case", case, group=False)]))
 
     def refused(self, point: Point, error: ConfigError) -> Trial:
@@ -103,6 +113,10 @@ class StudyPlan:
             stage=error.stage or "plan",
             message=str(error),
         )
+
+
+def _is_size(one: Override) -> bool:
+    return f"{one.key}.".startswith("workload.sizes.")
 
 
 def plan_study(assembly: Assembly, overrides: Overrides) -> StudyPlan:
@@ -135,7 +149,7 @@ def plan_study(assembly: Assembly, overrides: Overrides) -> StudyPlan:
     base = next(iter(bases.values()))
     schedules = {text: (_schedule(plan), plan.experiment.arch) for text, plan in bases.items()}
     fixed = _fixed(base, swept)
-    study = study_space(schedules, varied, fixed, search.steps)
+    study = study_space(schedules, varied, fixed, search.steps, _Applied(base.experiment))
     models = [_chosen(study, bases[text], varied, choice) for text, choice in choices_of(varied)]
     given = []
     if set(whole.experiment.select.providers) & {"file", "python"}:
@@ -197,6 +211,28 @@ def _schedule(plan: Planned) -> Schedule:
         raise UsageError("the pipeline has no stage `inspect`, so there are no tunables to search")
     schedule: Schedule = found[0]
     return schedule
+
+
+class _Applied:
+    """The transforms that get parameters in a pipeline: a stage refers to theirs, or to all."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._refs = set(_refs(dict(experiment.pipeline.stages)))
+
+    def __contains__(self, transform: object) -> bool:
+        return any(one.endswith((".params", f".params.{transform}")) for one in self._refs)
+
+
+def _refs(value: Any) -> Iterator[str]:
+    """Every `{ref: STAGE.OUTPUT}` in a config."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("ref"), str):
+            yield value["ref"]
+        for inner in value.values():
+            yield from _refs(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _refs(inner)
 
 
 def _fixed(base: Planned, swept: Sequence[Override]) -> dict[str, dict[str, list[Scalar]]]:

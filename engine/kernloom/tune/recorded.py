@@ -82,6 +82,9 @@ def _recording(
     name: str, keys: Sequence[str], results: Sequence[tuple[Mapping[str, Any], Any]], objective: str
 ) -> Recording:
     options = {key: _options([row[key] for row, _ in results]) for key in keys}
+    # What all points have in common is no choice.
+    keys = [key for key in keys if len(options[key]) > 1] or keys[:1]
+    options = {key: options[key] for key in keys}
     ranks = {key: {_distinct(v): n for n, v in enumerate(options[key])} for key in keys}
     lines = [tuple(ranks[key][_distinct(row[key])] for key in keys) for row, _ in results]
     space = listed_space(options, lines)

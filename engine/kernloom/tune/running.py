@@ -22,7 +22,7 @@ from kernloom.tune.objective import objectives_of
 from kernloom.tune.planning import StudyPlan, plan_study
 from kernloom.tune.racing import RaceTrack, not_raced
 from kernloom.tune.study import Study, StudyProgress
-from kernloom.tune.winner import Verified, verified_winner
+from kernloom.tune.winner import Make, Verified, verified_cases, verified_winner
 
 Ended = Callable[[Trial], None]
 
@@ -49,7 +49,9 @@ class StudyRun:
         setup = FleetSetup(self.assembly, self.store, progress, measured_again=True)
         fleet = create_fleet(plan.experiment.fleet, setup)
         execution = Execution(
-            self.assembly, self.store, progress, fleet, self.ended, expects_more=self._here
+            *(self.assembly, self.store, progress, fleet, self.ended),
+            expects_more=self._here,
+            beside_builds=True,
         )
         known = KnownPoints(plan, self.store, fleet)
         history = Study(plan, objectives, execution, known, progress).run()
@@ -74,6 +76,15 @@ class StudyRun:
                     plan, race, self._verifying, measured=not self._here
                 )
         return Outcome(plan, objectives, history, race, verified)
+
+    def problem(self, make: Make) -> str:
+        """What is wrong with parameters on the cases of the workload; empty if they verify."""
+        found = verified_cases(self.plan, make, self._verifying(), measured=not self._here)
+        if found.interrupted:
+            raise KeyboardInterrupt
+        if found.failure:
+            raise found.failure
+        return "; ".join(f"{one.status} on case {one.case}" for one in found.wrong)
 
     @property
     def _here(self) -> bool:

@@ -149,7 +149,7 @@ class Study:
         """Why the search ends; empty while it goes on."""
         settings, number = self.plan.search, len(self.history.all)
         if settings.trials is not None and number >= settings.trials:
-            return f"{count(settings.trials, 'point')} (search.trials)"
+            return f"the limit of {count(settings.trials, 'point')} is reached (search.trials)"
         if settings.seconds is not None and time.monotonic() - start >= settings.seconds:
             return f"{settings.seconds:g} s (search.seconds)"
         stuck = number - self._last_gain
@@ -160,7 +160,7 @@ class Study:
     def _exhausted(self) -> str:
         tables = self.plan.study.space.tables
         if tables and len({_text(one.point) for one in self.history.all}) >= tables.total:
-            return "all points are known"
+            return "every point was tried"
         return "the strategy has no more points"
 
     def _batch_size(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -133,11 +133,13 @@ def study_space(
     varied: Sequence[Override],
     fixed: Mapping[str, Mapping[str, Sequence[Scalar]]],
     steps: Iterable[str],
+    applied: Container[str],
 ) -> StudySpace:
     """The space over the steps of a workload.
 
     `bases`: for every choice of the varied keys, as text, the schedule and the arch. `fixed`: step
-    -> tunable -> the values that it may have; the others have those of their kernel.
+    -> tunable -> the values that it may have; the others have those of their kernel. `applied`: the
+    transforms of the pipeline; tunables of others are off.
     """
     first, _ = next(iter(bases.values()))
     _check_alike(bases, varied)
@@ -154,7 +156,7 @@ def study_space(
             text: variables_of(schedule[first.index(record)], arch)
             for text, (schedule, arch) in bases.items()
         }
-        own = _axes(record, names, fixed.get(record.name, {}), list(known.values()))
+        own = _axes(record, names, fixed.get(record.name, {}), list(known.values()), applied)
         conditions = _constraints(record.kernel, names, known, tuple(o.key for o in varied))
         if _is_empty(own, conditions):
             raise _empty(record, fixed.get(record.name, {}), next(iter(known.values())))
@@ -163,9 +165,7 @@ def study_space(
     if not axes:
         raise UsageError(
             "there is nothing to tune: no kernel of this workload has tunables on this target",
-            hint="Tunables are declared in the kernel's config; `kernloom show` lists them."
-            if not varied
-            else "",
+            hint="" if varied else "A kernel's config declares them under `tunables`.",
         )
     return StudySpace(tuple(axes), tuple(varied), tuple(constraints))
 
@@ -211,11 +211,14 @@ def _axes(
     names: Mapping[str, str],
     fixed: Mapping[str, Sequence[Scalar]],
     known: Sequence[Mapping[str, Any]],
+    applied: Container[str],
 ) -> list[StudyAxis]:
     found = []
     for name, (transform, declared) in tunables_of(record.kernel).items():
         key = f"{FIXED}.{transform}.{name}"
         values = [allowed_value(record.kernel, name, one, key=key) for one in fixed.get(name, ())]
+        if not values and transform not in applied:
+            values = [record.decisions[transform][name]]
         values = values or [one for one in declared if _possible(record.kernel, name, one, known)]
         found.append(
             StudyAxis(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from kernloom.base.errors import KernloomError, UnavailableError
+from kernloom.base.errors import ConfigError, KernloomError, UnavailableError
 from kernloom.measure.trial import Trial
 from kernloom.plan.planned import Planned
 from kernloom.run.execution import Execution, once_each
-from kernloom.tune.planning import StudyPlan, planned_points
+from kernloom.tune.planning import StudyPlan
 from kernloom.tune.racing import Leader, RaceResult
 from kernloom.tune.tunables import Point
+
+Make = Callable[[StudyPlan], Planned]
+"""Plans some parameters for a case of a study."""
+
+
+def at_point(point: Point) -> Make:
+    return lambda case: case.plan(point)
 
 
 @dataclass(frozen=True)
@@ -40,9 +47,8 @@ def verified_winner(
 
     `measured`: the trials are measured too, where they run on another machine.
     """
-    checked = plan if measured else replace(plan, without=("measure",))
     while (best := race.best) is not None:
-        found = _verified(checked, best.point, execution())
+        found = verified_cases(plan, at_point(best.point), execution(), measured=measured)
         if found.interrupted or found.failure or not found.wrong:
             return race, found
         cases = ", ".join(trial.case for trial in found.wrong)
@@ -63,20 +69,34 @@ def _with_best(leaders: list[Leader]) -> Iterator[Leader]:
     yield from (one for one in leaders if not one.costs)
 
 
-def _verified(plan: StudyPlan, point: Point, execution: Execution) -> Verified:
-    cases = ["default", *map(str, plan.base.point.data["workload"].get("cases") or {})]
+def verified_cases(
+    plan: StudyPlan, make: Make, execution: Execution, *, measured: bool
+) -> Verified:
+    """Some parameters on every case of the workload."""
+    if not measured:
+        plan = replace(plan, without=("measure",))
     planned: list[Planned] = []
-    trials: list[Trial] = []
-    for case in cases:
-        for _, made in planned_points(plan.in_case(case), [point]):
-            if isinstance(made, Planned):
-                planned.append(made)
-            else:
-                trials.append(replace(made, case=case))
+    refused: list[Trial] = []
+    names: dict[str, str] = {}
+    for name, case in plan.cases():
+        try:
+            made = make(case)
+        except UnavailableError:
+            raise
+        except ConfigError as error:
+            refused.append(replace(plan.refused({}, error), case=name))
+        else:
+            planned.append(made)
+            names.setdefault(made.id, name)
     if not planned:
-        return Verified(tuple(trials))
+        return Verified(tuple(refused))
     try:
         results = execution.execute(once_each(planned))
     except UnavailableError as error:
-        return Verified(tuple(trials), failure=error)
-    return Verified((*results.trials, *trials), results.interrupted, results.failure)
+        return Verified(tuple(refused), failure=error)
+    trials = [_named(trial, names) for trial in results.trials]
+    return Verified((*trials, *refused), results.interrupted, results.failure)
+
+
+def _named(trial: Trial, names: Mapping[str, str]) -> Trial:
+    return replace(trial, case=names.get(trial.id, trial.case))

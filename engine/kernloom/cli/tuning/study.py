@@ -40,7 +40,8 @@ def run_study_command(invocation: Invocation) -> int:
         for one in files:
             one.check(plan)
         with store_of(assembly, plan.experiment) as store:
-            outcome = StudyRun(assembly, plan, store, progress).run()
+            study = StudyRun(assembly, plan, store, progress)
+            outcome = study.run()
             progress.clear()
             failure = outcome.failure
 
@@ -53,7 +54,9 @@ def run_study_command(invocation: Invocation) -> int:
             form.write(report, invocation.out_for(form))
             if outcome.found:
                 for one in files:
-                    print(f"kernloom: {one.write(outcome, report)}", file=invocation.stderr)
+                    said = one.write(outcome, report, study.problem)
+                    progress.clear()
+                    print(f"kernloom: {said}", file=invocation.stderr)
     if failure:
         print(f"kernloom: error: {failure}", file=invocation.stderr)
         return failure.exit_code

@@ -37,6 +37,7 @@ INVALIDITY = {
 }
 """Status -> its name in T4; any other is `runtime`."""
 _MS = 1e-6
+FIXED = "select.fixed."
 
 
 def write_results(report: ResultsReport, out: TextIO) -> int:
@@ -127,9 +128,20 @@ def t4_result(trial: Trial, objective: str, samples: Sequence[Samples]) -> dict[
 
 
 def _configuration(trial: Trial) -> dict[str, Any]:
-    """The configuration: workload, where it ran, swept keys and all parameters."""
+    """The configuration: workload, where it ran, swept keys and all parameters, each once."""
     chosen = {"workload": trial.workload, "case": trial.case, "target": trial.target}
-    return {**chosen, **plain(trial.point), **dict(leaves(plain(trial.params)))}
+    params = dict(leaves(plain(trial.params)))
+    swept = {key: value for key, value in plain(trial.point).items() if not _is_told(key, params)}
+    return {**chosen, **swept, **params}
+
+
+def _is_told(key: str, params: Iterable[str]) -> bool:
+    """Whether a swept key is a tunable (`select.fixed.tile.mr`, `select.fixed.tile.STEP.mr`) that
+    the parameters (`tile.STEP.mr`) have as well."""
+    if not key.startswith(FIXED):
+        return False
+    transform, *_, name = key.removeprefix(FIXED).split(".")
+    return any(one.startswith(f"{transform}.") and one.endswith(f".{name}") for one in params)
 
 
 def _unit(metric: str) -> str:

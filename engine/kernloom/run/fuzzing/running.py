@@ -56,6 +56,9 @@ class FuzzResults:
 
     trials: list[Trial] = field(default_factory=list)
     build: BuildSummary = field(default_factory=BuildSummary)
+    draws: int = 0
+    """Draws that were verified, also those that failed."""
+    failed: int = 0
     interrupted: bool = False
 
 
@@ -97,7 +100,7 @@ class Fuzzer:
         with closing(DrawVerifier(trials, self._data)) as verifier:
             for batch in self._batches(base, drawing, refused):
                 trials.built(building([item.plan for item in batch]))
-                found = self._failures(verifier, batch, verified)
+                found = self._failures(verifier, batch, verified, results)
                 failures += islice(found, MAX_FAILURES - len(failures))
                 if len(failures) >= MAX_FAILURES:
                     verified = failures[-1].number
@@ -142,7 +145,11 @@ class Fuzzer:
         return planned_draw(self._assembly, overrides, draw, self._data)
 
     def _failures(
-        self, verifier: DrawVerifier, drawn: Sequence[Drawn], verified: int
+        self,
+        verifier: DrawVerifier,
+        drawn: Sequence[Drawn],
+        verified: int,
+        results: FuzzResults,
     ) -> Iterator[Failure]:
         """The failures of a batch; so many draws before it have been verified."""
         for number, item in enumerate(drawn, verified + 1):
@@ -150,7 +157,9 @@ class Fuzzer:
             self._progress.update(self._phase, number, self._draws, f"{workload} on {target}")
             before = tuple(verifier.before)
             error = verifier.verify(item)
+            results.draws += 1
             if error is not None:
+                results.failed += 1
                 yield Failure(item, error, number, before)
 
     def _reported(

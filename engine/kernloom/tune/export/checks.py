@@ -56,14 +56,14 @@ def write_test(outcome: Outcome, best: Leader, library: Library, header: str, fo
     plan = outcome.plan
     data = DataSets(plan.assembly.places.roots)
     checks: list[Check] = []
-    for case in ["default", *map(str, plan.base.point.data["workload"].get("cases") or {})]:
+    for case, study in plan.cases():
         try:
-            planned = plan.in_case(case).plan(best.point)
+            planned = study.plan(best.point)
         except KernloomError:
             continue
         if all(function_name(item.step) in library.functions for item in planned.steps):
             name = _identifier(case, [one.name for one in checks])
-            if check := _written(planned, data, name, folder / "data"):
+            if check := _written(planned, data, case, name, folder / "data"):
                 checks.append(check)
     (folder / "test.c").write_text(test_program(library, header, checks), encoding="utf-8")
 
@@ -83,7 +83,7 @@ def _identifier(case: str, taken: Container[str]) -> str:
     return name
 
 
-def _written(plan: Planned, data: DataSets, name: str, folder: Path) -> Check | None:
+def _written(plan: Planned, data: DataSets, case: str, name: str, folder: Path) -> Check | None:
     """Write inputs and expected outputs of a case; None if it has too much data."""
     experiment = plan.experiment
     specs = tensors_of(experiment.workload)
@@ -98,7 +98,7 @@ def _written(plan: Planned, data: DataSets, name: str, folder: Path) -> Check | 
     for tensor in given:
         np.ascontiguousarray(inputs[tensor]).tofile(folder / data_file(name, tensor))
     outputs = _write_expected(experiment, data, name, folder)
-    return Check(name, experiment.case, steps, sizes, ctypes, given, outputs)
+    return Check(name, case, steps, sizes, ctypes, given, outputs)
 
 
 def _write_expected(

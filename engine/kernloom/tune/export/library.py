@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,20 +21,25 @@ from kernloom.tune.export.ctext import dispatcher, header, in_comment
 from kernloom.tune.export.symbols import defined_names
 from kernloom.tune.export.variants import Library, Variant, library_of
 from kernloom.tune.racing import Leader
+from kernloom.tune.winner import Make
 
 SHIPPED = ("parallel.c", "check.h")
 
 
-def write_library(outcome: Outcome, best: Leader, folder: Path) -> str:
-    """Write the library of a study's winner; returns what was written, for people."""
-    library = library_of(outcome, best)
+def write_library(
+    outcome: Outcome, best: Leader, folder: Path, problem: Callable[[Make], str]
+) -> str:
+    """Write the library of a study's winner; returns what was written, for people. `problem`
+    verifies parameters: variants that are wrong are left out."""
+    library = library_of(outcome, best, problem)
     name = library_name(outcome.plan.experiment.workload.name)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
         fresh = Path(made) / "export"
         number = _write(outcome, best, library, name, fresh)
         replace_export(folder, fresh)
     functions = count(len(library.functions), "function")
-    return f"library written: {folder} ({functions}, {count(number, 'variant')}); see README.md"
+    said = f"library written: {folder} ({functions}, {count(number, 'variant')}); see README.md"
+    return "".join([said, *(f"\n  left out: {one}" for one in library.left_out)])
 
 
 def library_name(workload: str) -> str:
@@ -85,14 +90,15 @@ def _write(outcome: Outcome, best: Leader, library: Library, name: str, folder: 
     for shipped in SHIPPED:
         shutil.copyfile(share_folder() / "templates" / "export" / shipped, folder / shipped)
     files.append(("parallel.c", ("-O2",)))
-    about = f"Kernels of workload '{outcome.plan.experiment.workload.name}', tuned by Kernloom."
+    experiment = outcome.plan.experiment
+    about = f"Kernels of workload '{experiment.workload.name}', tuned by Kernloom."
     (folder / f"{name}.h").write_text(header(library, name, about), encoding="utf-8")
     write_test(outcome, best, library, f"{name}.h", folder)
     texts = {
-        "build.sh": build_script(name, files),
+        "build.sh": build_script(name, files, _compiler(outcome)),
         "CMakeLists.txt": _cmake(name, files),
         "README.md": _readme(outcome, best, library, name),
-        MANIFEST: json.dumps({"workload": name, "trial": best.trial.id}) + "\n",
+        MANIFEST: json.dumps({"of": experiment.workload.name, "trial": best.trial.id}) + "\n",
     }
     for file, text in texts.items():
         (folder / file).write_text(text, encoding="utf-8")
@@ -119,13 +125,13 @@ def _write_variant(folder: Path, name: str, variant: Variant) -> tuple[str, tupl
 Files = Sequence[tuple[str, tuple[str, ...]]]
 
 
-def build_script(name: str, files: Files) -> str:
+def build_script(name: str, files: Files, compiler: str) -> str:
     lines = [
         "#!/bin/sh",
-        "# A plain build: one compiler call for each file. CC=clang sh build.sh uses another one.",
+        "# A plain build: one compiler call for each file. CC=COMPILER names another compiler.",
         "set -e",
         'cd "$(dirname "$0")"',
-        'CC="${CC:-gcc}"',
+        f"CC=${{CC:-{shlex.quote(compiler)}}}",
     ]
     objects = []
     for file, flags in files:
@@ -166,7 +172,8 @@ def _cmake(name: str, files: Files) -> str:
 
 
 def _readme(outcome: Outcome, best: Leader, library: Library, name: str) -> str:
-    experiment = outcome.plan.experiment
+    experiment, compiler = outcome.plan.experiment, _compiler(outcome)
+    cmake = "" if compiler == "gcc" else f" -DCMAKE_C_COMPILER={shlex.quote(compiler)}"
     lines = [
         f"# {experiment.workload.name}",
         "",
@@ -177,11 +184,11 @@ def _readme(outcome: Outcome, best: Leader, library: Library, name: str) -> str:
         "Nothing here needs Kernloom. Plain:",
         "",
         "    sh build.sh && ./test",
-        f"    gcc your_program.c -I. lib{name}.a -lm -pthread",
+        f"    {shlex.quote(compiler)} your_program.c -I. lib{name}.a -lm -pthread",
         "",
         "or by CMake:",
         "",
-        "    cmake -B build . && cmake --build build && ctest --test-dir build",
+        f"    cmake -B build .{cmake} && cmake --build build && ctest --test-dir build",
         "",
         f"`{name}.h` declares the functions. Each calls the variant for the best ISA that the CPU "
         "has, and among those the one that was tuned for the nearest shape:",
@@ -194,6 +201,11 @@ def _readme(outcome: Outcome, best: Leader, library: Library, name: str) -> str:
             shapes = "; ".join(_shape(shape) for shape in one.shapes)
             lines.append(f"| `{function}` | {number} | {one.arch.name} | {shapes} | {one.about} |")
     return "\n".join([*lines, ""])
+
+
+def _compiler(outcome: Outcome) -> str:
+    """The C compiler that the kernels were tuned with, as it is typed."""
+    return outcome.plan.experiment.toolchain.tools["cc"]
 
 
 def _shape(sizes: Mapping[str, int]) -> str:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from kernloom.base.errors import KernloomError, UsageError
 from kernloom.config.groups import groups_of
 from kernloom.config.overrides import Override
-from kernloom.config.schema import Arch
+from kernloom.config.schema import Arch, Experiment, Toolchain
 from kernloom.plan.planned import Planned
 from kernloom.plan.render import StepSource
 from kernloom.plan.schedule import StepRecord
 from kernloom.plan.source import Source
 from kernloom.run.known_parameters import KnownParameters
 from kernloom.tune.document import Outcome
+from kernloom.tune.planning import StudyPlan
 from kernloom.tune.racing import Leader
 from kernloom.tune.tunables import FIXED, Point
+from kernloom.tune.winner import Make, at_point
 
 MAX_SHAPES = 8
 """Other shapes, of earlier studies, that are exported with the winner."""
@@ -61,6 +63,8 @@ class Library:
     """The winner."""
     functions: dict[str, Function] = field(default_factory=dict)
     variants: dict[str, list[Variant]] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    """Parameters that are not part of it, and why."""
 
     def add(self, plan: Planned, source: StepSource, about: str, only: str = "") -> None:
         """Add the source of a step; `only`: under this name of a function."""
@@ -73,15 +77,14 @@ class Library:
             self.variants[name] = []
         if name not in self.variants:
             return
-        flags = _flags_of(plan, record)
+        flags, arch = _flags_of(plan, record), plan.experiment.arch
         own = self.variants[name]
+        if any(one.arch.name == arch.name and dict(record.sizes) in one.shapes for one in own):
+            return  # the first one is always chosen
         for number, one in enumerate(own):
             if one.flags == flags and dict(one.source.files) == dict(source.source.files):
                 own[number] = one.with_shape(record.sizes)
                 return
-        arch = plan.experiment.arch
-        if any(one.arch.name == arch.name and dict(record.sizes) in one.shapes for one in own):
-            return  # the first one is always chosen
         own.append(Variant(source.source, flags, arch, (dict(record.sizes),), about))
 
 
@@ -91,20 +94,26 @@ def function_name(record: StepRecord) -> str:
     return "_".join([*parts, record.dtype])
 
 
-def library_of(outcome: Outcome, best: Leader) -> Library:
-    """The library of a study's winner."""
+def library_of(outcome: Outcome, best: Leader, problem: Callable[[Make], str]) -> Library:
+    """The library of a study's winner. `problem` verifies other parameters than the winner's."""
     plan = outcome.plan.plan(best.point)
     check_exportable(plan)
     found = Library(plan)
     for one in _sources(plan):
         found.add(plan, one, f"winner of the study, trial {best.trial.id}")
-    _add_other_shapes(found, outcome, best.point)
-    _add_older(found, outcome, best.point)
+    _add_other_shapes(found, outcome, best.point, problem)
+    _add_older(found, outcome, best.point, problem)
     return found
 
 
 def check_exportable(plan: Planned) -> None:
-    """Refuse kernels that are no C for a CPU."""
+    """Refuse kernels that are no C for a CPU with an operating system."""
+    if plan.experiment.target.family == "embedded":
+        raise UsageError(
+            f"export: target '{plan.experiment.target.name}' has no operating system, which the "
+            "threads and the test program of an exported library need",
+            hint="Export the parameters: export=FILE.yaml.",
+        )
     if not _sources(plan):
         raise UsageError(
             f"export: kernels of target '{plan.experiment.target.name}' are no C for a CPU, so "
@@ -129,15 +138,17 @@ def _flags_of(plan: Planned, record: StepRecord) -> tuple[str, ...]:
     )
 
 
-def _add_other_shapes(library: Library, outcome: Outcome, point: Point) -> None:
-    """What the store knows of the same kernels for other shapes, on the same arch."""
+def _add_other_shapes(
+    library: Library, outcome: Outcome, point: Point, problem: Callable[[Make], str]
+) -> None:
+    """What the store knows of the same kernels for other shapes, compiled alike."""
     plan, experiment = outcome.plan, library.plan.experiment
     stored = plan.assembly.stored_parameters(experiment)
     for one in _sources(library.plan):
         if one.step.epilogue:
             continue
         looked_at = islice(stored.ranked(one.step, experiment), MAX_LOOKED_AT)
-        for known in islice(_best_of_shapes(looked_at, one.step, experiment.arch), MAX_SHAPES):
+        for known in islice(_best_of_shapes(looked_at, one.step, experiment), MAX_SHAPES):
             other = {**point}
             for axis in plan.study.tunables:
                 if axis.step == one.step.name:
@@ -145,6 +156,9 @@ def _add_other_shapes(library: Library, outcome: Outcome, point: Point) -> None:
             try:
                 planned = plan.plan(other)
             except KernloomError:
+                continue
+            if other != point and (why := problem(at_point(other))):
+                library.left_out.append(f"the parameters of trial {known.trial}: {why}")
                 continue
             for source in _sources(planned):
                 if source.step.name == one.step.name:
@@ -154,19 +168,31 @@ def _add_other_shapes(library: Library, outcome: Outcome, point: Point) -> None:
 
 
 def _best_of_shapes(
-    found: Iterable[KnownParameters], record: StepRecord, arch: Arch
+    found: Iterable[KnownParameters], record: StepRecord, experiment: Experiment
 ) -> Iterator[KnownParameters]:
-    """The best of every other shape."""
+    """The best of every other shape: of the same arch, compiled by the same tools and flags."""
     seen = [dict(record.sizes)]
     for one in found:
-        sizes = dict(one.work.record.sizes)
-        alike = one.work.arch.name == arch.name and one.work.record.dtype == record.dtype
+        sizes, there = dict(one.work.record.sizes), one.work
+        alike = (
+            there.arch.name == experiment.arch.name
+            and there.record.dtype == record.dtype
+            and _compiling(there.toolchain) == _compiling(experiment.toolchain)
+        )
         if alike and sizes not in seen:
             seen.append(sizes)
             yield one
 
 
-def _add_older(library: Library, outcome: Outcome, point: Point) -> None:
+def _compiling(toolchain: Toolchain) -> tuple[object, ...]:
+    """What of a toolchain decides what it makes of a source."""
+    flags = (toolchain.flags, toolchain.kernel_flags, toolchain.extra_flags)
+    return (toolchain.name, sorted(toolchain.tools.items()), *map(tuple, flags))
+
+
+def _add_older(
+    library: Library, outcome: Outcome, point: Point, problem: Callable[[Make], str]
+) -> None:
     """The same functions for older CPUs of the same ISA, with stored parameters or the model's."""
     plan, arch = outcome.plan, library.plan.experiment.arch
     for name in older_arches(outcome, arch):
@@ -181,9 +207,16 @@ def _add_older(library: Library, outcome: Outcome, point: Point) -> None:
                 if one.transform == "fuse"
             ),
         ]
+
+        def older(case: StudyPlan, more: Sequence[Override] = more) -> Planned:
+            return case.plan_without_tunables(point, more)
+
         try:
-            planned = plan.plan_without_tunables(point, more)
+            planned = older(plan)
         except KernloomError:
+            continue
+        if why := problem(older):
+            library.left_out.append(f"{planned.provider} for {name}: {why}")
             continue
         for source in _sources(planned):
             found = function_name(source.step)
