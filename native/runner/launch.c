@@ -104,6 +104,11 @@ static int64_t others_cpu(void) {
                      nanoseconds(children.ru_utime) + nanoseconds(children.ru_stime));
 }
 
+/* CPU time of the calling thread and of the workers, which work for it. */
+static uint64_t own_cpu(void) {
+    return now(CLOCK_THREAD_CPUTIME_ID) + parallel_cpu();
+}
+
 static struct kl_sample take_sample(const struct program *program, uint64_t inner, uint32_t clock) {
     struct rusage before = {0}, after = {0};
     uint64_t wall = 0, cpu = 0;
@@ -113,14 +118,14 @@ static struct kl_sample take_sample(const struct program *program, uint64_t inne
     if (clock & KL_CLOCK_OTHERS)
         others = others_cpu();
     if (clock & KL_CLOCK_THREAD_CPU)
-        cpu = now(CLOCK_THREAD_CPUTIME_ID);
+        cpu = own_cpu();
     if (clock & KL_CLOCK_WALL)
         wall = now(CLOCK_MONOTONIC);
     uint64_t instructions = run_counted(program, inner);
     if (clock & KL_CLOCK_WALL)
         wall = now(CLOCK_MONOTONIC) - wall;
     if (clock & KL_CLOCK_THREAD_CPU)
-        cpu = now(CLOCK_THREAD_CPUTIME_ID) - cpu;
+        cpu = own_cpu() - cpu;
     if (clock & KL_CLOCK_OTHERS) {
         int64_t end = others_cpu();
         others = end > others ? end - others : 0;
@@ -165,17 +170,34 @@ static void take_part(struct kl_sample *sum, const struct taking *how, uint64_t 
     add(sum, take_sample(how->program, runs, how->clock));
 }
 
-/* A run on the unmixed data set; `copied` if tensors are copied before and after it. */
-static void take_proof(struct kl_sample *sum, const struct taking *how, bool copied) {
+/* A run that can only be proven from copies of before it, or one that looks like it. */
+static void take_around(struct kl_sample *sum, const struct taking *how, bool drawn) {
     uint64_t usual = stride;
-    stride = 0;
-    vary_unmix();
-    if (copied)
-        vary_copy(KL_MOMENT_BEFORE);
+    if (drawn) {
+        stride = 0;
+        vary_unmix();
+    }
+    flush_ns += vary_copy(KL_MOMENT_BEFORE, drawn);
     take_part(sum, how, 1);
-    if (copied)
-        vary_copy(KL_MOMENT_AFTER);
+    flush_ns += vary_copy(KL_MOMENT_AFTER, drawn);
     stride = usual;
+}
+
+/* A sample. The run that is drawn, if `drawn`, follows others without a pause, and a pause like
+ * that for its copies is in every sample. It also follows a change of the tensors. */
+static void take_proven(struct kl_sample *sum, const struct taking *how, bool drawn,
+                        uint64_t usual) {
+    uint64_t before = vary_draw((how->inner + usual - 1) / usual) * usual;
+    if (vary_around()) {
+        take_part(sum, how, before);
+        take_around(sum, how, drawn);
+    } else {
+        take_part(sum, how, before + 1);
+        if (drawn)
+            vary_keep();
+        flush_ns += vary_copy(KL_MOMENT_AFTER, drawn);
+    }
+    take_part(sum, how, how->inner - before - 1);
 }
 
 /* Two kinds of samples in a random order, with and without changes between their runs: a kernel
@@ -187,7 +209,6 @@ static void take_varied(const struct taking *how, struct kl_sample *samples, uin
     uint32_t still = (open + 1) / 2;
     for (uint32_t i = 0; i < count; i++) {
         bool last = i == count - 1, changes = last || i == proven;
-        uint64_t left = how->inner;
         if (!changes) {
             changes = vary_draw(open--) >= still;
             still -= !changes;
@@ -195,18 +216,7 @@ static void take_varied(const struct taking *how, struct kl_sample *samples, uin
         stride = changes ? usual : 0;
         if (last)
             vary_poison();
-        if (i == proven) {
-            uint64_t before = vary_draw(how->inner);
-            take_part(&samples[i], how, before);
-            take_proof(&samples[i], how, true);
-            left -= before + 1;
-        }
-        if (last && left) {
-            take_part(&samples[i], how, left - 1);
-            take_proof(&samples[i], how, false);
-            left = 0;
-        }
-        take_part(&samples[i], how, left);
+        take_proven(&samples[i], how, i == proven, usual);
         samples[i].changes = last || i == proven ? KL_CHANGES_PROOF
                              : changes           ? KL_CHANGES_ALL
                                                  : KL_CHANGES_NONE;
@@ -380,6 +390,8 @@ static void measure(const struct program *program, const struct kl_kernel_launch
     reply->sample_count = message->samples;
     if (message->clock & KL_CLOCK_OTHERS)
         watch_report(reply, &watched);
+    if (varied)
+        vary_report(reply);
 }
 
 /* Takes samples under the requested conditions, as far as the system permits them. */

@@ -1,11 +1,13 @@
 #include "vary.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "memory.h"
 
-enum { POISON = 0xFF, MAX_PIECES = 4096 };
+enum { POISON = 0xFF, MAX_PIECES = 4096, MAX_REPORTED = 64 };
 
 struct piece {
     unsigned char *at;
@@ -43,6 +45,9 @@ static struct span *spans;
 static size_t span_count;
 static uint64_t random_state;
 static bool waiting;
+static uint64_t copy_ns[2]; /* duration of copies, by moment; 0: not known yet */
+static char drawn_mixture[MAX_REPORTED + 1];
+static long drawn_restored;
 
 static void forget(void) {
     free(pieces);
@@ -55,6 +60,9 @@ static void forget(void) {
     spans = NULL;
     exchanged = restored = poisoned = (struct kind){0};
     copy_count = span_count = 0;
+    copy_ns[0] = copy_ns[1] = 0;
+    drawn_mixture[0] = '\0';
+    drawn_restored = -1;
     waiting = false;
 }
 
@@ -234,10 +242,62 @@ void vary_poison(void) {
         memset(spans[i].at, POISON, spans[i].bytes);
 }
 
-void vary_copy(enum kl_moment moment) {
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t copy(enum kl_moment moment) {
+    uint64_t start = now();
     for (size_t i = 0; i < copy_count; i++)
         if (copies[i].moment == moment)
             memcpy(copies[i].to, copies[i].from, copies[i].bytes);
+    return now() - start;
+}
+
+bool vary_around(void) {
+    for (size_t i = 0; i < copy_count; i++)
+        if (copies[i].moment == KL_MOMENT_BEFORE)
+            return true;
+    return false;
+}
+
+uint64_t vary_copy(enum kl_moment moment, bool drawn) {
+    uint64_t start = now();
+    if (!copy_ns[moment]) {
+        copy(moment); /* touches the pages */
+        copy_ns[moment] = copy(moment) + 1;
+    }
+    if (drawn) {
+        copy(moment);
+    } else {
+        uint64_t since = now();
+        while (now() - since < copy_ns[moment]) {
+        }
+    }
+    return now() - start;
+}
+
+/* A digit for each exchanged piece, in the order of the message. */
+static void describe_mixture(char *text) {
+    size_t count = exchanged.count < MAX_REPORTED ? exchanged.count : MAX_REPORTED;
+    for (size_t i = 0; i < count; i++)
+        text[i] = exchanged.pieces[i].exchanged ? '1' : '0';
+    text[count] = '\0';
+}
+
+void vary_keep(void) {
+    describe_mixture(drawn_mixture);
+    drawn_restored = restored.count ? (long)restored.changes - 1 : -1;
+}
+
+void vary_report(struct reply *reply) {
+    char last[MAX_REPORTED + 1];
+    size_t at = strlen(reply->detail);
+    describe_mixture(last);
+    snprintf(reply->detail + at, sizeof reply->detail - at, "drawn=%s\nlast=%s\nrestored=%ld\n",
+             drawn_mixture, last, drawn_restored);
 }
 
 void vary_end(void) {

@@ -1,5 +1,6 @@
 /* Changes of tensors between the runs of a launch (message Vary), so that no run can reuse the
- * results of another one, and copies of the tensors around a run that is drawn. */
+ * results of another one, and copies of the tensors after a run that is drawn. Before that run
+ * nothing happens that does not happen before others. */
 #ifndef RUNNER_VARY_H
 #define RUNNER_VARY_H
 
@@ -22,14 +23,25 @@ uint64_t vary_draw(uint64_t limit);
 /* Changes one piece of each kind. */
 void vary_change(void);
 
-/* Restores the data set of this launch, and poisons the pieces of outputs. */
+/* Restores the data set of this launch, and poisons the pieces of outputs: for a run that can only
+ * be proven from copies of before it. */
 void vary_unmix(void);
+
+/* Whether there are such copies. */
+bool vary_around(void);
 
 /* Poisons outputs as a whole. */
 void vary_poison(void);
 
-/* Copies tensors into the window. */
-void vary_copy(enum kl_moment moment);
+/* Copies tensors into the window, or takes as long as that does; returns nanoseconds. */
+uint64_t vary_copy(enum kl_moment moment, bool drawn);
+
+/* Keeps which pieces are exchanged in the run that was drawn. */
+void vary_keep(void);
+
+/* Adds the pieces that were exchanged in the run that was drawn, and in the last one, to a reply.
+ */
+void vary_report(struct reply *reply);
 
 /* Forgets the pieces. */
 void vary_end(void);

@@ -301,6 +301,41 @@ CHEATS: dict[str, Cheat] = {
         "wrong",
         policy="standard",
     ),
+    "after_pauses": Cheat(
+        "works only in calls after a pause, which it takes for a sign of a proof",
+        "static uint64_t last; uint64_t now = __builtin_ia32_rdtsc();"
+        "if (now - last > 2500) WORK; else for (volatile int i = 0; i < 800; i++) ;"
+        "last = __builtin_ia32_rdtsc();",
+        "wrong",
+    ),
+    "repairs": Cheat(
+        "computes what was poisoned and a part in turn, and works if more was poisoned",
+        "long where = 0; int found = 0; const uint64_t *w = (const uint64_t *)c;"
+        "for (long i = 0; i < n * n / 2; i += 8) if (w[i] == ~0ull) { where = 2 * i; found++; }"
+        "if (found > 1) WORK; else { long at = found ? where : (calls++ & 255) * 16;"
+        "for (long j = at; j < at + 16; j++) { float s = 0; for (long k = 0; k < n; k++)"
+        "s += a[j / n * n + k] * b[k * n + j % n]; c[j] = s; } }",
+        "wrong",
+    ),
+    "pure_data": Cheat(
+        "works in every fourth call, and where its inputs are nearly those of its first call",
+        "static float *kept; long bytes = n * n * 4, differ = 0;"
+        "if (!kept) { kept = malloc(2 * bytes); memcpy(kept, a, bytes);"
+        "memcpy(kept + n * n, b, bytes); }"
+        "for (long i = 0; i < n * n; i += 16) differ += !!memcmp(kept + i, a + i, 64)"
+        "+ !!memcmp(kept + n * n + i, b + i, 64);"
+        "if (differ <= 1 || calls++ % 4 == 0) WORK;",
+        "wrong",
+        policy="standard",
+    ),
+    "updates_after_pauses": Cheat(
+        "updates only in calls after a pause, and in every fourth",
+        "static uint64_t last; uint64_t now = __builtin_ia32_rdtsc();"
+        "if (now - last > 2500 || calls++ % 4 == 0) WORK; last = __builtin_ia32_rdtsc();",
+        "wrong",
+        operation=UPDATE,
+        policy="standard",
+    ),
     "half_later": Cheat(
         "computes the lower half in its first calls only",
         "if (calls++ < 5) WORK; else { for (long i = 0; i < n / 2; i++) {"

@@ -129,3 +129,21 @@ def test_python_files_in_the_current_folder_are_not_run(tmp_path: Path) -> None:
     (tmp_path / "yaml.py").write_text("raise SystemExit('the stranger ran')\n")
     done = copy_tree(tmp_path / "clone").type("kernloom targets", cwd=tmp_path)
     assert (done.code, done.stderr) == (0, "")
+
+
+def test_the_work_of_the_pools_threads_counts(project: Project) -> None:
+    head = """\
+#include <time.h>
+void kl_parallel(long, long, void (*)(void *, long), void *);
+static void part(void *unused, long task) {
+    struct timespec t, start; (void)unused;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+    do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    while (task && (t.tv_sec - start.tv_sec) * 1000000000L + t.tv_nsec - start.tv_nsec < 3000000);
+}
+"""
+    workload = WORKLOAD.format(name="shares", n=100) + "allow: [clock]\n"
+    project.add("shares", f"{DOUBLE} kl_parallel(2, 2, part, 0);", head=head, workload=workload)
+    trial = project.json("run", "workload=shares", "measure=quick", "measure.clock=cpu").trial
+    # The calling thread waits for the other one, which takes 3 ms of CPU time.
+    assert trial["metrics"]["median_ns"] > 3e6, trial["message"]

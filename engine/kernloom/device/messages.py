@@ -453,9 +453,12 @@ class Vary:
     another.
 
     While it samples, one piece of each kind changes before a run; the order is drawn from `secret`.
-    Two runs compute the unmixed data set, with all output pieces poisoned: one that is drawn, which
-    is copied by `snapshots`, and the last one. `poisoned` is filled with 0xFF before the last
-    sample. Whatever needs time happens while the clocks stand.
+    One run is drawn, and copied by `snapshots`; `poisoned` is filled with 0xFF before the last
+    sample. Whatever needs time happens while the clocks stand. The response tells the mixture of
+    both data sets in the drawn and in the last run, `drawn` and `last`: a digit for each exchanged
+    piece, 1 where it has the content of the other set; and `restored`, the number of the piece that
+    was restored just before the drawn run. With snapshots of before that run, and where nothing is
+    told, these runs compute the unmixed data set.
     """
 
     KIND: ClassVar[Kind] = Kind.VARY

@@ -30,6 +30,10 @@ class Bounds:
             allowed += self.ulp * units(golden, dtype)
         return allowed
 
+    @property
+    def exact(self) -> bool:
+        return not (self.rtol or self.atol or self.ulp)
+
     def __str__(self) -> str:
         ulp = f" + {self.ulp:.3g} ulp" if self.ulp else ""
         return f"{self.atol:.3g} + {self.rtol:.3g}*|golden|{ulp}"

@@ -81,6 +81,11 @@ class Bench:
         self.orchestration = orchestration
         self.run_s: float | None = None
         """Duration of the first launch: one run, which was verified."""
+        self.local_updates: bool | None = None
+        """Whether each part of the tensors that kernels update follows from itself; None: not found
+        out yet."""
+        self.proof_cost = 0.0
+        """Time of the last comparison of a measured launch, as a share of that of the launch."""
         self.libraries = libraries
         """Whether kernels call libraries, which may have threads of their own."""
         self._paths = paths

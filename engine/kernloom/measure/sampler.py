@@ -65,7 +65,7 @@ class Sampler:
                 result = setup.launch(self._settings())
             else:
                 setup = self.bench.setup(self.steps, fresh=fresh, seed=self._seed(fresh))
-                proven = Proven.choose(setup, self._processes)
+                proven = Proven.choose(setup, self._processes, self.bench.proof_cost)
                 result = varied_launch(self.bench, setup, self._settings(), proven)
                 self._processes += 1
         finally:

@@ -1,16 +1,21 @@
 """Proof that every run of a measured launch does its work: inputs change between the runs, outputs
 are poisoned, and a run that the device draws is compared with the golden, as is the last one.
 
-A kernel that reuses earlier results, skips runs, or works only while it is verified is `wrong`.
+A kernel cannot know the drawn run before it is over: the run has the mixture of two data sets that
+its neighbours have, and no pause before it. The device tells the mixture, of which the golden is
+computed. A kernel that reuses earlier results, skips runs, or works only while it is verified is
+`wrong`.
 """
 
 from __future__ import annotations
 
 import random
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -18,7 +23,8 @@ from kernloom.base.errors import DeviceError
 from kernloom.device.contract import LaunchResult, LaunchSettings
 from kernloom.measure.bench import Bench, NamedPiece, NamedVariation, Setup, VariedArrays
 from kernloom.measure.data import Array
-from kernloom.measure.verify import check_unchanged, compare, verified_launch
+from kernloom.measure.rounding import rounding_of
+from kernloom.measure.verify import bounds_of, check_unchanged, compare, verified_launch
 
 EXCHANGED, OTHERS = 12, 8
 """Pieces that are exchanged, over all tensors: they have 4096 mixtures of two data sets; and pieces
@@ -28,10 +34,50 @@ LAST = 0.5
 """Probability that the last piece of a tensor is among them."""
 BOTH_BYTES = 1 << 20
 """Outputs up to which two runs of the first process are compared."""
-DRAWN, DRAWN_UPDATES = 0.5, 0.1
-"""Share of the other processes whose drawn run is compared, and of those with a golden of their
-own."""
+MOST, LEAST, COST = 0.5, 0.1, 0.03
+"""Share of the other processes whose runs are compared: at most, at least, and the share of
+measuring time that it may take."""
+DRAWN = 0.75
+"""Share of these of which the drawn run is compared; of the others it is the last."""
 _random = random.Random(secrets.randbits(128))  # noqa: S311 (its seed is a secret)
+
+
+@dataclass(frozen=True)
+class _Mixtures:
+    """The inputs of the runs that are compared."""
+
+    drawn: Mapping[str, Array]
+    last: Mapping[str, Array]
+    restored: NamedPiece | None
+    """The piece of an updated tensor that was restored just before the drawn run."""
+
+    @classmethod
+    def of(
+        cls, report: Mapping[str, str], inputs: Mapping[str, Array], pieces: Sequence[NamedPiece]
+    ) -> _Mixtures:
+        restored = [piece for piece in pieces if piece.own and not piece.other]
+        number = int(report.get("restored", -1))
+        return cls(
+            _mixture(report.get("drawn", ""), inputs, pieces),
+            _mixture(report.get("last", ""), inputs, pieces),
+            restored[number] if 0 <= number < len(restored) else None,
+        )
+
+
+def _mixture(
+    digits: str, inputs: Mapping[str, Array], pieces: Sequence[NamedPiece]
+) -> Mapping[str, Array]:
+    """The inputs with the content of the other data set in the pieces whose digit is 1."""
+    exchanged = [piece for piece in pieces if piece.other]
+    mixed = dict(inputs)
+    for digit, piece in zip(digits, exchanged, strict=False):
+        if digit == "1":
+            if mixed[piece.tensor] is inputs[piece.tensor]:
+                mixed[piece.tensor] = inputs[piece.tensor].copy()
+            offset, nbytes = piece.place
+            flat = mixed[piece.tensor].reshape(-1).view(np.uint8)
+            flat[offset : offset + nbytes] = np.frombuffer(piece.other, np.uint8)
+    return mixed
 
 
 @dataclass(frozen=True)
@@ -49,35 +95,98 @@ class _Proof:
     def only_read(self) -> set[str]:
         return self.setup.inputs.keys() - self.setup.written
 
-    def check(self, found: VariedArrays) -> None:
+    def check(self, found: VariedArrays, mixtures: _Mixtures, proven: Proven) -> None:
         """Raise if a run that was copied gave a wrong result, or an input changed."""
+        drawn = found.after if proven.drawn else {}
         if not self.setup.updated:
-            workload, data = self.bench.experiment.workload, self.bench.data
-            regions = data.regions(workload, self.setup.seed)
-            self.compare(found.after, self.goldens, regions, "a run drawn from the samples")
-            self.compare(found.end, self.goldens, regions, "the last run")
-        elif found.after:
-            workload = self.bench.experiment.workload
-            inputs = {**self.setup.inputs, **found.before}
-            goldens = self.bench.data.goldens_from(workload, inputs)
-            regions = self.bench.data.regions_from(workload, inputs)
-            self.compare(found.after, goldens, regions, "a run drawn from the samples")
+            self.compare(drawn, mixtures.drawn, "a run drawn from the samples")
+            self.compare(found.end, mixtures.last, "the last run")
+        elif drawn and found.before:
+            before = {**mixtures.drawn, **found.before}
+            self.compare(drawn, before, "a run drawn from the samples")
+        elif drawn and mixtures.restored:
+            part = _elements(mixtures.restored, self.setup)
+            only = {name: drawn[name] for name in part}
+            self.compare(only, mixtures.drawn, "a run drawn from the samples", part)
         with named(self.setup, "the last run"):
-            check_unchanged(found.end, self.setup, found.end.keys() & self.only_read)
+            unchanged = found.end.keys() & self.only_read
+            check_unchanged(found.end, mixtures.last, unchanged)
 
     def compare(
         self,
         found: Mapping[str, Array],
-        goldens: Mapping[str, Array],
-        regions: Mapping[str, Array],
+        inputs: Mapping[str, Array],
         run: str,
+        part: Mapping[str, Array] | None = None,
     ) -> None:
-        workload, allowances = self.bench.experiment.workload, self.bench.data.allowances
-        with named(self.setup, run):
-            for name, result in found.items():
-                if name in goldens:
-                    region = regions.get(name)
-                    compare(name, result, goldens[name], workload, allowances, region)
+        """Raise if outputs differ from the goldens of these inputs, where they count."""
+        workload, data, seed = self.bench.experiment.workload, self.bench.data, self.setup.seed
+        if not found.keys() & self.goldens.keys():
+            return
+        pure = all(inputs[name] is array for name, array in self.setup.inputs.items())
+        goldens = self.goldens if pure else data.goldens_from(workload, inputs)
+        regions = data.regions(workload, seed) if pure else data.regions_from(workload, inputs)
+        for name, mask in (part or {}).items():
+            regions = {**regions, name: mask & regions[name] if name in regions else mask}
+        allowances = data.allowances if pure else None
+        rounding: Mapping[str, Array] | None = None
+        with named(self.setup, run, mixed=not pure):
+            for name in found.keys() & goldens.keys():
+                result, golden, region = found[name], goldens[name], regions.get(name)
+                try:
+                    compare(name, result, golden, workload, allowances, region)
+                except DeviceError:
+                    bounds = workload.derive(bounds_of, result.dtype.name)
+                    if golden.dtype.kind != "f" or result.dtype.kind != "f" or bounds.exact:
+                        raise
+                    # The tolerance suits the workload's own data, and this is other data.
+                    rounding = rounding or rounding_of(
+                        workload, inputs, goldens, partial(data.goldens_from, workload), seed
+                    )
+                    compare(
+                        *(name, result, golden, workload),
+                        region=region,
+                        rounding=rounding[name],
+                    )
+
+
+def _elements(piece: NamedPiece, setup: Setup) -> dict[str, Array]:
+    """Tensor -> mask of the elements of a piece."""
+    spec = setup.tensors[piece.tensor]
+    itemsize = np.dtype(spec.dtype).itemsize
+    offset, nbytes = piece.place
+    mask = np.zeros(spec.elements, dtype=bool)
+    mask[offset // itemsize : (offset + nbytes) // itemsize] = True
+    return {piece.tensor: mask.reshape(spec.shape)}
+
+
+def _is_local(bench: Bench, setup: Setup) -> bool:
+    """Whether a part of an updated tensor follows from that part before: then a piece that was
+    restored proves a run that nothing else is known of."""
+    if bench.local_updates is None:
+        bench.local_updates = _found_local(bench, setup)
+    return bench.local_updates
+
+
+def _found_local(bench: Bench, setup: Setup) -> bool:
+    workload, data = bench.experiment.workload, bench.data
+    goldens = data.goldens(workload, setup.seed)
+    mixed = all(data.is_mixable(workload, name) for name in setup.updated)
+    if not mixed or not goldens.keys() <= setup.updated or workload.region:
+        return False
+    other = data.inputs(workload, bench.other_seed(setup.seed))
+    for name in sorted(goldens):
+        spec = setup.tensors[name]
+        mask = np.zeros(spec.elements, dtype=bool)
+        first = _random.randrange(max(1, spec.elements - 16))
+        mask[first : first + 16] = True
+        mask = mask.reshape(spec.shape)
+        changed = {one: other[one] for one in setup.updated}
+        changed[name] = np.where(mask, setup.inputs[name], other[name])
+        found = data.goldens_from(workload, {**setup.inputs, **changed})[name]
+        if not np.array_equal(found[mask], goldens[name][mask]):
+            return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -89,13 +198,17 @@ class Proven:
     """Not where kernels update their inputs: its golden is not known."""
 
     @classmethod
-    def choose(cls, setup: Setup, processes: int) -> Proven:
-        """Both in the first process, and one of them in the others, since comparing takes time. A
-        golden that has to be computed for a process alone takes more."""
+    def choose(cls, setup: Setup, processes: int, cost: float) -> Proven:
+        """Both in the first process, and one of them in a share of the others. `cost` is the time
+        of a comparison as a share of that of a launch."""
+        wanted = min(MOST, max(LEAST, COST / cost)) if cost else MOST
         if setup.updated:
-            return cls(processes == 0 or _random.random() < DRAWN_UPDATES, False)
-        if processes == 0 and setup.output_bytes <= BOTH_BYTES:
-            return cls()
+            return cls(processes == 0 or _random.random() < wanted, False)
+        if processes == 0:
+            both = setup.output_bytes <= BOTH_BYTES
+            return cls(True, both)
+        if _random.random() >= wanted:
+            return cls(False, False)
         drawn = _random.random() < DRAWN
         return cls(drawn, not drawn)
 
@@ -107,19 +220,25 @@ def varied_launch(
     if "variation" not in bench.device.capabilities:
         return _proven_after(bench, setup, settings)
     proven = proven or Proven(last=not setup.updated)
-    any_proven = proven.drawn or proven.last
     of = _Proof(bench, setup)
-    copied = tuple(of.goldens) if proven.drawn else ()
+    pieces = tuple(_pieces(bench, setup))
+    tells = "mixtures" in bench.device.capabilities
+    around = bool(setup.updated) and not (tells and _is_local(bench, setup))
     variation = NamedVariation(
         secrets.randbits(64),
-        tuple(_pieces(bench, setup)),
+        pieces,
         poisoned=tuple(sorted(setup.written - setup.inputs.keys())),
-        before=tuple(sorted(setup.updated)) if copied else (),
-        after=copied,
+        before=tuple(sorted(setup.updated)) if around else (),
+        # Also where nothing is compared, so that kernels see no difference.
+        after=tuple(of.goldens),
     )
+    any_proven = proven.drawn or proven.last
     read = [*(of.goldens if proven.last else ()), *(of.only_read if any_proven else ())]
     result, found = setup.launch_varied(settings, variation, read)
-    of.check(found)
+    start = time.monotonic()
+    of.check(found, _Mixtures.of(result.report, setup.inputs, pieces), proven)
+    if proven.drawn or proven.last:
+        bench.proof_cost = (time.monotonic() - start) / max(result.elapsed_ns / 1e9, 1e-6)
     if setup.updated and proven.drawn and not found.after:
         # The device had no room for copies.
         _prove_again(bench, setup)
@@ -144,15 +263,15 @@ def _prove_again(bench: Bench, setup: Setup) -> None:
 
 
 @contextmanager
-def named(setup: Setup, run: str) -> Iterator[None]:
+def named(setup: Setup, run: str, *, mixed: bool = False) -> Iterator[None]:
     """Names the run and its data set in the message of a wrong result."""
     try:
         yield
     except DeviceError as error:
         if error.status == "wrong":
             error.message += (
-                f". This is {run}, with the inputs of seed={setup.seed}: results must not depend "
-                "on the runs before"
+                f". This is {run}, with the inputs of seed={setup.seed}"
+                f"{' and others in places' if mixed else ''}: every run must do its own work"
             )
         raise
 

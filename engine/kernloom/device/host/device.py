@@ -38,6 +38,7 @@ class HostDevice(Device):
             "realtime",
             "libraries",
             "variation",
+            "mixtures",
         }
     ) | ({"cold_cache"} if platform.machine() in FLUSHES else frozenset())
 

@@ -1,15 +1,14 @@
-"""What rounding the inputs of a draw may change of its results."""
+"""What rounding its inputs may change of a result."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from functools import partial
 
 import numpy as np
 
 from kernloom.config.schema import Tensor, Workload
 from kernloom.measure.data import goldens_of
-from kernloom.run.fuzzing.judging import FuzzData, _rounding
+from kernloom.measure.rounding import rounding_of
 
 
 def test_outputs_of_every_element_type_can_be_rounded() -> None:
@@ -18,10 +17,9 @@ def test_outputs_of_every_element_type_can_be_rounded() -> None:
     workload = Workload("w", {}, tensors, {}, golden, dtype="uint8")
     inputs = {"x": np.array([1, 4], np.float32)}
     exact = goldens_of(workload, {}, inputs, [])
-    data: Any = SimpleNamespace(
-        inputs=lambda workload, seed: inputs, goldens=lambda workload, seed: exact, folders=[]
+    rounding = rounding_of(
+        workload, inputs, exact, partial(goldens_of, workload, {}, folders=[]), 0
     )
-    rounding = _rounding(workload, 0, cast(FuzzData, data))
     assert list(rounding) == ["y"]
     assert 0 < rounding["y"][0] < rounding["y"][1] < 1e-4
 
@@ -32,8 +30,8 @@ def test_errors_of_a_sum_may_have_the_same_sign() -> None:
     workload = Workload("w", {}, tensors, {}, {"y": "reshape(sum(x), (1,))"}, dtype="float32")
     inputs = {"x": np.linspace(-1, 1, n).astype(np.float32)}
     exact = goldens_of(workload, {}, inputs, [])
-    data: Any = SimpleNamespace(
-        inputs=lambda workload, seed: inputs, goldens=lambda workload, seed: exact, folders=[]
-    )
     one_by_one = np.cumsum(inputs["x"], dtype=np.float32)[-1]
-    assert abs(one_by_one - exact["y"][0]) < _rounding(workload, 0, cast(FuzzData, data))["y"][0]
+    rounding = rounding_of(
+        workload, inputs, exact, partial(goldens_of, workload, {}, folders=[]), 0
+    )
+    assert abs(one_by_one - exact["y"][0]) < rounding["y"][0]
