@@ -20,7 +20,7 @@
 #include "vary.h"
 #include "watch.h"
 
-enum { MAX_SAMPLES = 1000000, CHANGE_NS = 2000 };
+enum { MAX_SAMPLES = 1000000, CHANGE_NS = 2000, MORE_PAUSES = 4 };
 static const uint64_t MAX_INNER = 1ull << 40;
 
 struct call {
@@ -183,27 +183,34 @@ static void take_around(struct kl_sample *sum, const struct taking *how, bool dr
     stride = usual;
 }
 
-/* A sample. The run that is drawn, if `drawn`, follows others without a pause, and a pause like
- * that for its copies is in every sample. It also follows a change of the tensors. */
-static void take_proven(struct kl_sample *sum, const struct taking *how, bool drawn,
-                        uint64_t usual) {
-    uint64_t before = vary_draw((how->inner + usual - 1) / usual) * usual;
-    if (vary_around()) {
-        take_part(sum, how, before);
+/* A sample with a pause after one of its runs, which is copied if `drawn`. That run follows others
+ * without a pause, and a change of the tensors. */
+static void take_with_pause(struct kl_sample *sum, const struct taking *how, bool drawn,
+                            uint64_t usual) {
+    bool around = vary_around();
+    uint64_t most = around ? how->inner - 1 : how->inner;
+    uint64_t runs = most ? vary_draw((most + usual - 1) / usual) * usual + 1 : 0;
+    take_part(sum, how, runs);
+    if (around) {
+        if (runs && stride && !drawn)
+            vary_keep_one();
         take_around(sum, how, drawn);
+        runs++;
     } else {
-        take_part(sum, how, before + 1);
         if (drawn)
             vary_keep();
         flush_ns += vary_copy(KL_MOMENT_AFTER, drawn);
     }
-    take_part(sum, how, how->inner - before - 1);
+    take_part(sum, how, how->inner - runs);
 }
 
 /* Two kinds of samples in a random order, with and without changes between their runs: a kernel
  * that reuses results takes longer in one of them. */
 static void take_varied(const struct taking *how, struct kl_sample *samples, uint32_t count,
                         uint64_t usual) {
+    /* Samples with a pause like that of the drawn run, so that after a pause a kernel does not know
+     * whether that run is over. */
+    uint32_t pauses = count - 1 < MORE_PAUSES ? count - 1 : MORE_PAUSES;
     uint32_t proven = (uint32_t)vary_draw(count);
     uint32_t open = count < 2 ? 0 : count - (proven == count - 1 ? 1 : 2);
     uint32_t still = (open + 1) / 2;
@@ -216,7 +223,13 @@ static void take_varied(const struct taking *how, struct kl_sample *samples, uin
         stride = changes ? usual : 0;
         if (last)
             vary_poison();
-        take_proven(&samples[i], how, i == proven, usual);
+        uint32_t others = count - i - (i < proven ? 1 : 0);
+        bool pause = i != proven && vary_draw(others) < pauses;
+        pauses -= pause;
+        if (pause || i == proven)
+            take_with_pause(&samples[i], how, i == proven, usual);
+        else
+            take_part(&samples[i], how, how->inner);
         samples[i].changes = last || i == proven ? KL_CHANGES_PROOF
                              : changes           ? KL_CHANGES_ALL
                                                  : KL_CHANGES_NONE;

@@ -7,7 +7,7 @@
 
 #include "memory.h"
 
-enum { POISON = 0xFF, MAX_PIECES = 4096, MAX_REPORTED = 64 };
+enum { POISON = 0xFF, MAX_PIECES = 4096, MAX_REPORTED = 64, MAX_CONTENT = 64 };
 
 struct piece {
     unsigned char *at;
@@ -48,6 +48,8 @@ static bool waiting;
 static uint64_t copy_ns[2]; /* duration of copies, by moment; 0: not known yet */
 static char drawn_mixture[MAX_REPORTED + 1];
 static long drawn_restored;
+static unsigned char restored_content[MAX_CONTENT];
+static uint64_t offered;
 
 static void forget(void) {
     free(pieces);
@@ -63,6 +65,7 @@ static void forget(void) {
     copy_ns[0] = copy_ns[1] = 0;
     drawn_mixture[0] = '\0';
     drawn_restored = -1;
+    offered = 0;
     waiting = false;
 }
 
@@ -289,15 +292,32 @@ static void describe_mixture(char *text) {
 
 void vary_keep(void) {
     describe_mixture(drawn_mixture);
-    drawn_restored = restored.count ? (long)restored.changes - 1 : -1;
+}
+
+void vary_keep_one(void) {
+    if (!restored.count || vary_draw(++offered) != 0)
+        return;
+    const struct piece *piece = &restored.pieces[restored.changes - 1];
+    if (piece->bytes > sizeof restored_content)
+        return;
+    describe_mixture(drawn_mixture);
+    drawn_restored = (long)restored.changes - 1;
+    memcpy(restored_content, piece->at, piece->bytes);
 }
 
 void vary_report(struct reply *reply) {
     char last[MAX_REPORTED + 1];
     size_t at = strlen(reply->detail);
     describe_mixture(last);
-    snprintf(reply->detail + at, sizeof reply->detail - at, "drawn=%s\nlast=%s\nrestored=%ld\n",
-             drawn_mixture, last, drawn_restored);
+    at += (size_t)snprintf(reply->detail + at, sizeof reply->detail - at, "drawn=%s\nlast=%s\n",
+                           drawn_mixture, last);
+    if (drawn_restored < 0)
+        return;
+    char text[2 * MAX_CONTENT + 1];
+    for (size_t i = 0; i < restored.pieces[drawn_restored].bytes; i++)
+        snprintf(text + 2 * i, 3, "%02x", restored_content[i]);
+    snprintf(reply->detail + at, sizeof reply->detail - at, "restored=%ld\ncontent=%s\n",
+             drawn_restored, text);
 }
 
 void vary_end(void) {

@@ -39,6 +39,10 @@ uint64_t vary_copy(enum kl_moment moment, bool drawn);
 /* Keeps which pieces are exchanged in the run that was drawn. */
 void vary_keep(void);
 
+/* The same, and what became of the piece that was restored before that run, for one of the calls of
+ * a launch that is drawn. */
+void vary_keep_one(void);
+
 /* Adds the pieces that were exchanged in the run that was drawn, and in the last one, to a reply.
  */
 void vary_report(struct reply *reply);

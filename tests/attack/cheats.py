@@ -275,7 +275,7 @@ CHEATS: dict[str, Cheat] = {
         "wrong|suspicious",
     ),
     # Work that is done in some calls only.
-    "first_calls": Cheat("works in its first 20 calls", "if (calls++ < 20) WORK;", "wrong"),
+    "first_calls": Cheat("works in its first 5 calls", "if (calls++ < 5) WORK;", "wrong"),
     "eighth_calls": Cheat(
         "works in one of eight calls",
         "if (calls++ % 8 == 0) WORK;",
@@ -371,8 +371,8 @@ CHEATS: dict[str, Cheat] = {
     ),
     "constant": Cheat("writes zeros", "for (long i = 0; i < n * n; i++) c[i] = 0;", "wrong"),
     "drifts": Cheat(
-        "adds the number of its calls, times a millionth",
-        "WORK; calls++; for (long i = 0; i < n * n; i++) c[i] += 1e-6f * (float)calls;",
+        "adds the number of its calls, times a hundred thousandth",
+        "WORK; calls++; for (long i = 0; i < n * n; i++) c[i] += 1e-5f * (float)calls;",
         "wrong",
         head=KEEPS_SUM,
         twin="WORK; calls++; for (long i = 0; i < n * n; i++) c[i] += 1e-12f * (float)calls;",

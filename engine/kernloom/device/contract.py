@@ -45,7 +45,6 @@ CAPABILITIES = {
     "tasks": "orchestrations that submit tasks for processing elements",
     "transfers": "copies from and to the host inside the measured region",
     "variation": "tensors that change between the runs of a launch",
-    "mixtures": "runs that are proven without a sign of it before, and told with their data",
 }
 """All capabilities that a device can declare."""
 

@@ -456,9 +456,11 @@ class Vary:
     One run is drawn, and copied by `snapshots`; `poisoned` is filled with 0xFF before the last
     sample. Whatever needs time happens while the clocks stand. The response tells the mixture of
     both data sets in the drawn and in the last run, `drawn` and `last`: a digit for each exchanged
-    piece, 1 where it has the content of the other set; and `restored`, the number of the piece that
-    was restored just before the drawn run. With snapshots of before that run, and where nothing is
-    told, these runs compute the unmixed data set.
+    piece, 1 where it has the content of the other set. With snapshots of before it, and where
+    nothing is told, the drawn run computes the unmixed data set; `drawn` is then the mixture of
+    another run that is drawn, before which nothing special happens, `restored` the number of the
+    piece that was restored just before it, and `content` that piece after it, in hexadecimal
+    digits.
     """
 
     KIND: ClassVar[Kind] = Kind.VARY

@@ -48,8 +48,10 @@ class _Mixtures:
 
     drawn: Mapping[str, Array]
     last: Mapping[str, Array]
-    restored: NamedPiece | None
-    """The piece of an updated tensor that was restored just before the drawn run."""
+    restored: NamedPiece | None = None
+    """The piece of an updated tensor that was restored just before the drawn run,"""
+    content: bytes = b""
+    """and its content after it."""
 
     @classmethod
     def of(
@@ -61,6 +63,7 @@ class _Mixtures:
             _mixture(report.get("drawn", ""), inputs, pieces),
             _mixture(report.get("last", ""), inputs, pieces),
             restored[number] if 0 <= number < len(restored) else None,
+            bytes.fromhex(report.get("content", "")),
         )
 
 
@@ -101,16 +104,23 @@ class _Proof:
         if not self.setup.updated:
             self.compare(drawn, mixtures.drawn, "a run drawn from the samples")
             self.compare(found.end, mixtures.last, "the last run")
-        elif drawn and found.before:
-            before = {**mixtures.drawn, **found.before}
+        elif drawn:
+            before = {**self.setup.inputs, **found.before}
             self.compare(drawn, before, "a run drawn from the samples")
-        elif drawn and mixtures.restored:
-            part = _elements(mixtures.restored, self.setup)
-            only = {name: drawn[name] for name in part}
-            self.compare(only, mixtures.drawn, "a run drawn from the samples", part)
+            if mixtures.restored and _is_local(self.bench, self.setup):
+                self.compare_piece(mixtures, mixtures.restored)
         with named(self.setup, "the last run"):
             unchanged = found.end.keys() & self.only_read
             check_unchanged(found.end, mixtures.last, unchanged)
+
+    def compare_piece(self, mixtures: _Mixtures, piece: NamedPiece) -> None:
+        """Raise if a piece that was restored before a run is wrong after it."""
+        name, (offset, nbytes) = piece.tensor, piece.place
+        result = self.setup.inputs[name].copy()
+        flat = result.reshape(-1).view(np.uint8)
+        flat[offset : offset + nbytes] = np.frombuffer(mixtures.content, np.uint8)
+        part = _elements(piece, self.setup)
+        self.compare({name: result}, mixtures.drawn, "a run drawn from the samples", part)
 
     def compare(
         self,
@@ -222,22 +232,20 @@ def varied_launch(
     proven = proven or Proven(last=not setup.updated)
     of = _Proof(bench, setup)
     pieces = tuple(_pieces(bench, setup))
-    tells = "mixtures" in bench.device.capabilities
-    around = bool(setup.updated) and not (tells and _is_local(bench, setup))
     variation = NamedVariation(
         secrets.randbits(64),
         pieces,
         poisoned=tuple(sorted(setup.written - setup.inputs.keys())),
-        before=tuple(sorted(setup.updated)) if around else (),
+        before=tuple(sorted(setup.updated)),
         # Also where nothing is compared, so that kernels see no difference.
         after=tuple(of.goldens),
     )
     any_proven = proven.drawn or proven.last
     read = [*(of.goldens if proven.last else ()), *(of.only_read if any_proven else ())]
     result, found = setup.launch_varied(settings, variation, read)
-    start = time.monotonic()
-    of.check(found, _Mixtures.of(result.report, setup.inputs, pieces), proven)
-    if proven.drawn or proven.last:
+    if any_proven:
+        start = time.monotonic()
+        of.check(found, _Mixtures.of(result.report, setup.inputs, pieces), proven)
         bench.proof_cost = (time.monotonic() - start) / max(result.elapsed_ns / 1e9, 1e-6)
     if setup.updated and proven.drawn and not found.after:
         # The device had no room for copies.

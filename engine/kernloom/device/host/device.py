@@ -38,7 +38,6 @@ class HostDevice(Device):
             "realtime",
             "libraries",
             "variation",
-            "mixtures",
         }
     ) | ({"cold_cache"} if platform.machine() in FLUSHES else frozenset())
 
