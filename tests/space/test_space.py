@@ -302,3 +302,14 @@ def test_values_that_are_lists_can_be_swept_but_not_constrained_by_arrays() -> N
     assert [p["flags"] for p in space] == [["-O2"], ["-O3", "-g"]]
     assert space.index({"flags": ["-O3", "-g"], "n": 4}) == 9
     assert np.array_equal(space.encode({"flags": ["-O3", "-g"], "n": 4}), [1, 1])
+
+
+@pytest.mark.parametrize("operator", ["/", "//", "%"])
+def test_a_constraint_that_divides_by_zero_is_false(operator: str) -> None:
+    space = Space.of({"step": [4, 8, 16]}, where=[f"100 {operator} (step - 4) >= 0"])
+    assert [point["step"] for point in space] == [8, 16]
+
+
+def test_a_constraint_is_no_text() -> None:
+    with pytest.raises(ConfigError, match="is text, and no condition"):
+        list(Space.of({"step": [4, 8]}, where=["'abc'"]))

@@ -7,6 +7,7 @@ import io
 import json
 import math
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 from kernloom.base.errors import ConfigError, KernloomError, UsageError
 from kernloom.cli import replays
 from kernloom.cli.invocation import Invocation
+from kernloom.space.listed import listed_space
 from kernloom.tune import guarded
+from kernloom.tune.pool import shuffled_indices
 from kernloom.tune.recorded import read_recording
 from kernloom.tune.replay import replay
 from kernloom.tune.score import best_so_far, community_budget, random_curve, score
@@ -268,3 +271,12 @@ def test_every_strategy_works_with_the_smallest_budgets(
     path.write_text(json.dumps({"tune_params_keys": ["a", "b"], "cache": rows}))
     found = replay(read_recording(path), name, budget, 2)
     assert [len(one.points) for one in found.repeats] == [budget, budget]
+
+
+def test_a_long_list_of_points_is_drawn_from_at_once() -> None:
+    lines = [(n, (n * 7919) % 30000, (n * 104729) % 30000) for n in range(30000)]
+    options = {name: range(30000) for name in "abc"}
+    space = listed_space(options, lines)
+    found = set(islice(shuffled_indices(space, 1), 1000))
+    assert len(found) == 1000
+    assert all(tuple(space.ranks_at(index)) in set(lines) for index in list(found)[:3])

@@ -82,7 +82,8 @@ def _array_power(base: Any, exponent: Any) -> Any:
 
 
 def _dividing(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Integer arrays divided by zero give NaN there: numpy's 0 would satisfy `N % 0 == 0`."""
+    """Integer arrays divided by zero give NaN there: numpy's 0 would satisfy `N % 0 == 0`, and its
+    infinity `N / 0 > 1`."""
 
     def call(a: Any, b: Any) -> Any:
         whole = all(_kind(value) in "iu" for value in (a, b))
@@ -260,7 +261,7 @@ BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: _arithmetic(operator.add),
     ast.Sub: _arithmetic(operator.sub),
     ast.Mult: _arithmetic(operator.mul),
-    ast.Div: _arithmetic(operator.truediv),
+    ast.Div: _arithmetic(_dividing(operator.truediv)),
     ast.FloorDiv: _arithmetic(_dividing(operator.floordiv)),
     ast.Mod: _arithmetic(_dividing(operator.mod)),
     ast.Pow: _arithmetic(_power),

@@ -107,6 +107,8 @@ class Expression:
             ValueError,
         ) as error:
             reason = str(error) or type(error).__name__
+            if isinstance(error, OverflowError):
+                reason = "a number is too large"
             raise ExpressionError(f"'{self.text}' cannot be evaluated: {reason}") from None
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 LEAST_S = 10.0
 """Shortest limit: on a busy machine a compiler may wait for seconds."""
+USUAL_S = 5.0
+"""Time of a compilation as long as none was successful."""
 _CHECK_S = 0.25
 _PROC = Path("/proc")
 
@@ -28,7 +30,7 @@ class CompileLimit:
 
     factor: float
     slowest: float = 0.0
-    """Seconds of the slowest kernel that was compiled; 0: none was yet, so there is no limit."""
+    """Seconds of the slowest kernel that was compiled; 0: none was yet."""
 
     def seen(self, seconds: float) -> None:
         """A kernel was compiled."""
@@ -42,14 +44,17 @@ class CompileLimit:
                 return process.communicate(timeout=_CHECK_S)[0]
             except subprocess.TimeoutExpired:
                 spent = time.monotonic() - start
-                if self.slowest and spent > max(LEAST_S, self.factor * self.slowest):
+                if spent > max(LEAST_S, self.factor * (self.slowest or USUAL_S)):
                     _kill(process)
                     raise Stopped(self._reason(spent)) from None
 
     def _reason(self, spent: float) -> str:
+        before = f"the slowest kernel before it was compiled in {self.slowest:.2g} s"
+        if not self.slowest:
+            before = f"no kernel was compiled before, so {USUAL_S:g} s count as usual"
         return (
-            f"stopped after {spent:.0f} s: the slowest kernel before it was compiled in "
-            f"{self.slowest:.2g} s (build.limit={self.factor:g}, at least {LEAST_S:g} s)"
+            f"stopped after {spent:.0f} s: {before} (build.limit={self.factor:g}, at least "
+            f"{LEAST_S:g} s)"
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from kernloom.base.errors import ConfigError
 from kernloom.base.expressions import evaluate, parse
 from kernloom.space.axes import Axis, Row
 from kernloom.space.clauses import Clause, clauses_of, parts_of
@@ -44,7 +45,12 @@ class Requirement:
         import numpy
 
         variables = {**self.known, **values} if values else self.known
-        return numpy.asarray(evaluate(self.text, variables, key=self.place), dtype=bool)
+        found = numpy.asarray(evaluate(self.text, variables, key=self.place))
+        if found.dtype.kind in "US":
+            raise ConfigError(
+                f"'{self.text}' is text, and no condition", key=self.place, hint="As in: step <= 8."
+            )
+        return found.astype(bool) if found.dtype.kind != "f" else (found != 0) & ~numpy.isnan(found)
 
     def split(self) -> tuple[Requirement, ...]:
         parts = parts_of(parse(self.text))

@@ -96,7 +96,10 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
             {"name": one.key, "share": one.share, "best": one.best, "spread": one.spread}
             for one in importances(history.all)
         ],
-        "failures": failures_of([one.trial for one in history.all]),
+        "failures": [
+            *failures_of([one.trial for one in history.all]),
+            *_without_value(history, outcome.objectives),
+        ],
         "cases": [
             {
                 "case": one.case,
@@ -110,6 +113,14 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
         "build": vars(build),
         "history": [_evaluated_document(n, one) for n, one in enumerate(history.all, 1)],
     }
+
+
+def _without_value(history: History, objectives: Sequence[Objective]) -> list[dict[str, Any]]:
+    """Good trials whose objective is no number, such as a division by zero."""
+    number = sum(one.trial.good and one.costs is None for one in history.all)
+    names = " or ".join(one.text for one in objectives if one.text)
+    reason = f"the objective {names} has no finite value".replace("  ", " ")
+    return [{"status": "ok", "reason": reason, "points": number}] if number else []
 
 
 def _objective_name(objective: Objective, history: History) -> str:

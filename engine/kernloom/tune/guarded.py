@@ -32,7 +32,7 @@ class GuardedStrategy:
         for _ in range(_MAX_REPEATS):
             asked = self._called("ask", lambda: self._strategy.ask(count))
             if not isinstance(asked, list):
-                raise KernloomError(f"strategy '{self.name}' gave {asked!r:.80}, not a list")
+                raise KernloomError(f"strategy '{self.name}' gave {_text(asked)}, not a list")
             if not asked:
                 return []
             if new := self._new(asked[:count]):
@@ -45,18 +45,20 @@ class GuardedStrategy:
 
     def tell(self, point: Point, value: float | None) -> None:
         self._seen.add(self.space.index(point))
-        self._called("tell", lambda: self._strategy.tell(point, value))
+        # A copy, which the strategy may change.
+        self._called("tell", lambda: self._strategy.tell(dict(point), value))
 
     def _called(self, where: str, call: Callable[[], _Answer]) -> _Answer:
         """The result of a call of the strategy; errors name the strategy."""
         try:
             with stdout_to_stderr():
                 return call()
-        except KernloomError:
+        except (KernloomError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # whatever code from outside raises
             raise KernloomError(
-                f"strategy '{self.name}' failed in {where}: {type(error).__name__}: {error}",
+                f"strategy '{self.name}' failed in {where}: {type(error).__name__}: "
+                f"{_text(error, str)}",
                 hint="Everything evaluated so far is kept. Choose another strategy, or mend this "
                 "one.",
             ) from error
@@ -88,7 +90,7 @@ class GuardedStrategy:
             self.space.ranks_of(point)
         except UsageError as error:
             return error.message
-        except TypeError:
+        except Exception:  # of the values' own methods
             return "its values have wrong types"
         if self.space.contains(point):
             return ""
@@ -98,5 +100,13 @@ class GuardedStrategy:
 
 def _shown(point: Any) -> str:
     if not isinstance(point, Mapping) or not point:
-        return repr(point)[:80]
-    return ", ".join(f"{key}={value!r}" for key, value in point.items())[:200]
+        return _text(point)
+    return ", ".join(f"{_text(key, str)}={_text(value)}" for key, value in point.items())[:200]
+
+
+def _text(value: Any, convert: Callable[[Any], str] = repr) -> str:
+    """A value for a message, even if its own conversion to text fails."""
+    try:
+        return convert(value)[:80]
+    except Exception:
+        return f"a {type(value).__name__}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from kernloom.base.errors import ConfigError
+from kernloom.space.listed import Listed
 from kernloom.space.space import Space
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _MAX_EMPTY_DRAWS = 20
 
 def all_ranks(space: Space) -> Array | None:
     """The ranks of all valid points in order, one point per line; None if there are too many."""
+    if lines := _listed(space):
+        return numpy.array(sorted(lines)) if len(lines) <= MAX_POINTS else None
     if space.tables is not None:
         if space.tables.total > MAX_POINTS:
             return None
@@ -38,6 +41,15 @@ def all_ranks(space: Space) -> Array | None:
     except ConfigError:
         return None
     return found.ranks() if found.size <= MAX_POINTS else None
+
+
+def _listed(space: Space) -> frozenset[tuple[int, ...]]:
+    """The ranks of the points of a space that is a list; none for others."""
+    whole = [one for one in space.constraints if isinstance(one, Listed)]
+    if len(whole) < len(space.constraints):
+        return frozenset()
+    found = [one.lines for one in whole if len(one.axes) == len(space.axes)]
+    return found[0] if len(found) == 1 else frozenset()
 
 
 def shuffled_indices(space: Space, seed: int) -> Iterator[int]:

@@ -31,6 +31,10 @@ class Export:
     @classmethod
     def of(cls, text: str) -> Export:
         path = Path(text)
+        if (path.exists() and not (path.is_file() or path.is_dir())) or (
+            path.is_symlink() and not path.exists()
+        ):
+            raise UsageError(f"export: cannot write {path}: it is no file and no folder")
         if path.suffix in (*PARAMETERS, *RESULTS):
             _check_earlier(destination(text, "export"))
             return cls(path)
