@@ -137,12 +137,16 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
         return _answer(answers, memory=True)
     except BaseException as error:  # code of the project, which may even call exit()
         return _answer(answers, failed=_where(error, request["file"]))
+    if isinstance(result, numpy.ma.MaskedArray):
+        problem = "returned a masked array: a part that does not count is a region of the workload"
+        return _answer(answers, problem=problem)
     try:
         array = numpy.asarray(result)
-    except ValueError as error:
-        return _answer(answers, problem=f"returned no array: {error}")
+    except Exception as error:  # of the result's own methods
+        return _answer(answers, problem=f"returned no array: {_text(error)}")
     if array.dtype.kind not in "biuf":
-        kind = type(result).__name__ if array.dtype.kind in "OUS" else str(array.dtype)
+        kind = type(result).__name__
+        kind = f"an array of {array.dtype}" if kind == "ndarray" else kind
         return _answer(answers, problem=f"returned {kind}, not an array of real numbers")
     if list(array.shape) != request["shape"]:
         return _answer(answers, shape=list(array.shape))
@@ -180,7 +184,15 @@ def _where(error: BaseException, path: str) -> dict[str, Any]:
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == path:
             line = frame.lineno
-    return {"text": f"{type(error).__name__}: {error}"[:2000], "line": line}
+    return {"text": f"{type(error).__name__}: {_text(error)}"[:2000], "line": line}
+
+
+def _text(error: BaseException) -> str:
+    """The message of an error of the project's code, which may be unable to say it."""
+    try:
+        return str(error)
+    except Exception:
+        return "(no message)"
 
 
 def _answer(answers: BinaryIO, **parts: Any) -> None:

@@ -129,7 +129,7 @@ def plan_study(assembly: Assembly, overrides: Overrides) -> StudyPlan:
     search = whole.experiment.search
     racing = next((str(v) for v in reversed(rest.values("measure"))), search.racing)
     composer = assembly.composer
-    STRATEGIES.get(search.strategy or DEFAULT, key="search.strategy")
+    STRATEGIES.get(search.strategy or DEFAULT, key="search.strategy").check_available()
     for option in (search.screening, racing):
         if option not in composer.options("measure"):
             raise ConfigError(

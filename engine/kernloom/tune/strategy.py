@@ -44,6 +44,10 @@ class Strategy(ABC):
     def __init__(self, search: Search) -> None:
         self.search = search
 
+    @classmethod
+    def check_available(cls) -> None:
+        """Raise UnavailableError if the strategy needs what is not installed."""
+
     @abstractmethod
     def ask(self, count: int) -> list[Point]:
         """Up to `count` valid points that were not asked before; none if the space is exhausted.

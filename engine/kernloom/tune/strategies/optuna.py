@@ -28,17 +28,25 @@ class OptunaSearch(IndexedStrategy):
     sampler: ClassVar[str]
     options: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, search: Search) -> None:
-        super().__init__(search)
+    @classmethod
+    def check_available(cls) -> None:
+        cls._imported()
+
+    @classmethod
+    def _imported(cls) -> Any:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self._optuna: Any = importlib.import_module("optuna")
+                return importlib.import_module("optuna")
         except ImportError:
             raise UnavailableError(
-                f"strategy '{self.name}' needs the package optuna",
+                f"strategy '{cls.name}' needs the package optuna",
                 hint="Install it beside Kernloom: .venv/bin/python -m pip install optuna",
             ) from None
+
+    def __init__(self, search: Search) -> None:
+        super().__init__(search)
+        self._optuna = self._imported()
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
         self._candidates = Candidates(search.space, search.seed)
         self._open = numpy.ones(self._candidates.size, dtype=bool)
