@@ -45,7 +45,7 @@ class Strategy(ABC):
         self.search = search
 
     @classmethod
-    def check_available(cls) -> None:
+    def check_available(cls) -> None:  # noqa: B027 (most need nothing)
         """Raise UnavailableError if the strategy needs what is not installed."""
 
     @abstractmethod
