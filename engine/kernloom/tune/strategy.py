@@ -45,8 +45,9 @@ class Strategy(ABC):
         self.search = search
 
     @classmethod
-    def check_available(cls) -> None:  # noqa: B027 (most need nothing)
+    def check_available(cls) -> None:
         """Raise UnavailableError if the strategy needs what is not installed."""
+        return
 
     @abstractmethod
     def ask(self, count: int) -> list[Point]:
