@@ -251,6 +251,7 @@ CHEATS: dict[str, Cheat] = {
         "static uint32_t h; uint32_t now = hash(a, n * n, 37) ^ hash(b, n * n, 37) * 3u;"
         "if (h == now && calls++) return; h = now; WORK;",
         "wrong|suspicious",
+        policy="standard",
     ),
     "replay_hash": Cheat(
         "returns when a hash of all inputs has not changed",
